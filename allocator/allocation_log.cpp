@@ -15,10 +15,10 @@ namespace {
 constexpr std::string_view kFirstLine = "vdnn-allocation-log 1";
 constexpr std::string_view kStep = "step";
 
-// Follows a log event by event and says what cannot be.
+// Follows a log event by event and reports events that are impossible.
 class Follower {
  public:
-  // Empty, or what is wrong with it.
+  // Returns the reason why the event is impossible; empty if it is possible.
   std::string add(const AllocationEvent& event) {
     if (event.kind == AllocationEvent::Kind::kAllocate) {
       if (event.block != blocks_.size()) {
@@ -132,7 +132,7 @@ class Reader {
     return true;
   }
 
-  // The number behind one space.
+  // Reads one space and a number, and removes both from `text`.
   template <class Number>
   Number number(std::string_view& text) const {
     Number value = 0;
@@ -183,7 +183,7 @@ class Reader {
   AllocationLog log_;
 };
 
-// What a sound log amounts to.
+// Throws InvalidArgument for a log that could not be read.
 Follower follow(const AllocationLog& log) {
   const auto require = [](const std::string& wrong) {
     if (!wrong.empty()) {

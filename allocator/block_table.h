@@ -1,7 +1,7 @@
 #pragma once
-// From an address to what is known of the block that begins there: without a lock and without a search, since
-// every free begins with it. A table of two levels, by leaf and by unit within it, made as blocks turn up;
-// its entries are read at any time and written under the pool's lock.
+// From an offset to the record of the block that begins there. Every free begins with this look-up, so it
+// needs neither a lock nor a search. The table has two levels: leaves, and within a leaf one slot per unit.
+// Leaves are made as blocks turn up. Entries are read at any time and written under the pool's lock.
 
 #include <atomic>
 #include <bit>
@@ -16,17 +16,18 @@ namespace vdnn {
 
 struct PoolStream;
 
-// A block that is not free in the bookkeeping of offsets. Whoever makes it busy, one thread at most, may
-// change the rest.
+// A block that is not free in the bookkeeping of offsets. The one thread that makes it busy may change the
+// rest.
 struct alignas(64) BlockRecord {
   enum State : std::uint64_t {
-    kFree,    // not in use; nobody has it
+    kFree,    // the record stands for no block
     kInUse,   // handed out
     kShared,  // handed out, and used by further streams
-    kBusy,
+    kBusy,    // claimed by one thread
     kCached,  // in the cache of its owner, whose lock guards it
   };
-  // So that an address that was freed long ago is never taken for the block that the record stands for now.
+  // The state together with the offset: so an address that was freed long ago is never mistaken for the block
+  // that the record stands for now.
   static constexpr std::uint64_t tag(std::uint64_t offset, State state) { return (offset << 3) | state; }
   State state() const { return static_cast<State>(tagged.load(std::memory_order_relaxed) & 7); }
   std::uint64_t offset() const { return tagged.load(std::memory_order_relaxed) >> 3; }
@@ -35,27 +36,28 @@ struct alignas(64) BlockRecord {
     return tagged.compare_exchange_strong(expected, tag(at, to), std::memory_order_acq_rel,
                                           std::memory_order_relaxed);
   }
-  // By whoever may.
+  // Only for the thread that has made the block busy or holds the lock that guards it.
   void become(State state) { tagged.store(tag(offset(), state), std::memory_order_release); }
 
   std::atomic<std::uint64_t> tagged{0};
-  PoolStream* owner = nullptr;  // that it was allocated for
+  PoolStream* owner = nullptr;  // the stream that it was allocated for
   BlockRecord* next = nullptr;  // in a cache, or among the spare ones
   std::uint64_t bytes = 0;
   std::uint64_t requested = 0;
-  // The owner's point after the last uses that put it into the cache; its count is 0 where it never was
-  // there.
+  // The owner's point after the last use, set when the block enters the cache; its count is 0 if the block
+  // never did.
   Point freed_at() const { return {.stream = freed_number, .count = freed_count}; }
   std::uint64_t freed_count = 0;
   std::uint32_t freed_number = 0;
   std::uint32_t size_class = 0;
   BlockKind kind = BlockKind::kSmall;
-  bool has_readers = false;  // other streams than the owner, known to the pool; while busy
+  bool has_readers = false;  // while busy: streams other than the owner that the pool knows of
 };
 
 class BlockTable {
  public:
-  // Of offsets below `bytes`; leaf, what is entered as a whole, and unit are powers of two.
+  // For offsets below `bytes`, which are multiples of `unit`. `leaf`: the bytes of one leaf, for which the
+  // table gets memory at once. Leaf and unit are powers of two.
   BlockTable(std::uint64_t bytes, std::uint64_t leaf, std::uint64_t unit)
       : unit_bits_(static_cast<unsigned>(std::countr_zero(unit))),
         leaf_bits_(static_cast<unsigned>(std::countr_zero(leaf))),
@@ -69,7 +71,7 @@ class BlockTable {
   BlockTable(const BlockTable&) = delete;
   BlockTable& operator=(const BlockTable&) = delete;
 
-  // Of the block that begins at `offset` (less than `bytes`), or null.
+  // The record of the block that begins at `offset` (less than `bytes`), or null. From any thread.
   BlockRecord* find(std::uint64_t offset) const {
     if ((offset & ((std::uint64_t{1} << unit_bits_) - 1)) != 0) {
       return nullptr;
@@ -78,7 +80,7 @@ class BlockTable {
     return slots == nullptr ? nullptr
                             : std::atomic_ref(slots[index_of(offset)].record).load(std::memory_order_acquire);
   }
-  // Makes sure that set() needs no memory.
+  // Makes sure that set() at this offset needs no memory.
   void prepare(std::uint64_t offset) {
     const std::atomic_ref slots(leaves_[offset >> leaf_bits_].slots);
     if (slots.load(std::memory_order_relaxed) == nullptr) {

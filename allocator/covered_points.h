@@ -1,5 +1,5 @@
 #pragma once
-// Points that need not be kept, since whoever is ordered after others is ordered after them anyway.
+// Points that a frontier need not keep, since they come with other points of it.
 
 #include "vdnn/frontier.h"
 

@@ -50,7 +50,7 @@ class DevicePool::Impl {
     try {
       device_.synchronize_all();
     } catch (...) {
-      // Work that failed is done with the memory too; its owner hears of it at a wait of its own.
+      // Failed work does not use the memory any more; its owner gets the error at a wait of its own.
     }
     try {
       if (blocks_.end() > 0) {
@@ -58,7 +58,7 @@ class DevicePool::Impl {
       }
       device_.unreserve(reservation_);
     } catch (...) {
-      // A device that is lost has no memory to give back to.
+      // A lost device has no memory to give back to.
     }
   }
 
@@ -160,15 +160,15 @@ class DevicePool::Impl {
     return block;
   }
 
-  // Commits what the tail lacks. False when the budget does not allow it.
+  // Commits the bytes that the tail lacks. False when the budget does not allow it.
   bool grow(std::uint64_t asked) { return commit(round_up(blocks_.missing(asked), granule_)); }
 
-  // Whole granules behind the end. False when the budget does not allow it.
+  // Commits whole granules at the end. False when the budget does not allow it.
   bool commit(std::uint64_t bytes) {
     if (bytes > budget_ - blocks_.end()) {
       return false;
     }
-    // Committed memory that the pool did not know of would be lost to it.
+    // First, since memory that is committed but not entered would be lost to the pool.
     blocks_.prepare_to_grow();
     device_.commit(at(blocks_.end(), bytes));
     blocks_.grow(bytes);
@@ -179,7 +179,7 @@ class DevicePool::Impl {
 
   void make_ready(const Tlsf::Block& block, std::uint64_t asked, StreamId stream) {
     device_.wait(stream, block.frontier);
-    // An empty frontier is fresh memory, which was never protected.
+    // Memory with an empty frontier is new and was never protected.
     if (guard_ && !block.frontier.empty()) {
       const Point accessible =
           device_.protect(stream, at(block.offset, block.bytes), Protection::kAccessible);
@@ -194,7 +194,8 @@ class DevicePool::Impl {
       device_.wait(*guard_, used_until);
       return Frontier(device_.protect(*guard_, at(offset, block.bytes), Protection::kInaccessible));
     } catch (...) {
-      // The block comes back all the same, only unprotected; a device that has failed says so at a wait.
+      // The block is freed all the same, but unprotected. A device that has failed reports it at the next
+      // wait.
       return used_until;
     }
   }

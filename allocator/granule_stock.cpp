@@ -7,7 +7,7 @@
 namespace vdnn {
 
 GranuleStock::~GranuleStock() {
-  // Again: nobody does it after this. A device that is lost has no memory to give back to.
+  // Several attempts, since there is no later call. A lost device has no memory to give back to.
   for (int attempts = 8; attempts > 0 && !refused_.empty(); --attempts) {
     try {
       give_back_refused();
@@ -52,7 +52,7 @@ void GranuleStock::give_back_anyway(std::span<const GranuleHandle> granules) noe
     try {
       give_back(granule);
     } catch (...) {
-      // It is kept, see give_back().
+      // give_back() has kept it.
     }
   }
 }

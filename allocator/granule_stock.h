@@ -1,5 +1,8 @@
 #pragma once
-// The memory of a pool, granule by granule: how many there are within the budget, wherever they are mapped.
+// The memory of a pool, granule by granule: how many it has within its budget, wherever they are mapped.
+//
+// A granule that the backend refuses to take back stays counted. It serves the next request, or is given back
+// again later.
 
 #include <cstdint>
 #include <span>
@@ -25,18 +28,18 @@ class GranuleStock {
   std::uint64_t budget_bytes() const { return budget_bytes_; }
   const PoolFigure& reserved() const { return reserved_; }
   void reset_peak() { reserved_.peak = reserved_.current; }
-  // What the budget leaves, and what take() has without asking for more.
+  // Bytes that take() may still return: what the budget leaves, and granules that the backend has refused.
   std::uint64_t left() const { return budget_bytes_ - reserved_.current + refused_bytes(); }
-  // Counted, since the backend refused to take them.
+  // Counted as reserved, since the backend refused to take them back.
   std::uint64_t refused_bytes() const { return refused_.size() * granule_bytes_; }
 
-  // So many, which left() allows. Throws what the backend throws, and then nothing changes.
+  // `granules` of them, which left() must allow. Throws what the backend throws, and then nothing changes.
   std::vector<GranuleHandle> take(std::uint64_t granules);
-  // From then on it is the stock's, even where the backend refuses it.
+  // Throws what the backend throws; the granule is the stock's even then.
   void give_back(GranuleHandle granule);
-  // Likewise, where another failure is to be told.
+  // Likewise for callers that report another failure.
   void give_back_anyway(std::span<const GranuleHandle> granules) noexcept;
-  // All that the backend has refused; throws where it does so again.
+  // Gives back all granules that the backend has refused; throws if it refuses again.
   void give_back_refused();
 
  private:

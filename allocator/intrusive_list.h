@@ -1,6 +1,5 @@
 #pragma once
-// Lists whose links lie in the elements: nothing is taken from the heap, and an element leaves a list in
-// constant time.
+// Lists whose links lie in the elements: they need no heap, and an element leaves a list in constant time.
 
 #include <atomic>
 #include <cstddef>
@@ -14,7 +13,7 @@ struct ListLinks {
   bool linked = false;
 };
 
-// Not synchronised; does not own its elements. `kLinks`: those of this list.
+// Not synchronised; does not own its elements. `kLinks` is the member that links elements of this list.
 template <class Element, ListLinks<Element> Element::*kLinks>
 class IntrusiveList {
  public:
@@ -28,14 +27,14 @@ class IntrusiveList {
   // Null at the end.
   static Element* next(const Element& element) { return (element.*kLinks).next; }
 
-  // The element is in no list by these links.
+  // The element must not be in a list by these links.
   void push_back(Element& element) {
     element.*kLinks = {.previous = back_, .next = nullptr, .linked = true};
     (back_ == nullptr ? front_ : (back_->*kLinks).next) = &element;
     back_ = &element;
     ++size_;
   }
-  // The element is in this list.
+  // The element must be in this list.
   void erase(Element& element) {
     const ListLinks<Element> links = element.*kLinks;
     (links.previous == nullptr ? front_ : (links.previous->*kLinks).next) = links.next;
@@ -55,7 +54,8 @@ class IntrusiveList {
   std::size_t size_ = 0;
 };
 
-// Any thread pushes; one takes all at once. An element is not pushed again before it was taken.
+// Any thread pushes; one thread takes all elements at once. An element must not be pushed again until it was
+// taken.
 template <class Element, Element* Element::*kNext>
 class IntrusiveStack {
  public:
@@ -65,7 +65,7 @@ class IntrusiveStack {
                                        std::memory_order_relaxed)) {
     }
   }
-  // The last that was pushed, chained to the others.
+  // The element that was pushed last, chained to the others.
   Element* take_all() { return top_.exchange(nullptr, std::memory_order_acquire); }
 
  private:

@@ -8,17 +8,20 @@ namespace vdnn {
 
 namespace {
 
-// Blocks that stay hold apart what comes and goes; the more room there is, the longer a block finds addresses
-// in one piece.
+// Address space at home, per byte of the budget. Blocks that stay separate the free blocks between them; the
+// more addresses there are, the longer a block fits in one piece.
 constexpr std::uint64_t kHomePerBudget = 4;
-// A program that asks for ever other sizes has this many views of each granule before any is unmapped.
+// Address space of views, per byte of the budget. A program whose sizes always change has this many views of
+// each granule before any is unmapped.
 constexpr std::uint64_t kViewsPerBudget = 8;
-// One piece may cost this part of a block more memory than a view: a view breaks up what is free, a piece
-// leaves a hole that fits the next block of its size. (Of the logs in tests/data/traces, all stay below the
-// models of PyTorch's rules from a twelfth to a sixth; with a sixteenth or a quarter one does not.)
+// A block in one piece may commit this part of its size (an eighth) more than a view would: a view breaks up
+// free blocks, a piece leaves a hole that fits the next block of its size. (With a twelfth to a sixth, all
+// logs in tests/data/traces stay below the models of PyTorch's rules; with a sixteenth or a quarter one does
+// not.)
 constexpr std::uint64_t kPartForOnePiece = 8;
 
-// Whatever a device refuses, the rest is given back: a lost one has nothing to give back to.
+// False where the device refuses: the rest is given back all the same. A lost device has nothing to give back
+// to.
 template <class Call>
 bool attempt(const Call& call) noexcept {
   try {
@@ -59,7 +62,7 @@ LargeRegion::LargeRegion(PoolBackend& backend, GranuleStock& stock, StreamOrder&
   blocks_.append_vacancy(home_bytes_);
   view_addresses_.grow(range_.bytes - home_bytes_);
   if (!maps_) {
-    fill({.offset = 0, .bytes = home_bytes_});  // it has its memory
+    commit({.offset = 0, .bytes = home_bytes_});  // such a reservation has its memory
   }
 }
 
@@ -102,9 +105,9 @@ std::optional<Tlsf::Block> LargeRegion::allocate(std::uint64_t bytes, const Stre
   return allocate_view(bytes);
 }
 
-Frontier LargeRegion::handed_out_behind(std::uint64_t offset, std::uint64_t bytes) const {
+Frontier LargeRegion::handed_out_after(std::uint64_t offset, std::uint64_t bytes) const {
   return offset < home_bytes_ ? blocks_.in_use(offset, bytes).frontier
-                              : views_[view_at(offset)].handed_out_behind;
+                              : views_[view_at(offset)].handed_out_after;
 }
 
 bool LargeRegion::free(std::uint64_t offset, std::uint64_t bytes, const Frontier& last_use) {
@@ -139,7 +142,7 @@ std::optional<Tlsf::Block> LargeRegion::allocate_view(std::uint64_t bytes) {
   if (!maps_ || granules > whole_free_) {
     return std::nullopt;
   }
-  std::optional<View> view = find_view(granules);
+  std::optional<View> view = choose_view(granules);
   if (!view) {
     view = make_view(granules);
   }
@@ -149,7 +152,7 @@ std::optional<Tlsf::Block> LargeRegion::allocate_view(std::uint64_t bytes) {
   return hand_out(views_[*view], bytes);
 }
 
-std::optional<LargeRegion::View> LargeRegion::find_view(std::uint64_t granules) {
+std::optional<LargeRegion::View> LargeRegion::choose_view(std::uint64_t granules) {
   const auto same_size = by_granules_.find(granules);
   if (same_size == by_granules_.end()) {
     return std::nullopt;
@@ -223,7 +226,7 @@ std::optional<LargeRegion::View> LargeRegion::make_view(std::uint64_t granules) 
   return view;
 }
 
-// Of the smallest free blocks, so that large ones stay whole.
+// From the smallest free blocks, so that large ones stay whole.
 std::vector<Tlsf::Extent> LargeRegion::free_runs_of(std::uint64_t granules) const {
   std::vector<Tlsf::Extent> runs;
   blocks_.for_each_free([&](Tlsf::Index, Tlsf::Extent extent, const Frontier&) {
@@ -243,7 +246,7 @@ std::vector<Tlsf::Extent> LargeRegion::free_runs_of(std::uint64_t granules) cons
   return runs;
 }
 
-// Of the coldest views, where there are no others.
+// If there are no free addresses, those of the views that have not been used for the longest time.
 std::optional<std::uint64_t> LargeRegion::take_view_addresses(std::uint64_t bytes) {
   for (;;) {
     if (const std::optional<Tlsf::Block> found = view_addresses_.allocate(bytes, Frontier())) {
@@ -256,62 +259,62 @@ std::optional<std::uint64_t> LargeRegion::take_view_addresses(std::uint64_t byte
     try {
       order_.wait_until_done(views_[*view].last_use);
     } catch (const CaptureConflict&) {
-      return std::nullopt;  // who asks for memory has nothing to do with that capture
+      return std::nullopt;  // the requester has nothing to do with that capture
     }
     drop(*view);
   }
 }
 
 Tlsf::Block LargeRegion::hand_out(ViewState& view, std::uint64_t bytes) {
-  Frontier behind = find_runs(view.runs);
-  Tlsf::Block block{.offset = view.offset, .bytes = bytes, .frontier = behind};
+  Frontier frontier = locate_runs(view.runs);
+  Tlsf::Block block{.offset = view.offset, .bytes = bytes, .frontier = frontier};
   view.unused_bytes = view.granules * granule() - bytes;
-  found_.front().second = view.used(view.runs.size() - 1);
-  take_found();
+  located_.front().second = view.used(view.runs.size() - 1);
+  allocate_located();
   for (std::size_t i = 0; i < view.runs.size(); ++i) {
     count_users(view.used(i), true);
   }
-  view.handed_out_behind = std::move(behind);
+  view.handed_out_after = std::move(frontier);
   view.in_use = true;
   view.freed = 0;
   view.taken = ++clock_;
   return block;
 }
 
-// In which free blocks they lie, the last first, and behind what. A run lies within one, since free blocks
-// are merged.
-Frontier LargeRegion::find_runs(const std::vector<Tlsf::Extent>& runs) {
-  Frontier behind;
-  found_.clear();
-  found_.reserve(runs.size());
+// Stores in `located_` the free block around each run, the last run first, and returns the frontiers of these
+// blocks joined. Since free blocks are merged, a run lies within one.
+Frontier LargeRegion::locate_runs(const std::vector<Tlsf::Extent>& runs) {
+  Frontier joined;
+  located_.clear();
+  located_.reserve(runs.size());
   blocks_.for_each_free([&](Tlsf::Index block, Tlsf::Extent extent, const Frontier& frontier) {
     auto run = std::ranges::lower_bound(runs, extent.offset, {}, &Tlsf::Extent::offset);
     if (run != runs.end() && run->offset < extent.end()) {
-      behind.join(frontier);
+      joined.join(frontier);
     }
     for (; run != runs.end() && run->offset < extent.end(); ++run) {
-      found_.emplace_back(block, *run);
+      located_.emplace_back(block, *run);
     }
   });
-  std::ranges::sort(found_, std::greater<>(), [](const auto& found) { return found.second.offset; });
-  return behind;
+  std::ranges::sort(located_, std::greater<>(), [](const auto& located) { return located.second.offset; });
+  return joined;
 }
 
-void LargeRegion::take_found() {
-  std::size_t taken = 0;
+void LargeRegion::allocate_located() {
+  std::size_t allocated = 0;
   try {
-    for (; taken < found_.size(); ++taken) {
-      blocks_.take(found_[taken].first, found_[taken].second);
+    for (; allocated < located_.size(); ++allocated) {
+      blocks_.allocate_at(located_[allocated].first, located_[allocated].second);
     }
   } catch (...) {
-    for (std::size_t i = 0; i < taken; ++i) {
-      blocks_.free(found_[i].second.offset, found_[i].second.bytes, {});
+    for (std::size_t i = 0; i < allocated; ++i) {
+      blocks_.free(located_[i].second.offset, located_[i].second.bytes, {});
     }
     throw;
   }
 }
 
-// Once one of its runs is free the others will be, too: what memory for frontiers is lacking for now is freed
+// Once one run is free the others will be, too: runs for whose frontiers there is no memory now are freed
 // with the next request.
 void LargeRegion::free_runs(ViewState& view) {
   const bool again = view.freed > 0;
@@ -353,7 +356,7 @@ std::optional<LargeRegion::View> LargeRegion::coldest() const {
   return coldest;
 }
 
-// All work on it is done. Where the backend refuses to unmap it, that is tried again later.
+// All work on the view is done. If the backend refuses to unmap it, that is tried again later.
 void LargeRegion::drop(View view) {
   const ViewState gone = std::exchange(views_[view], {});
   std::erase(by_granules_.at(gone.granules), view);
@@ -376,60 +379,61 @@ void LargeRegion::unmap_dropped() {
 
 LargeRegion::Growth LargeRegion::growth_for(std::uint64_t bytes) const {
   const std::uint64_t granules = (bytes + granule() - 1) / granule();
-  Growth growth{.bytes = (granules - std::min(granules, whole_free_)) * granule(), .room = {}};
+  Growth growth{.bytes = (granules - std::min(granules, whole_free_)) * granule(), .to_commit = {}};
   const std::uint64_t most = std::min(stock_.left(), growth.bytes + bytes / kPartForOnePiece);
-  if (std::optional<Tlsf::Room> room = blocks_.room(bytes, granule()); room && room->bytes_to_fill <= most) {
-    growth = {.bytes = room->bytes_to_fill, .room = std::move(*room)};
+  if (auto placement = blocks_.choose_placement(bytes, granule());
+      placement && placement->bytes_to_commit <= most) {
+    growth = {.bytes = placement->bytes_to_commit, .to_commit = std::move(placement->to_commit)};
   }
   return growth;
 }
 
-std::optional<Tlsf::Block> LargeRegion::allocate_fresh(std::uint64_t bytes) {
+std::optional<Tlsf::Block> LargeRegion::allocate_unused(std::uint64_t bytes) {
   const std::uint64_t needed = round_up(bytes, granule());
   Tlsf::Extent hole = blocks_.lowest_vacancy(needed);
   if (needed > stock_.left() || hole.bytes == 0) {
     return std::nullopt;
   }
   hole.bytes = needed;
-  fill(hole);
+  commit(hole);
   Tlsf::Index around = 0;
   blocks_.for_each_free([&](Tlsf::Index block, Tlsf::Extent extent, const Frontier&) {
     around = extent.offset <= hole.offset && hole.end() <= extent.end() ? block : around;
   });
   const Tlsf::Extent taken{.offset = hole.offset, .bytes = bytes};
-  blocks_.take(around, taken);
+  blocks_.allocate_at(around, taken);
   blocks_.set_frontier(taken.offset, taken.bytes, {});
   count_users(taken, true);
   return Tlsf::Block{.offset = taken.offset, .bytes = bytes, .frontier = {}};
 }
 
 bool LargeRegion::grow(const Growth& growth) {
-  for (const Tlsf::Extent& hole : growth.room.to_fill) {
-    fill(hole);
+  for (const Tlsf::Extent& hole : growth.to_commit) {
+    commit(hole);
   }
-  std::uint64_t left = growth.room.to_fill.empty() ? growth.bytes : 0;
+  std::uint64_t left = growth.to_commit.empty() ? growth.bytes : 0;
   while (left > 0) {
     Tlsf::Extent hole = blocks_.lowest_vacancy();
     hole.bytes = std::min(hole.bytes, left);
     if (hole.bytes == 0) {
       return false;
     }
-    fill(hole);
+    commit(hole);
     left -= hole.bytes;
   }
   return true;
 }
 
-void LargeRegion::fill(Tlsf::Extent hole) {
+void LargeRegion::commit(Tlsf::Extent hole) {
   const std::vector<GranuleHandle> taken = stock_.take(hole.bytes / granule());
   try {
-    blocks_.prepare_to_fill(hole);
+    blocks_.prepare_to_commit(hole);
     reservation_.backend.map(at(hole.offset, hole.bytes), taken);
   } catch (...) {
     stock_.give_back_anyway(taken);
     throw;
   }
-  blocks_.fill(hole);
+  blocks_.commit(hole);
   for (std::size_t i = 0; i < taken.size(); ++i) {
     const std::uint64_t index = hole.offset / granule() + i;
     handles_[index] = taken[i];
@@ -453,8 +457,8 @@ std::vector<LargeRegion::FreeGranules> LargeRegion::free_granules() {
   return all;
 }
 
-// From the end, one by one: the backend may refuse in the middle. Views of them have no work in flight, since
-// all that a view was used for is behind its granules' frontiers.
+// From the end, one by one, since the backend may refuse in the middle. Views of these granules have no work
+// in flight: the frontiers of the granules, which have been reached, include all uses of their views.
 std::uint64_t LargeRegion::give_back(const FreeGranules& granules, std::uint64_t bytes) {
   const std::uint64_t given = std::min(granules.extent.bytes, round_up(bytes, granule()));
   const Tlsf::Extent last{.offset = granules.extent.end() - given, .bytes = given};
@@ -468,9 +472,9 @@ std::uint64_t LargeRegion::give_back(const FreeGranules& granules, std::uint64_t
   unmap_dropped();
   for (std::uint64_t end = last.end(); end > last.offset; end -= granule()) {
     const Tlsf::Extent one{.offset = end - granule(), .bytes = granule()};
-    blocks_.prepare_to_vacate(granules.block);
+    blocks_.prepare_to_decommit(granules.block);
     reservation_.backend.unmap(at(one.offset, one.bytes));
-    blocks_.vacate(granules.block, one);
+    blocks_.decommit(granules.block, one);
     users_[one.offset / granule()] = 0;
     --whole_free_;
     stock_.give_back(handle_at(one.offset));

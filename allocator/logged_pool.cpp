@@ -14,8 +14,9 @@ class LoggedPool::Impl {
  public:
   explicit Impl(StreamPool& pool) : pool_(pool) {}
 
-  // Logged once it is there, and a free before it happens: in the log a block never comes before the one
-  // whose memory it has. The pool is called without a lock, since what it asks when it is exhausted may free.
+  // An allocation is logged after it is made, a free before: so in the log, the free of a block precedes the
+  // allocation that reuses its memory. The pool is called without a lock, since on_exhausted() may free
+  // blocks.
   std::optional<AddressRange> allocate(std::uint64_t bytes, StreamHandle stream, BlockLife life) {
     const auto range = pool_.allocate(bytes, stream, life);
     if (range) {
@@ -65,7 +66,7 @@ class LoggedPool::Impl {
     std::uint32_t stream = 0;
   };
 
-  // A block that is on its way back; empty where it was not allocated here.
+  // A block that is being freed; empty if it was not allocated through this object.
   using Taken = std::unordered_map<std::uint64_t, Live>::node_type;
 
   std::uint32_t number_of(StreamHandle stream) {
@@ -101,7 +102,7 @@ class LoggedPool::Impl {
     return live_.extract(found);
   }
 
-  // Where `free` throws the block is in use, and in the log, as before.
+  // If `free` throws, the block is in use and in the log as before.
   template <class Free>
   void restoring(Taken& taken, const Free& free) {
     try {

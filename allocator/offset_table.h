@@ -1,7 +1,7 @@
 #pragma once
-// From offsets to indices: open addressing with linear probing, at most half full, and deletion that shifts
-// back what follows (Knuth, "The Art of Computer Programming", volume 3, 6.4, algorithm R), so that nothing
-// is left behind and, once it has been as large as it gets, nothing is taken from the heap.
+// A hash table from offsets to indices: open addressing with linear probing, at most half full. Deletion
+// shifts later entries back (Knuth, "The Art of Computer Programming", volume 3, 6.4, algorithm R), so it
+// leaves no tombstones. Once the table has had its largest size, it needs no more memory.
 
 #include <algorithm>
 #include <bit>
@@ -32,7 +32,7 @@ class OffsetTable {
       }
     }
   }
-  // `offset` is not there; reserve() has been called.
+  // `offset` must not be in the table; reserve() has been called.
   void insert(std::uint64_t offset, Index index) {
     slots_[place_for(offset)] = {.offset = offset, .index = index};
     ++size_;
@@ -44,11 +44,11 @@ class OffsetTable {
     const Slot& slot = slots_[place_for(offset)];
     return slot.index == kEmpty ? std::nullopt : std::optional(slot.index);
   }
-  // `offset` is there.
+  // `offset` must be in the table.
   void erase(std::uint64_t offset) {
     std::size_t hole = place_for(offset);
     for (std::size_t at = next(hole); slots_[at].index != kEmpty; at = next(at)) {
-      // It may move where the hole lies between its home and itself.
+      // An entry may move into a hole that lies between its home and itself.
       if (distance(home_of(slots_[at].offset), at) >= distance(hole, at)) {
         slots_[hole] = slots_[at];
         hole = at;
@@ -70,7 +70,7 @@ class OffsetTable {
   std::size_t home_of(std::uint64_t offset) const {
     return static_cast<std::size_t>((offset * 0x9e3779b97f4a7c15ULL) >> (65 - std::bit_width(slots_.size())));
   }
-  // Where it is, or would be put.
+  // The slot where `offset` is, or where it would be inserted.
   std::size_t place_for(std::uint64_t offset) const {
     std::size_t at = home_of(offset);
     while (slots_[at].index != kEmpty && slots_[at].offset != offset) {

@@ -1,5 +1,5 @@
 #pragma once
-// A page-locked block that goes back to its pool whatever happens: for the host's side of a transfer.
+// A page-locked block that its destructor gives back to the pool: for the host's side of a transfer.
 
 #include <cstdint>
 #include <string>
@@ -11,7 +11,8 @@ namespace vdnn {
 
 class PinnedBlock {
  public:
-  // `bytes` (> 0) that the host may write at once. Throws OutOfMemory that says for what (`purpose`).
+  // `bytes` (> 0) that the host may write at once. Throws OutOfMemory, whose text contains `purpose`, if the
+  // pool has none.
   PinnedBlock(PinnedPool& pool, std::uint64_t bytes, const std::string& purpose) : pool_(pool) {
     const auto range = pool.allocate_for_host(bytes);
     if (!range) {
@@ -23,14 +24,14 @@ class PinnedBlock {
     try {
       pool_.free(range_, last_use_);
     } catch (...) {
-      // Without memory to remember many streams in, the block stays in use until the pool goes.
+      // Without memory for a frontier of many streams, the block stays in use until the pool is destroyed.
     }
   }
   PinnedBlock(const PinnedBlock&) = delete;
   PinnedBlock& operator=(const PinnedBlock&) = delete;
 
   const AddressRange& range() const { return range_; }
-  // Submitted work uses it: the pool hands it out again only behind `frontier`.
+  // Submitted work uses the block: its next user is ordered after `frontier`.
   void used_until(const Frontier& frontier) { last_use_.join(frontier); }
 
  private:

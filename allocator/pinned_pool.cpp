@@ -14,14 +14,14 @@ namespace {
 
 struct Block {
   AddressRange range;
-  // What must have been reached before the block may be written.
+  // Must have been reached before the block may be written.
   Frontier frontier;
   std::uint64_t age = 0;     // grows with every free
   std::uint64_t serial = 0;  // grows with every page-lock
 };
 
-// Waits for the block's last users, then gives it back to the system, even when they failed: they are done
-// with it all the same.
+// Waits for the block's last users, then gives it back to the system. Users that failed are done with it,
+// too.
 void give_back(Device& device, const Block& block) {
   try {
     device.synchronize(block.frontier);
@@ -43,7 +43,7 @@ class PinnedPool::Impl {
     try {
       device_.synchronize_all();
     } catch (...) {
-      // Work that failed is done with the memory too; its owner hears of it at a wait of its own.
+      // Failed work does not use the memory any more; its owner gets the error at a wait of its own.
     }
     try {
       for (const Blocks* blocks : {&cache_, &in_use_}) {
@@ -52,14 +52,14 @@ class PinnedPool::Impl {
         }
       }
     } catch (...) {
-      // A device that is lost takes nothing back.
+      // A lost device takes nothing back.
     }
   }
 
   Impl(const Impl&) = delete;
   Impl& operator=(const Impl&) = delete;
 
-  // `order` makes the user of the block wait for the frontier that it is handed.
+  // `order(frontier)` makes the user of the block wait for `frontier`.
   template <class Order>
   std::optional<AddressRange> allocate(std::uint64_t bytes, const Order& order) {
     if (bytes == 0) {
@@ -86,7 +86,7 @@ class PinnedPool::Impl {
       throw InvalidArgument("no page-locked block of " + std::to_string(range.bytes) +
                             " bytes is in use at address " + std::to_string(range.begin));
     }
-    // Freed unused, a block still waits for the users before.
+    // A block that is freed unused keeps the frontier of its earlier users.
     if (!last_use.empty()) {
       found->second.frontier = last_use;
     }
@@ -127,18 +127,18 @@ class PinnedPool::Impl {
   Device& device() { return device_; }
 
  private:
-  // Blocks in use are found by address, free ones by size, and within a size by when they were page-locked.
-  // One kind of map for both, so that a block moves between them with its node: neither taking nor freeing
-  // one can fail for want of memory and lose it.
+  // Blocks in use are found by address, free ones by size and, within a size, in the order of page-locking.
+  // Both maps have one type, so that a block moves between them with its node: neither allocating nor freeing
+  // can fail for want of memory and lose the block.
   using Key = std::pair<std::uint64_t, std::uint64_t>;
   using Blocks = std::map<Key, Block>;
 
-  // A block of the size, from the cache or new; it counts as in use from here on.
+  // A block of the size, from the cache or new. It counts as in use from here on.
   std::optional<Block> take(std::uint64_t bytes) {
     std::unique_lock lock(mutex_);
     for (;;) {
-      // The one that was page-locked first: so every step gets what the first got, which had no later ones
-      // yet, in whatever order blocks are freed.
+      // The block of this size that was page-locked first: so every step gets the blocks of the first step,
+      // which had no others, in whatever order blocks are freed.
       if (const auto found = cache_.lower_bound(Key{bytes, 0});
           found != cache_.end() && found->second.range.bytes == bytes) {
         Block block = found->second;
@@ -155,7 +155,7 @@ class PinnedPool::Impl {
         hand_out(std::move(node));
         return block;
       }
-      // What is left of the cache, if nothing is to be evicted, is being given back by other threads.
+      // If there is nothing to evict, other threads are giving the missing bytes back.
       if (!evict_oldest(lock)) {
         given_back_.wait(lock);
       }
@@ -163,7 +163,7 @@ class PinnedPool::Impl {
   }
 
   Blocks::node_type page_lock(std::uint64_t bytes) {
-    // The node first: memory that is page-locked already would have to be unlocked again without it.
+    // The node comes first: if it failed later, the new memory would have to be unlocked again.
     Blocks fresh;
     Block& block = fresh[Key{}];
     block.range = device_.allocate_pinned(bytes);
@@ -180,8 +180,8 @@ class PinnedPool::Impl {
     in_use_.insert(std::move(node));
   }
 
-  // Gives the block that was freed first back to the system; the lock is open while the host waits, so that
-  // whoever it waits for can use the pool. False when nothing is cached.
+  // Gives the block that was freed first back to the system. The lock is open while the host waits, so that
+  // the work it waits for can use the pool. False when nothing is cached.
   bool evict_oldest(std::unique_lock<std::mutex>& lock) {
     const auto oldest =
         std::ranges::min_element(cache_, {}, [](const auto& entry) { return entry.second.age; });

@@ -9,7 +9,7 @@ namespace vdnn {
 
 PoolHistory::PoolHistory(std::size_t events, bool stacks) : stacks_(stacks), ring_(events) {
   if (stacks) {
-    // The first call loads a library, for which it takes memory.
+    // The first call loads a library, which needs memory.
     std::array<void*, 1> none{};
     backtrace(none.data(), static_cast<int>(none.size()));
   }

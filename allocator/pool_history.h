@@ -1,5 +1,5 @@
 #pragma once
-// What a pool was asked lately: a ring of events, each with the stack that it was asked from, if wanted.
+// The latest events of a pool in a ring, each with the stack of its call if that is requested.
 
 #include <array>
 #include <cstddef>
@@ -14,11 +14,12 @@ namespace vdnn {
 // Thread-safe.
 class PoolHistory {
  public:
-  // `events`: how many are kept, at least 1; all memory is taken here.
+  // `events`: how many are kept, at least 1. `stacks`: keep the stack of each. Only the constructor uses the
+  // heap.
   PoolHistory(std::size_t events, bool stacks);
 
   void add(PoolEvent::Kind kind, AddressRange range, std::uint64_t stream_id) noexcept;
-  // The oldest first.
+  // In order, the oldest first.
   std::vector<PoolEvent> events() const;
 
  private:

@@ -14,7 +14,7 @@ std::uint64_t budget_of(const PoolBackend& backend, const StreamPoolOptions& opt
   return options.budget_bytes == 0 ? backend.properties().memory_bytes : options.budget_bytes;
 }
 
-// A slab holds small blocks of any size, and several of most.
+// A slab holds a small block of any size, and several blocks of most sizes.
 std::uint64_t slab_of(const PoolBackend& backend, const StreamPoolOptions& options) {
   const std::uint64_t granule = backend.properties().granule_bytes;
   return std::max(granule / 8,
@@ -50,44 +50,45 @@ PoolMemory::PoolMemory(PoolBackend& backend, const StreamPoolOptions& options, S
 
 // --- blocks ------------------------------------------------------------------------------------------------
 
-std::optional<Tlsf::Block> PoolMemory::take(BlockKind kind, std::uint64_t bytes, const StreamKnowledge& known,
-                                            const std::function<bool()>& flush_caches) {
+std::optional<Tlsf::Block> PoolMemory::allocate(BlockKind kind, std::uint64_t bytes,
+                                                const StreamKnowledge& known,
+                                                const std::function<bool()>& flush_caches) {
   const Counted counted(*this);
   if (kind != BlockKind::kLarge) {
     if (std::optional<Tlsf::Block> block = slabs(kind).allocate(bytes, known)) {
       return block;
     }
   }
-  // Reuse before growth: what streams keep for themselves is free.
+  // Reuse comes before growth, and blocks in caches are free.
   if (kind == BlockKind::kSmall) {
     flush_caches();
   }
-  if (std::optional<Tlsf::Block> block = find(kind, bytes, known)) {
+  if (std::optional<Tlsf::Block> block = reuse(kind, bytes, known)) {
     return block;
   }
   if (reclaim()) {
-    if (std::optional<Tlsf::Block> block = find(kind, bytes, known)) {
+    if (std::optional<Tlsf::Block> block = reuse(kind, bytes, known)) {
       return block;
     }
   }
   if (grow(kind, bytes)) {
-    if (std::optional<Tlsf::Block> block = find(kind, bytes, known)) {
+    if (std::optional<Tlsf::Block> block = reuse(kind, bytes, known)) {
       return block;
     }
   }
   ++retries_;
   flush_caches();
   reclaim();
-  if (std::optional<Tlsf::Block> block = find(kind, bytes, known)) {
+  if (std::optional<Tlsf::Block> block = reuse(kind, bytes, known)) {
     return block;
   }
-  return grow(kind, bytes) ? find(kind, bytes, known) : std::nullopt;
+  return grow(kind, bytes) ? reuse(kind, bytes, known) : std::nullopt;
 }
 
-std::optional<Tlsf::Block> PoolMemory::take_fresh(std::uint64_t bytes) {
+std::optional<Tlsf::Block> PoolMemory::allocate_unused(std::uint64_t bytes) {
   const Counted counted(*this);
   try {
-    std::optional<Tlsf::Block> block = large_.allocate_fresh(round_up(bytes, unit_));
+    std::optional<Tlsf::Block> block = large_.allocate_unused(round_up(bytes, unit_));
     growths_ += block ? 1U : 0U;
     return block;
   } catch (const OutOfMemory&) {
@@ -95,9 +96,9 @@ std::optional<Tlsf::Block> PoolMemory::take_fresh(std::uint64_t bytes) {
   }
 }
 
-// Of what has memory.
-std::optional<Tlsf::Block> PoolMemory::find(BlockKind kind, std::uint64_t bytes,
-                                            const StreamKnowledge& known) {
+// From committed memory.
+std::optional<Tlsf::Block> PoolMemory::reuse(BlockKind kind, std::uint64_t bytes,
+                                             const StreamKnowledge& known) {
   if (kind == BlockKind::kLarge) {
     return large_.allocate(bytes, known);
   }
@@ -122,16 +123,16 @@ bool PoolMemory::grow(BlockKind kind, std::uint64_t bytes) {
   return grown;
 }
 
-// Whether slabs were free.
+// Returns whether slabs were free.
 bool PoolMemory::reclaim() {
   const bool small = small_.reclaim();
   const bool persistent = persistent_.reclaim();
   return small || persistent;
 }
 
-Frontier PoolMemory::handed_out_behind(BlockKind kind, std::uint64_t offset, std::uint64_t bytes) const {
-  return kind == BlockKind::kLarge ? large_.handed_out_behind(offset, bytes)
-                                   : slabs(kind).handed_out_behind(offset, bytes);
+Frontier PoolMemory::handed_out_after(BlockKind kind, std::uint64_t offset, std::uint64_t bytes) const {
+  return kind == BlockKind::kLarge ? large_.handed_out_after(offset, bytes)
+                                   : slabs(kind).handed_out_after(offset, bytes);
 }
 
 bool PoolMemory::free(BlockKind kind, std::uint64_t offset, std::uint64_t bytes, const Frontier& last_use) {
@@ -157,7 +158,7 @@ std::vector<PoolPiece> PoolMemory::pieces() const {
       return;
     }
     const BlockRecord* const record = extent.bytes > 0 ? table_.find(extent.offset) : nullptr;
-    // What a view has is shown where the view is.
+    // Granules that a view has are shown at the addresses of the view.
     const bool is_lent = state == Tlsf::State::kInUse && record == nullptr;
     append(BlockKind::kLarge, extent, is_lent ? PoolPiece::State::kVacant : state_of(state));
   });
@@ -191,7 +192,7 @@ bool PoolMemory::reserve(std::uint64_t bytes) {
   const Counted counted(*this);
   const std::uint64_t missing = round_up(bytes - committed, stock_.granule_bytes());
   try {
-    const bool grown = large_.grow({.bytes = missing, .room = {}});
+    const bool grown = large_.grow({.bytes = missing, .to_commit = {}});
     growths_ += grown ? 1U : 0U;
     return grown;
   } catch (const OutOfMemory&) {
@@ -212,10 +213,10 @@ std::uint64_t PoolMemory::free_granule_bytes() const {
   return (large_.can_give_back() ? large_.free_granule_bytes() : 0) + stock_.refused_bytes();
 }
 
-// Gives `bytes` back to the device: of what is done, and then, where the host may wait, of what has to be
-// waited for least. Less where there is no more.
+// Gives `bytes` back to the device, or less if there are no more: granules whose work is done, and then, if
+// the host may wait, those that have to be waited for least.
 void PoolMemory::give_back(std::uint64_t bytes, bool may_wait) {
-  order_.look();
+  order_.poll_events();
   for (;;) {
     const std::vector<FreeGranules> all = large_.free_granules();
     for (const FreeGranules& each : all) {
@@ -230,7 +231,7 @@ void PoolMemory::give_back(std::uint64_t bytes, bool may_wait) {
   }
 }
 
-// False where there is nothing to be waited for: a capture is under way that it is part of.
+// False where the host cannot wait, since a stream is being captured.
 bool PoolMemory::wait_for(const Frontier& frontier) {
   try {
     order_.wait_until_done(frontier);
@@ -240,7 +241,7 @@ bool PoolMemory::wait_for(const Frontier& frontier) {
   return order_.is_done(frontier);
 }
 
-// One that suffices, before any that does not; then the one with the fewest streams, then the largest.
+// Granules that suffice come before those that do not; then those of the fewest streams, then the most.
 const PoolMemory::FreeGranules* PoolMemory::least_to_wait_for(const std::vector<FreeGranules>& all,
                                                               std::uint64_t bytes) {
   const auto cost = [&](const FreeGranules& each) {
@@ -256,8 +257,8 @@ const PoolMemory::FreeGranules* PoolMemory::least_to_wait_for(const std::vector<
   return least;
 }
 
-void PoolMemory::sink_to_mark() noexcept {
-  if (!is_above_mark() || !marked_) {
+void PoolMemory::shrink_to_high_water() noexcept {
+  if (!is_above_high_water() || !was_above_high_water_) {
     return;
   }
   const Counted counted(*this);
@@ -265,23 +266,23 @@ void PoolMemory::sink_to_mark() noexcept {
     reclaim();
     give_back(reserved().current - options_.high_water_bytes, false);
   } catch (...) {
-    // That no memory could be given back is not the failure of who frees a block.
+    // The free succeeds even if no memory could be given back.
   }
 }
 
-void PoolMemory::mark_for_sinking() noexcept {
-  if (!is_above_mark()) {
+void PoolMemory::prepare_to_shrink() noexcept {
+  if (!is_above_high_water()) {
     return;
   }
-  marked_ = true;
+  was_above_high_water_ = true;
   const Counted counted(*this);
   try {
     reclaim();
     for (const FreeGranules& each : large_.free_granules()) {
-      order_.mark(each.frontier);
+      order_.record_events_for(each.frontier);
     }
   } catch (...) {
-    // As above.
+    // As in shrink_to_high_water().
   }
 }
 

@@ -1,6 +1,6 @@
 #pragma once
-// The memory of a stream pool: its kinds of blocks, within one budget. All memory is the large region's,
-// small and persistent blocks are cut of slabs of it.
+// The memory of a stream pool: its kinds of blocks, within one budget. All memory belongs to the large
+// region; small and persistent blocks are cut from slabs, which are blocks of it.
 
 #include <array>
 #include <cstdint>
@@ -16,7 +16,7 @@
 
 namespace vdnn {
 
-// Guarded by the pool's lock, but for contains(), offset_of(), at() and table().find().
+// Guarded by the pool's lock, except for contains(), offset_of(), at() and table().find().
 class PoolMemory {
  public:
   // `options` and `order` must outlive it.
@@ -29,68 +29,69 @@ class PoolMemory {
   bool contains(std::uint64_t address) const { return large_.contains(address); }
   std::uint64_t offset_of(std::uint64_t address) const { return large_.offset_of(address); }
   AddressRange at(std::uint64_t offset, std::uint64_t bytes) const { return large_.at(offset, bytes); }
-  // Of the blocks of all kinds.
+  // The records of blocks of all kinds.
   BlockTable& table() { return table_; }
   const BlockTable& table() const { return table_; }
 
   // --- blocks ----------------------------------------------------------------------------------------------
-  // Of their sizes.
-  std::uint64_t unit() const { return unit_; }
-  // A block for a requester that is ordered after `known`, of `bytes` (units) or more: of what is free; else
-  // from what streams keep, where flush_caches() finds any; else of more memory, as far as budget and device
-  // have it. Throws what the backend throws but for OutOfMemory.
-  std::optional<Tlsf::Block> take(BlockKind kind, std::uint64_t bytes, const StreamKnowledge& known,
-                                  const std::function<bool()>& flush_caches);
-  // A large block of memory that nobody has used, where budget and device have as much.
-  std::optional<Tlsf::Block> take_fresh(std::uint64_t bytes);
-  // What its user was ordered after when it was given the block.
-  Frontier handed_out_behind(BlockKind kind, std::uint64_t offset, std::uint64_t bytes) const;
-  // `last_use` must dominate every use; empty where the block was not used. Whether whole granules may have
-  // become free.
+  // A block of `bytes` (a multiple of the alignment) for a requester that is ordered after `known`. Free
+  // memory comes first, then blocks that flush_caches() returns from the caches of streams (it returns
+  // whether there were any), then more memory as far as budget and device have it. Throws what the backend
+  // throws, except OutOfMemory.
+  std::optional<Tlsf::Block> allocate(BlockKind kind, std::uint64_t bytes, const StreamKnowledge& known,
+                                      const std::function<bool()>& flush_caches);
+  // A large block of new memory, which nothing has used; empty where budget or device do not have as much.
+  std::optional<Tlsf::Block> allocate_unused(std::uint64_t bytes);
+  // The frontier that the user of the block was ordered after when it got the block.
+  Frontier handed_out_after(BlockKind kind, std::uint64_t offset, std::uint64_t bytes) const;
+  // `last_use` must dominate every use; empty if the block was not used. Returns whether whole granules may
+  // have become free.
   bool free(BlockKind kind, std::uint64_t offset, std::uint64_t bytes, const Frontier& last_use);
   std::uint64_t largest_free_block_bytes(BlockKind kind) const;
-  // In order of address; what is in use says no more than that.
+  // In order of address. Cached blocks are in use here, and requests and streams are not filled in.
   std::vector<PoolPiece> pieces() const;
 
   // --- memory ----------------------------------------------------------------------------------------------
-  // Commits more until it is `bytes`; false where budget or device have not got as much.
+  // Commits memory until it is `bytes`; false where budget or device do not have as much.
   bool reserve(std::uint64_t bytes);
-  // Gives back what is free in whole granules until at most `keep_bytes` are committed.
+  // Gives back wholly free granules until at most `keep_bytes` are committed. The host waits for work on
+  // them.
   void trim(std::uint64_t keep_bytes);
-  // What is free in whole granules, but for slabs, and can be given back.
+  // Granules outside slabs that are wholly free and can be given back.
   std::uint64_t free_granule_bytes() const;
-  // Above the high-water mark, gives back what is done by now. Before a block is freed, since what it is
-  // merged with is done no sooner than the block.
-  void sink_to_mark() noexcept;
-  // After one was that left whole granules free: so that the next frees see when these are done.
-  void mark_for_sinking() noexcept;
+  // Above the high-water mark, gives back free granules whose work is done by now. To be called before a
+  // block is freed, since free memory that is merged with the block is done no sooner than the block.
+  void shrink_to_high_water() noexcept;
+  // To be called after a free that left whole granules free. Records events, so that shrink_to_high_water()
+  // finds out when the work on these granules is done.
+  void prepare_to_shrink() noexcept;
 
-  // Instead of giving it back at the end: work may use it that cannot be waited for now.
+  // The destructor leaves the memory to the backend, since work that cannot be waited for now may use it.
   void leave_to_backend() noexcept { large_.leave_to_backend(); }
 
   void reset_peaks();
   std::uint64_t growths() const { return growths_; }
-  // Requests for which all caches had to be emptied.
+  // Requests for which all caches had to be flushed.
   std::uint64_t retries() const { return retries_; }
 
  private:
   using FreeGranules = LargeRegion::FreeGranules;
 
-  // Of kinds but large ones.
+  // Of small or persistent blocks.
   SlabRegion& slabs(BlockKind kind) { return kind == BlockKind::kSmall ? small_ : persistent_; }
   const SlabRegion& slabs(BlockKind kind) const { return kind == BlockKind::kSmall ? small_ : persistent_; }
-  std::optional<Tlsf::Block> find(BlockKind kind, std::uint64_t bytes, const StreamKnowledge& known);
+  std::optional<Tlsf::Block> reuse(BlockKind kind, std::uint64_t bytes, const StreamKnowledge& known);
   bool grow(BlockKind kind, std::uint64_t bytes);
   bool reclaim();
   void give_back(std::uint64_t bytes, bool may_wait);
   bool wait_for(const Frontier& frontier);
   const FreeGranules* least_to_wait_for(const std::vector<FreeGranules>& all, std::uint64_t bytes);
-  bool is_above_mark() const {
+  bool is_above_high_water() const {
     return options_.high_water_bytes != 0 && reserved().current > options_.high_water_bytes &&
            large_.can_give_back();
   }
   void count_reserved() noexcept;
-  // Whatever is thrown, figures are right at the end.
+  // Updates the figures at the end of a scope, also when it is left by an exception.
   struct Counted {
     explicit Counted(PoolMemory& memory_) : memory(memory_) {}
     ~Counted() { memory.count_reserved(); }
@@ -109,7 +110,7 @@ class PoolMemory {
   SlabRegion persistent_;
   BlockTable table_;
   std::array<PoolFigure, kBlockKinds> reserved_;
-  bool marked_ = false;  // some of what is free has been above the high-water mark
+  bool was_above_high_water_ = false;  // when a block was freed
   std::uint64_t growths_ = 0;
   std::uint64_t retries_ = 0;
 };

@@ -1,4 +1,4 @@
-// What people are shown of a stream pool.
+// The text by which a stream pool shows its state to people.
 
 #include <algorithm>
 #include <array>

@@ -18,8 +18,8 @@ namespace {
 
 constexpr std::uint64_t kSchema = 1;
 
-// Written as it comes: nlohmann's values take memory where they are destroyed, and end the process where
-// there is none, which a program that asks why its memory is short must survive.
+// JSON written member by member. Nlohmann's values allocate when they are destroyed and end the process if
+// they cannot; a program that asks why its memory is short must survive that.
 class JsonText {
  public:
   void open(char bracket) {
@@ -53,7 +53,7 @@ class JsonText {
     separate();
     text_ += truth ? "true" : "false";
   }
-  // As it stands.
+  // Appended unchanged.
   void plain(std::string_view json) {
     separate();
     text_ += json;
@@ -161,7 +161,7 @@ void write(JsonText& json, const PoolPiece& piece) {
   json.close('}');
 }
 
-// A run of pieces that are committed, one behind the other.
+// Adjacent committed pieces of one kind.
 struct Segment {
   BlockKind kind = BlockKind::kSmall;
   std::vector<PoolPiece> pieces;
@@ -232,7 +232,7 @@ std::string name_of_frame(const char* mangled) {
   return status == 0 ? name.get() : mangled;
 }
 
-// With the keys that PyTorch's frames have. A line is not known.
+// With the keys of PyTorch's frames. The line is not known.
 void write_frame(JsonText& json, const void* address) {
   Dl_info info{};
   const bool known = dladdr(address, &info) != 0;
@@ -276,8 +276,8 @@ void write(JsonText& json, const PoolEvent& event) {
   json.close('}');
 }
 
-// PyTorch says of a free that it was asked for and, behind the block's last users, that it is complete; to
-// the pool it is at once.
+// PyTorch reports a free twice: when it is requested, and when the block's last users are done. A free of the
+// pool is complete at once.
 void write_torch_event(JsonText& json, const PoolEvent& event, std::string_view action) {
   json.open('{');
   json.key("action").value(action);
@@ -338,7 +338,7 @@ std::string torch_snapshot_json(const StreamPool& pool, std::uint32_t device) {
     write_torch_segment(json, segment, device);
   }
   json.close(']');
-  // One list a device.
+  // One list per device.
   json.key("device_traces").open('[');
   for (std::uint32_t i = 0; i < device; ++i) {
     json.plain("[]");

@@ -1,9 +1,11 @@
 #pragma once
-// Figures of a pool that threads on several streams keep without meeting. Each stream counts for itself,
-// under its own lock. The peak of the sum is kept by *leases*: a stream holds a lease on as much as it has
-// had at most since it last came to the pool's lock, where it gives back what it does not use. Only where a
-// stream exceeds its lease does it touch the sum of leases, whose peak is reported: never too low, and exact
-// where one stream is used, since its lease is its peak.
+// Figures of a pool, counted by threads on several streams without contention. Each stream counts for itself,
+// under its own lock.
+//
+// The peak of the sum is kept by *leases*. A stream's lease is the most that it has had since it last held
+// the pool's lock; there it settles, which lowers the lease to what is in use. A stream updates the sum of
+// leases only when it exceeds its lease. The peak of that sum is reported. It is never too low, and exact if
+// one stream is used, since the lease of that stream is its peak.
 
 #include <algorithm>
 #include <array>
@@ -62,7 +64,7 @@ class LeasedFigure {
     lease_ = figure_.current;
   }
   void reset_peak() { figure_.peak = figure_.current; }
-  // What another one, of which nothing is left, has counted.
+  // Adds the history of a figure whose current value is 0.
   void absorb(const LeasedFigure& other) {
     figure_.added += other.figure_.added;
     figure_.removed += other.figure_.removed;
@@ -73,7 +75,7 @@ class LeasedFigure {
   std::uint64_t lease_ = 0;
 };
 
-// Three figures of blocks that are handed out: of a kind, or of all.
+// Three figures of the blocks that are handed out, of one kind or of all.
 template <class Figure>
 struct BlockFigures {
   Figure blocks;
@@ -82,7 +84,7 @@ struct BlockFigures {
 };
 using PoolPeaks = std::array<BlockFigures<SumOfLeases>, kBlockKinds + 1>;  // the last: of all kinds
 
-// What one stream counts. Under the stream's lock.
+// The figures of one stream. Under the stream's lock.
 class StreamTally {
  public:
   using Figures = BlockFigures<LeasedFigure>;
@@ -122,7 +124,7 @@ class StreamTally {
       figures_[each].allocated.absorb(other.figures_[each].allocated);
     }
   }
-  // Of a kind, or the last: of all.
+  // Of a kind or, for kBlockKinds, of all.
   const Figures& of(std::size_t kind) const { return figures_[kind]; }
   bool empty() const { return figures_[kBlockKinds].blocks.figure().current == 0; }
 

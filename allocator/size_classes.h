@@ -1,7 +1,7 @@
 #pragma once
-// Exact size classes of small blocks: every multiple of the unit up to 64 of them, then 32 in every power of
-// two. A request is rounded up to its class, so that any free block of a class serves all of its requests; at
-// most a 32nd of a block is lost.
+// Exact size classes of small blocks: every multiple of the unit up to 64 units, then 32 classes in each
+// power of two. A request is rounded up to its class, so any free block of the class serves it; rounding
+// wastes at most a 32nd of a block.
 
 #include <bit>
 #include <cstdint>
@@ -15,7 +15,7 @@ class SizeClasses {
   // A power of two.
   explicit SizeClasses(std::uint64_t unit) : unit_bits_(static_cast<unsigned>(std::countr_zero(unit))) {}
 
-  // The smallest class that holds `bytes` (not 0); not less than kClasses where there is none.
+  // The smallest class that holds `bytes` (not 0); kClasses or more if there is none.
   unsigned class_of(std::uint64_t bytes) const {
     const std::uint64_t last = (bytes - 1) >> unit_bits_;  // unit of the last byte
     const auto width = static_cast<unsigned>(std::bit_width(last));
@@ -26,7 +26,7 @@ class SizeClasses {
     const unsigned shift = size_class > 2 * kSteps ? (size_class - kSteps - 1) / kSteps : 0;
     return std::uint64_t{size_class - shift * kSteps} << shift << unit_bits_;
   }
-  // Of the largest class that fits into `bytes`.
+  // The size of the largest class that fits into `bytes`.
   std::uint64_t whole_class(std::uint64_t bytes) const {
     if (bytes == 0) {
       return 0;

@@ -18,13 +18,13 @@ bool SlabRegion::add_slab(const StreamKnowledge& known) {
   }
   const Tlsf::Extent extent{.offset = slab->offset, .bytes = slab->bytes};
   try {
-    blocks_.prepare_to_fill(extent, slab->frontier);
+    blocks_.prepare_to_commit(extent, slab->frontier);
     slabs_.insert(extent.offset);
   } catch (...) {
     large_.free(extent.offset, extent.bytes, {});
     throw;
   }
-  blocks_.fill(extent, slab->frontier);
+  blocks_.commit(extent, slab->frontier);
   return true;
 }
 
@@ -48,12 +48,12 @@ bool SlabRegion::reclaim() {
   for_each_free_slab([&](Tlsf::Index block, Tlsf::Extent slab, const Frontier& frontier) {
     all.push_back({.block = block, .slab = slab, .frontier = frontier});
   });
-  // From the end, so that of a block what is in front of a slab keeps its name.
+  // From the end: decommitting a slab leaves the part of the free block in front of it under the same index.
   std::ranges::sort(all, std::greater<>(), [](const Free& free) { return free.slab.offset; });
   for (const Free& free : all) {
-    blocks_.prepare_to_vacate(free.block);
+    blocks_.prepare_to_decommit(free.block);
     large_.free(free.slab.offset, free.slab.bytes, free.frontier);
-    blocks_.vacate(free.block, free.slab);
+    blocks_.decommit(free.block, free.slab);
     slabs_.erase(free.slab.offset);
   }
   return !all.empty();

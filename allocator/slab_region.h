@@ -1,14 +1,14 @@
 #pragma once
-// Small blocks, and those that live long: cut of slabs, which are blocks of the large region, and given back
-// to it when all of one is free.
+// Small blocks of one kind. They are cut from slabs: blocks of the large region, which go back to it when all
+// of a slab is free.
 
 #include <cstdint>
 #include <optional>
 #include <set>
 
 #include "allocator/large_region.h"
+#include "allocator/sparse_tlsf.h"
 #include "allocator/stream_order.h"
-#include "allocator/tlsf.h"
 #include "vdnn/stream_pool.h"
 
 namespace vdnn {
@@ -16,14 +16,15 @@ namespace vdnn {
 // Guarded by the pool's lock. Offsets are those of the large region.
 class SlabRegion {
  public:
-  // `unit`: of the sizes of blocks, of which none is larger than a slab. `large` and `order` must outlive it.
+  // Sizes of blocks are multiples of `unit`; no block is larger than a slab. `large` and `order` must outlive
+  // it.
   SlabRegion(LargeRegion& large, StreamOrder& order, std::uint64_t slab_bytes, std::uint64_t unit);
 
-  // As LargeRegion's.
+  // These three are as those of LargeRegion.
   std::optional<Tlsf::Block> allocate(std::uint64_t bytes, const StreamKnowledge& known) {
     return blocks_.allocate(bytes, known);
   }
-  Frontier handed_out_behind(std::uint64_t offset, std::uint64_t bytes) const {
+  Frontier handed_out_after(std::uint64_t offset, std::uint64_t bytes) const {
     return blocks_.in_use(offset, bytes).frontier;
   }
   bool free(std::uint64_t offset, std::uint64_t bytes, const Frontier& last_use) {
@@ -32,13 +33,14 @@ class SlabRegion {
   }
   std::uint64_t largest_free_block_bytes() const { return blocks_.largest_free_block_bytes(); }
 
-  // From what the large region has; false where it has none. Linear in the gaps between slabs.
+  // From the committed memory of the large region; false where that does not suffice. Linear in the gaps
+  // between slabs.
   bool add_slab(const StreamKnowledge& known);
-  // Gives back those that are free. Whether there were any.
+  // Gives free slabs back to the large region. Returns whether there were any.
   bool reclaim();
   std::uint64_t bytes() const { return slabs_.size() * slab_bytes_; }
   bool is_slab(std::uint64_t offset) const { return slabs_.contains(offset); }
-  // Calls visit(extent, state) for what is in slabs, in no order.
+  // Calls visit(extent, state) for the blocks in slabs, from the end.
   template <class Visit>
   void for_each_piece(const Visit& visit) const {
     blocks_.for_each_from_the_end([&](Tlsf::Extent extent, Tlsf::State state) {
@@ -56,7 +58,7 @@ class SlabRegion {
   LargeRegion& large_;
   StreamOrder& order_;
   const std::uint64_t slab_bytes_;
-  Tlsf blocks_;
+  SparseTlsf blocks_;
   std::set<std::uint64_t> slabs_;  // their offsets
 };
 

@@ -1,6 +1,6 @@
 #pragma once
-// The blocks that a stream has freed and may take back as they are: a stack for each size class. Since a
-// stream's work is in order, no event is needed; and since no two classes share a block, no search.
+// The blocks that a stream has freed and may get again as they are: one stack per size class. No event is
+// needed, since a stream's work is in order, and no search, since a block belongs to one class.
 
 #include <array>
 #include <bit>
@@ -23,7 +23,7 @@ class StreamCache {
     filled_[record.size_class / 64] |= bit(record.size_class);
     bytes_ += record.bytes;
   }
-  // The one that was freed last, or null.
+  // The block of the class that was freed last, or null.
   BlockRecord* pop(unsigned size_class) {
     BlockRecord* const record = heads_[size_class];
     if (record == nullptr) {
@@ -36,7 +36,7 @@ class StreamCache {
     bytes_ -= record->bytes;
     return record;
   }
-  // Any but of class `but`: from the next class in turn; null where there is none.
+  // A block of any class but `but`, from the next class in turn; null where there is none.
   BlockRecord* pop_any(unsigned but = SizeClasses::kClasses) {
     for (std::size_t looked = 0; looked <= filled_.size(); ++looked) {
       std::uint64_t classes = filled_[turn_ / 64] & (~std::uint64_t{0} << (turn_ % 64));

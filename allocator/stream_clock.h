@@ -1,7 +1,7 @@
 #pragma once
-// How far something has come on every stream: a vector clock as one array, for what knows of most streams.
-// Joining is a pass without branches; whether a point is dominated is one look. Frontiers (vdnn/frontier.h)
-// are the form for what knows of few.
+// A vector clock as one array: for each stream, the number of its submissions that are covered. It suits
+// knowledge of most streams: joining is one pass without branches, and one access tests whether a point is
+// dominated. Knowledge of a few streams is a frontier (vdnn/frontier.h).
 
 #include <algorithm>
 #include <cstddef>
@@ -12,7 +12,7 @@
 
 namespace vdnn {
 
-// A value type; not synchronised. Only widen() and copying need memory, and join() where it has to widen.
+// A value type; not synchronised. Only widen(), copying, and join() where it has to widen need memory.
 class StreamClock {
  public:
   std::uint64_t count(StreamId stream) const { return stream < counts_.size() ? counts_[stream] : 0; }
@@ -24,7 +24,7 @@ class StreamClock {
       counts_.resize(streams);
     }
   }
-  // `stream` has room.
+  // There is room for `stream`.
   void set(StreamId stream, std::uint64_t count) { counts_[stream] = count; }
   void raise(Point point) { counts_[point.stream] = std::max(counts_[point.stream], point.count); }
   void join(const StreamClock& other) {
@@ -39,8 +39,8 @@ class StreamClock {
   std::vector<std::uint64_t> counts_;  // by stream
 };
 
-// The points that a requester is ordered after: those that its stream knows, and those that the host knows to
-// be done.
+// The points that a requester is ordered after: those that its stream knows of, and those that the host knows
+// to be done.
 class StreamKnowledge {
  public:
   // Both must outlive it.

@@ -55,8 +55,8 @@ unsigned Tlsf::next_class(unsigned from) const {
 }
 
 template <class Requester>
-Tlsf::Index Tlsf::pick(unsigned size_class, std::uint64_t bytes, const Requester& requester,
-                       std::size_t limit) const {
+Tlsf::Index Tlsf::choose_in_class(unsigned size_class, std::uint64_t bytes, const Requester& requester,
+                                  std::size_t limit) const {
   Index first_fit = kNone;
   for (Index node = heads_[size_class]; node != kNone && limit > 0; node = nodes_[node].next, --limit) {
     if (nodes_[node].bytes < bytes) {
@@ -73,15 +73,15 @@ Tlsf::Index Tlsf::pick(unsigned size_class, std::uint64_t bytes, const Requester
 }
 
 template <class Requester>
-Tlsf::Index Tlsf::find_hole(std::uint64_t bytes, const Requester& requester) const {
+Tlsf::Index Tlsf::choose_hole(std::uint64_t bytes, const Requester& requester) const {
   const unsigned own = class_of(bytes);
-  if (const Index node = pick(own, bytes, requester, kCandidates); node != kNone) {
+  if (const Index node = choose_in_class(own, bytes, requester, kCandidates); node != kNone) {
     return node;
   }
   if (const unsigned larger = next_class(own + 1); larger < kClasses) {
-    return pick(larger, bytes, requester, kCandidates);
+    return choose_in_class(larger, bytes, requester, kCandidates);
   }
-  return pick(own, bytes, requester, std::numeric_limits<std::size_t>::max());
+  return choose_in_class(own, bytes, requester, std::numeric_limits<std::size_t>::max());
 }
 
 std::optional<Tlsf::Block> Tlsf::allocate(std::uint64_t asked, const Frontier& requester) {
@@ -91,38 +91,46 @@ std::optional<Tlsf::Block> Tlsf::allocate(std::uint64_t asked, const Frontier& r
 template <class Requester>
 std::optional<Tlsf::Block> Tlsf::allocate(std::uint64_t asked, const Requester& requester) {
   asked = std::max<std::uint64_t>(asked, 1);
-  const std::uint64_t bytes = round_up(asked, unit_);
-  Index node = find_hole(bytes, requester);
+  const std::uint64_t bytes = round_up_to_units(asked);
+  Index node = choose_hole(bytes, requester);
   if (node == kNone) {
     if (tail_bytes() < bytes) {
       return std::nullopt;
     }
     node = tail();
   }
-  // Whatever may fail comes first.
+  // Calls that may fail come first.
   Block block{.offset = nodes_[node].offset, .bytes = bytes, .frontier = nodes_[node].frontier};
-  Frontier behind = block.frontier;
+  Frontier rest_frontier = block.frontier;
   prepare_nodes(1);
-  in_use_.reserve(in_use_.size() + 1);
-  in_use_.insert(nodes_[node].offset, node);
+  prepare_use();
   unlist(node);
-  nodes_[node].state = State::kInUse;
-  nodes_[node].asked = asked;
   if (nodes_[node].bytes > bytes) {
-    split(node, bytes, std::move(behind));
+    split(node, bytes, std::move(rest_frontier));
   } else if (node == last_) {
-    // Its last users are what memory that is appended now is behind, as a rest of it would have been.
-    beyond_ = std::move(behind);
+    // Memory appended next inherits the frontier, as a rest of this block would have.
+    beyond_ = std::move(rest_frontier);
   }
-  in_use_bytes_ += bytes;
-  asked_bytes_ += asked;
+  use(node, asked);
   return block;
 }
 
 template std::optional<Tlsf::Block> Tlsf::allocate(std::uint64_t asked, const StreamKnowledge& requester);
 
+void Tlsf::use(Index node, std::uint64_t asked) {
+  in_use_.insert(nodes_[node].offset, node);
+  nodes_[node].state = State::kInUse;
+  nodes_[node].asked = asked;
+  in_use_bytes_ += nodes_[node].bytes;
+  asked_bytes_ += asked;
+}
+
+std::uint64_t Tlsf::round_up_to_units(std::uint64_t asked) const {
+  return round_up(std::max<std::uint64_t>(asked, 1), unit_);
+}
+
 std::uint64_t Tlsf::missing(std::uint64_t asked) const {
-  const std::uint64_t bytes = round_up(std::max<std::uint64_t>(asked, 1), unit_);
+  const std::uint64_t bytes = round_up_to_units(asked);
   return bytes - std::min(bytes, tail_bytes());
 }
 
@@ -151,7 +159,7 @@ void Tlsf::shrink(std::uint64_t bytes) {
   tail.bytes -= bytes;
   end_ -= bytes;
   if (tail.bytes == 0) {
-    // What is appended one day lies behind the same users.
+    // Memory appended later inherits the frontier.
     beyond_ = std::exchange(tail.frontier, {});
     const Index gone = std::exchange(last_, tail.before);
     if (last_ != kNone) {
@@ -185,8 +193,8 @@ Tlsf::Extent Tlsf::free(std::uint64_t offset, std::uint64_t asked, const Frontie
   const Index after = free_neighbour(nodes_[node].after);
   const Index before = free_neighbour(nodes_[node].before);
   const bool at_the_end = (after == kNone ? node : after) == last_;
-  // The only part that may fail comes first. It does not for what was just taken and not used: neighbours
-  // that it was cut out of have the same frontier.
+  // The only part that may fail comes first. It cannot fail for a block that was just allocated and not used:
+  // the neighbours that the block was cut out of have the same frontier.
   const bool unused = last_use.empty();
   Frontier joined;
   if (unused) {
@@ -240,8 +248,8 @@ std::uint64_t Tlsf::tail_bytes() const {
 }
 
 Tlsf::Index Tlsf::tail() const {
-  const bool vacant_behind = last_ != kNone && nodes_[last_].state == State::kVacant;
-  return free_neighbour(vacant_behind ? nodes_[last_].before : last_);
+  const bool ends_with_vacancy = last_ != kNone && nodes_[last_].state == State::kVacant;
+  return free_neighbour(ends_with_vacancy ? nodes_[last_].before : last_);
 }
 
 Frontier Tlsf::tail_frontier() const {
@@ -273,15 +281,7 @@ std::vector<Tlsf::Block> Tlsf::free_blocks() const {
   return blocks;
 }
 
-Tlsf::Index& Tlsf::head_of(Index node) {
-  return nodes_[node].state == State::kVacant ? vacancies_ : heads_[class_of(nodes_[node].bytes)];
-}
-
-void Tlsf::enlist(Index node) {
-  if (node == tail()) {
-    return;
-  }
-  Index& head = head_of(node);
+void Tlsf::link(Index node, Index& head) {
   nodes_[node].listed = true;
   nodes_[node].previous = kNone;
   nodes_[node].next = head;
@@ -289,28 +289,37 @@ void Tlsf::enlist(Index node) {
     nodes_[head].previous = node;
   }
   head = node;
-  if (nodes_[node].state == State::kFree) {
-    const unsigned size_class = class_of(nodes_[node].bytes);
-    second_level_[size_class / kSecondLevel] |= std::uint32_t{1} << (size_class % kSecondLevel);
-    first_level_ |= std::uint64_t{1} << (size_class / kSecondLevel);
-  }
 }
 
-void Tlsf::unlist(Index node) {
-  if (!std::exchange(nodes_[node].listed, false)) {
-    return;
-  }
+bool Tlsf::unlink(Index node) {
+  nodes_[node].listed = false;
   const auto [previous, next] = std::pair(nodes_[node].previous, nodes_[node].next);
   if (next != kNone) {
     nodes_[next].previous = previous;
   }
   if (previous != kNone) {
     nodes_[previous].next = next;
+  }
+  return previous == kNone;
+}
+
+void Tlsf::enlist(Index node) {
+  if (node == tail()) {
     return;
   }
-  head_of(node) = next;
-  if (next == kNone && nodes_[node].state == State::kFree) {
-    const unsigned size_class = class_of(nodes_[node].bytes);
+  const unsigned size_class = class_of(nodes_[node].bytes);
+  link(node, heads_[size_class]);
+  second_level_[size_class / kSecondLevel] |= std::uint32_t{1} << (size_class % kSecondLevel);
+  first_level_ |= std::uint64_t{1} << (size_class / kSecondLevel);
+}
+
+void Tlsf::unlist(Index node) {
+  if (!nodes_[node].listed || !unlink(node)) {
+    return;
+  }
+  const unsigned size_class = class_of(nodes_[node].bytes);
+  heads_[size_class] = nodes_[node].next;
+  if (heads_[size_class] == kNone) {
     std::uint32_t& steps = second_level_[size_class / kSecondLevel];
     steps &= ~(std::uint32_t{1} << (size_class % kSecondLevel));
     if (steps == 0) {
@@ -374,186 +383,6 @@ void Tlsf::make_spare(Index node) {
   nodes_[node].next = spare_;
   spare_ = node;
   ++spares_;
-}
-
-// --- vacancies ---------------------------------------------------------------------------------------------
-
-void Tlsf::append_vacancy(std::uint64_t bytes) {
-  if (bytes == 0) {
-    return;
-  }
-  prepare_nodes(1);
-  const Index node = append(last_, end_, bytes);
-  end_ += bytes;
-  vacant_bytes_ += bytes;
-  become(node, State::kVacant);
-}
-
-std::optional<Tlsf::Room> Tlsf::room(std::uint64_t asked, std::uint64_t granule) const {
-  const std::uint64_t bytes = round_up(std::max<std::uint64_t>(asked, 1), unit_);
-  std::optional<Room> best;
-  const auto consider = [&](Index from, bool backwards) {
-    if (from == kNone) {
-      return;
-    }
-    std::optional<Room> found = room_at(from, bytes, granule, backwards);
-    if (found && (!best || found->bytes_to_fill < best->bytes_to_fill)) {
-      best = std::move(found);
-    }
-  };
-  for (Index node = vacancies_; node != kNone; node = nodes_[node].next) {
-    consider(free_neighbour(nodes_[node].before), false);
-    consider(node, false);
-    consider(free_neighbour(nodes_[node].after), true);
-    consider(node, true);
-  }
-  return best;
-}
-
-std::optional<Tlsf::Room> Tlsf::room_at(Index from, std::uint64_t bytes, std::uint64_t granule,
-                                        bool backwards) const {
-  Room room{.place = {.offset = nodes_[from].offset, .bytes = bytes}};
-  if (backwards) {
-    if (end_of(from) < bytes) {
-      return std::nullopt;
-    }
-    room.place.offset = end_of(from) - bytes;
-  }
-  std::uint64_t missing = bytes;
-  for (Index index = from; missing > 0; index = backwards ? nodes_[index].before : nodes_[index].after) {
-    if (index == kNone || nodes_[index].state == State::kInUse) {
-      return std::nullopt;
-    }
-    const Node& node = nodes_[index];
-    const std::uint64_t taken = std::min(missing, node.bytes);
-    missing -= taken;
-    if (node.state == State::kVacant) {
-      // A vacancy is of whole granules, so this is within it.
-      const std::uint64_t filled = round_up(taken, granule);
-      const std::uint64_t offset = backwards ? end_of(index) - filled : node.offset;
-      room.to_fill.push_back({.offset = offset, .bytes = filled});
-      room.bytes_to_fill += filled;
-    }
-  }
-  return room;
-}
-
-Tlsf::Index Tlsf::vacancy_around(Extent extent) const {
-  Index node = vacancies_;
-  while (node != kNone &&
-         (extent.offset < nodes_[node].offset || extent.end() > nodes_[node].offset + nodes_[node].bytes)) {
-    node = nodes_[node].next;
-  }
-  if (node == kNone) {
-    throw InvalidArgument("no vacancy of " + format_size(extent.bytes) + " at offset " +
-                          std::to_string(extent.offset));
-  }
-  return node;
-}
-
-Tlsf::Extent Tlsf::lowest_vacancy(std::uint64_t at_least) const {
-  Index lowest = kNone;
-  for (Index node = vacancies_; node != kNone; node = nodes_[node].next) {
-    const bool is_lower = lowest == kNone || nodes_[node].offset < nodes_[lowest].offset;
-    lowest = nodes_[node].bytes >= at_least && is_lower ? node : lowest;
-  }
-  return lowest == kNone ? Extent{} : Extent{.offset = nodes_[lowest].offset, .bytes = nodes_[lowest].bytes};
-}
-
-void Tlsf::prepare_to_fill(Extent extent, const Frontier& frontier) {
-  const Index around = vacancy_around(extent);
-  prepare_nodes(2);
-  prepared_ = frontier;
-  if (extent.offset == nodes_[around].offset && free_neighbour(nodes_[around].before) != kNone) {
-    prepared_.join(nodes_[nodes_[around].before].frontier);
-  }
-  if (extent.end() == end_of(around) && free_neighbour(nodes_[around].after) != kNone) {
-    prepared_.join(nodes_[nodes_[around].after].frontier);
-  }
-}
-
-void Tlsf::fill(Extent extent, const Frontier& frontier) {
-  prepare_to_fill(extent, frontier);
-  vacant_bytes_ -= extent.bytes;
-  const Index filled = become(cut_out(vacancy_around(extent), extent, {}), State::kFree);
-  nodes_[filled].frontier = std::move(prepared_);
-}
-
-Frontier Tlsf::take(Index block, Extent extent) {
-  Frontier handed_out_with = nodes_[block].frontier;
-  Frontier behind = handed_out_with;
-  Frontier kept = handed_out_with;
-  prepare_nodes(2);
-  in_use_.reserve(in_use_.size() + 1);
-  // Nothing fails from here on.
-  const Index taken = cut_out(block, extent, std::move(behind));
-  nodes_[taken].state = State::kInUse;
-  nodes_[taken].asked = extent.bytes;
-  nodes_[taken].frontier = std::move(kept);
-  in_use_.insert(extent.offset, taken);
-  relist(nodes_[taken].before);
-  relist(nodes_[taken].after);
-  in_use_bytes_ += extent.bytes;
-  asked_bytes_ += extent.bytes;
-  return handed_out_with;
-}
-
-void Tlsf::prepare_to_vacate(Index block) {
-  prepare_nodes(2);
-  prepared_ = nodes_[block].frontier;
-}
-
-void Tlsf::vacate(Index block, Extent extent) {
-  vacant_bytes_ += extent.bytes;
-  const Index vacated = become(cut_out(block, extent, std::move(prepared_)), State::kVacant);
-  nodes_[vacated].frontier.clear();
-}
-
-Tlsf::Index Tlsf::cut_out(Index node, Extent extent, Frontier behind) {
-  unlist(node);
-  const State state = nodes_[node].state;
-  if (extent.end() < end_of(node)) {
-    const Index rest = append(node, extent.end(), end_of(node) - extent.end());
-    nodes_[rest].state = state;
-    nodes_[rest].frontier = std::move(behind);
-    nodes_[node].bytes -= nodes_[rest].bytes;
-  }
-  if (extent.offset > nodes_[node].offset) {
-    const Index cut = append(node, extent.offset, extent.bytes);
-    nodes_[cut].state = state;
-    nodes_[node].bytes -= extent.bytes;
-    return cut;
-  }
-  return node;
-}
-
-Tlsf::Index Tlsf::become(Index node, State state) {
-  nodes_[node].state = state;
-  const auto same = [&](Index neighbour) { return neighbour != kNone && nodes_[neighbour].state == state; };
-  if (const Index after = nodes_[node].after; same(after)) {
-    unlist(after);
-    absorb_after(node);
-  }
-  if (const Index before = nodes_[node].before; same(before)) {
-    unlist(before);
-    absorb_after(before);
-    node = before;
-  }
-  relist(node);
-  relist(nodes_[node].after);
-  // What is a tail, and so in no list, depends on what is behind it.
-  if (const Index before = nodes_[node].before; before != kNone) {
-    relist(before);
-    relist(nodes_[before].before);
-  }
-  return node;
-}
-
-void Tlsf::relist(Index node) {
-  if (node != kNone && nodes_[node].state != State::kInUse) {
-    unlist(node);
-    enlist(node);
-  }
 }
 
 }  // namespace vdnn

@@ -1,5 +1,5 @@
 #pragma once
-// Arrays of zeros of which only what is touched takes memory.
+// Arrays of zeros in which only touched pages need memory.
 
 #include <cstdint>
 #include <cstdlib>

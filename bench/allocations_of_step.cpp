@@ -50,7 +50,7 @@ class Log {
     }
   }
 
-  // On the first of the streams of its last uses, in the order of their roles; the others are users.
+  // Frees a block on the first stream, by role, of its last uses; the other streams are recorded as users.
   void release(const Instruction& release) {
     if (!on_device(release.buffer)) {
       return;
@@ -69,7 +69,7 @@ class Log {
   }
 
   const Schedule& schedule_;
-  std::vector<Block> blocks_;  // a buffer
+  std::vector<Block> blocks_;  // by buffer
   std::uint64_t next_ = 0;
   AllocationLog log_;
 };

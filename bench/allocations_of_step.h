@@ -1,5 +1,5 @@
 #pragma once
-// What an executor asks of the device pool to train by a schedule, as an allocation log: buffers that last,
+// The requests of an executor to the device pool for a schedule, as an allocation log: persistent buffers,
 // and one step.
 
 #include "vdnn/allocation_log.h"
@@ -7,7 +7,7 @@
 
 namespace vdnn::bench {
 
-// Streams are numbered as StreamRole has them.
+// Streams are numbered by StreamRole.
 AllocationLog allocations_of_step(const Schedule& schedule);
 
 }  // namespace vdnn::bench

@@ -1,5 +1,5 @@
 // Replays allocation logs against this project's pools, plain allocation and models of PyTorch's rules, and
-// prints what each takes from the device at most over what is live at most:
+// prints the ratio of each one's peak of device memory to the peak of live bytes:
 //   allocator_replay tests/data/traces/*.txt
 
 #include <CLI/CLI.hpp>
@@ -46,8 +46,8 @@ void print_row(const Comparison& comparison) {
   std::printf("\n");
 }
 
-// What it took besides, of each contestant: time, the reading of its figures after each call included, and
-// waits of streams for each other.
+// Other costs of each contestant: time, including the reading of its figures after each call, and waits
+// between streams.
 void print_costs(const Comparison& comparison) {
   std::printf("%-35s", "  ns a call, waits");
   for (const Outcome& outcome : comparison.outcomes) {
@@ -96,11 +96,11 @@ int run(int count, char** arguments) {
   CLI::App app("Replays allocation logs: peak reserved over peak live");
   Asked asked;
   app.add_option("log", asked.paths, "Allocation logs")->required();
-  app.add_option("--steps", asked.steps, "How often a log's step is repeated")->check(CLI::PositiveNumber);
-  app.add_option("--least-live", asked.least_mib, "Leaves out logs with less live at once, in MiB")
+  app.add_option("--steps", asked.steps, "How often to repeat a log's step")->check(CLI::PositiveNumber);
+  app.add_option("--least-live", asked.least_mib, "Leaves out logs whose peak of live bytes is lower, in MiB")
       ->check(CLI::NonNegativeNumber);
-  app.add_flag("--one-stream", asked.one_stream, "As if everything was done on one stream");
-  app.add_flag("--costs", asked.costs, "Prints time and waits, too");
+  app.add_flag("--one-stream", asked.one_stream, "Puts all operations on one stream");
+  app.add_flag("--costs", asked.costs, "Also prints times and waits");
   app.add_flag("--markdown", asked.markdown, "Prints the table of docs/allocator.md");
   CLI11_PARSE(app, count, arguments);
   compare_all(asked);

@@ -1,5 +1,5 @@
 #pragma once
-// What allocators hold for a log: the columns of bench/allocator_replay and of the table in
+// Memory that allocators hold for a log: the columns of bench/allocator_replay and of the table in
 // docs/allocator.md.
 
 #include <cstddef>
@@ -27,13 +27,13 @@ struct Outcome {
 
 struct Comparison {
   std::string log;
-  std::uint64_t live_bytes = 0;   // at most
-  std::vector<Outcome> outcomes;  // of contestants(), in their order
+  std::uint64_t live_bytes = 0;   // peak
+  std::vector<Outcome> outcomes;  // in the order of contestants()
 };
-// The step of the log `steps` times. Throws as the log's functions do.
+// Replays the step of the log `steps` times. Throws as the log's functions do.
 Comparison compare(std::string name, const AllocationLog& log, std::size_t steps);
 
-// A line of a table in Markdown, without its end.
+// A line of a Markdown table without its end.
 std::string markdown_header();
 std::string markdown_row(const Comparison& comparison);
 

@@ -1,9 +1,9 @@
-// How much of a plain memcpy the copy streams of `cpu` reach, how much of it they hide behind computing, and
-// what a submission costs.
+// Measures which part of a plain memcpy's bandwidth the copy streams of `cpu` reach, how much of a copy
+// computing hides, and the cost of a submission.
 //
-// On `cpu` page-locked memory is ordinary memory that was touched when it was taken: no copy ever faults. A
-// pageable block is one whose pages the system has not given yet, as memory fresh from malloc: the first copy
-// into it, the offload, pays for them. When it is fetched again they are there: a prefetch has one row.
+// On `cpu`, page-locked memory is ordinary memory that is touched when it is allocated, so copies never
+// fault. A pageable block is one without pages, as fresh from malloc: the first copy into it, the offload,
+// pays for the page faults. The fetch finds the pages present, so a prefetch has one row.
 
 #include <benchmark/benchmark.h>
 #include <sys/mman.h>
@@ -33,7 +33,7 @@ constexpr std::int64_t kLargestCopy = 256 << 20;
 constexpr std::int64_t kQueue = 8;
 constexpr std::uint64_t kOverlappedBytes = 64 << 20;
 
-// A device with one block of its memory and one of page-locked memory, all of it touched.
+// A device with one block of its memory and one of page-locked memory, both touched.
 class Blocks {
  public:
   explicit Blocks(std::uint64_t bytes)
@@ -53,7 +53,7 @@ class Blocks {
   Blocks& operator=(const Blocks&) = delete;
 
   Device& device() { return *device_; }
-  // All of the block, in pieces of `bytes`.
+  // Copies of the whole block in pieces of `bytes`.
   std::vector<Copy> copies(CopyDirection direction, std::uint64_t bytes) const {
     std::vector<Copy> result;
     for (std::uint64_t begin = 0; begin < bytes_; begin += bytes) {
@@ -67,7 +67,7 @@ class Blocks {
     }
     return result;
   }
-  // Gives the pages of the block on the host back to the system.
+  // Returns the host block's pages to the system.
   void forget_host_pages() { madvise(pointer_to<void>(host_.begin), bytes_, MADV_DONTNEED); }
 
  private:
@@ -92,8 +92,8 @@ Frontier submit(Device& device, StreamId stream, const std::vector<Copy>& copies
   return done;
 }
 
-// So many copies are submitted together, as a run's feature maps queue, then the host waits. With one, the
-// time that a copy takes to start and the host to hear of its end is all there to be seen.
+// Submits several copies together, as feature maps queue in a run, then waits. With one copy, the result
+// includes the full latency of its start and of the host's notice of its end.
 void copy_bandwidth(benchmark::State& state, CopyDirection direction, HostMemory memory) {
   const auto bytes = static_cast<std::uint64_t>(state.range(0));
   const auto total_bytes = bytes * static_cast<std::uint64_t>(state.range(1));
@@ -114,7 +114,7 @@ void copy_bandwidth(benchmark::State& state, CopyDirection direction, HostMemory
   report_ratio(state, "stream/memcpy", figures[1], figures[0]);
 }
 
-// Arithmetic on registers for about `seconds`, as convolutions are: bound by computing, not by memory.
+// Arithmetic on registers for about `seconds`: like convolutions, bound by computing, not by memory.
 class Arithmetic {
  public:
   explicit Arithmetic(double seconds) {
@@ -138,9 +138,9 @@ class Arithmetic {
   std::uint64_t rounds_ = 0;
 };
 
-// Computing and a copy that take about as long, alone and together. `together/longer` is 1 where the copy is
-// hidden entirely, 2 where nothing is. Computing stays in registers: what a layer and a copy take from each
-// other's memory bandwidth is not in it (session_bench measures whole steps).
+// Computing and a copy of about the same length, alone and together. `together/longer` is 1 if the copy is
+// hidden entirely, 2 if nothing is. Computing stays in registers, so the competition of a layer and a copy
+// for memory bandwidth does not count (session_bench measures whole steps).
 void overlap(benchmark::State& state, CopyDirection direction) {
   Blocks blocks(kOverlappedBytes);
   Device& device = blocks.device();
@@ -171,7 +171,7 @@ void overlap(benchmark::State& state, CopyDirection direction) {
   report_ratio(state, "together/longer", figures[2], longer);
 }
 
-// A stream that does nothing until it is let go, and pieces of work without a body behind that.
+// A stream that is blocked until it is released, with empty pieces of work queued after that.
 class HeldStream {
  public:
   static constexpr int kPieces = 1000;
@@ -194,8 +194,8 @@ class HeldStream {
   const StreamId stream_ = device_->create_stream("compute");
 };
 
-// What a piece of work costs the thread that submits it, and what it costs the stream's thread while the host
-// waits for the last one.
+// The cost of a piece of work for the submitting thread, and for the stream's thread while the host waits for
+// the last one.
 void piece_of_work(benchmark::State& state) {
   HeldStream submitting;
   HeldStream executing;
@@ -221,7 +221,7 @@ void piece_of_work(benchmark::State& state) {
 }
 BENCHMARK(piece_of_work)->UseManualTime();
 
-// No queue is longer than the largest copy.
+// No queue holds more bytes than the largest copy.
 void sizes_and_queues(benchmark::internal::Benchmark* benchmark) {
   for (std::int64_t bytes = kSmallestCopy; bytes <= kLargestCopy; bytes *= 4) {
     benchmark->Args({bytes, 1});

@@ -1,5 +1,5 @@
-// What a pair of allocate and free costs the thread that submits: the device pool on a device on which
-// nothing happens, its bookkeeping of offsets alone, and what a program would use on ordinary memory.
+// The cost of a pair of allocate and free for the submitting thread: in the device pool on a device that does
+// nothing, in its bookkeeping of offsets alone, and in allocators of ordinary memory.
 
 #include <benchmark/benchmark.h>
 
@@ -29,7 +29,7 @@ double nanoseconds_a_pair(double seconds) {
   return seconds * 1e9 / kPairs;
 }
 
-// Two streams, each of which has submitted something.
+// A pool with two streams, both with a submission.
 class PoolOnNothing {
  public:
   PoolOnNothing() {
@@ -53,7 +53,7 @@ class PoolOnNothing {
   const Frontier used_{Point{.stream = 0, .count = 1}};
 };
 
-// The others, with the same two functions.
+// The other contenders, with the same two functions.
 class TlsfAlone {
  public:
   AddressRange allocate(std::uint64_t bytes) {
@@ -95,7 +95,7 @@ class Pmr {
   Resource resource_{std::pmr::pool_options{.largest_required_pool_block = 1 << 22}};
 };
 
-// One block of one size again and again.
+// Allocates and frees one block of one size again and again.
 template <class Pool>
 class OneSize {
  public:
@@ -111,7 +111,7 @@ class OneSize {
   Pool pool_;
 };
 
-// A thousand live blocks; each pair frees one at random and takes one of another size.
+// With 1,000 live blocks: each pair frees a random one and allocates one of another size.
 template <class Pool>
 class RandomSizes {
  public:
@@ -163,8 +163,8 @@ void pairs(benchmark::State& state) {
 BENCHMARK_TEMPLATE(pairs, OneSize)->Name("device_pool/reuse_at_once")->UseManualTime();
 BENCHMARK_TEMPLATE(pairs, RandomSizes)->Name("device_pool/random_sizes")->UseManualTime();
 
-// The block passes between two streams, so that each allocation makes its stream wait for the other. Beside
-// it the submissions alone that this takes.
+// Passes a block between two streams, so that each allocation makes its stream wait for the other. Compares
+// with the submissions alone.
 void reuse_after_wait(benchmark::State& state) {
   PoolOnNothing rig;
   const auto pass_on = [&] {

@@ -1,6 +1,7 @@
-// What the executor costs the thread that submits, an instruction: whole training steps of the zoo's networks
-// under every policy, on `sim`. Beside it the same steps on a device on which nothing happens (the executor
-// and the pools alone; the difference is sim's own), and on `sim` with its checks of races and versions on.
+// The cost of the executor for the submitting thread, per instruction: whole training steps of the zoo's
+// networks under every policy, on `sim`. It compares with the same steps on a device that does nothing (the
+// executor and the pools alone; the difference is the cost of sim), and on `sim` with checks of races and
+// versions.
 
 #include <benchmark/benchmark.h>
 
@@ -25,26 +26,26 @@ constexpr std::array kPolicies{Policy::kBaseline, Policy::kOffloadNone, Policy::
 constexpr std::array kModels{"vgg16", "resnet50", "googlenet", "densenet121", "mobilenet"};
 constexpr int kWarmUpSteps = 2;
 
-// Steps one run on one device, the results of each step waited for when the next has been submitted.
+// Steps one run on one device; waits for the results of each step once the next one has been submitted.
 class Stepper {
  public:
   Stepper(const PlannedRun& run, std::unique_ptr<Device> on)
       : device_(std::move(on)),
         pool_(*device_, {}),
         pinned_(*device_),
-        streams_(*device_),
+        streams_(*device_, stream_roles(*run.tape)),
         parameters_(pool_, streams_[StreamRole::kCompute], *run.tape) {
     parameters_.upload(pinned_, streams_[StreamRole::kCompute], nullptr, {});
     for (const ValueId input : run.tape->inputs()) {
       inputs_.push_back(pinned_.allocate_for_host(run.tape->value(input).bytes).value());
     }
-    executor_.emplace(ExecutorParts{.device = device_.get(),
-                                    .pool = &pool_,
-                                    .pinned = &pinned_,
-                                    .streams = &streams_,
-                                    .parameters = &parameters_,
-                                    .tape = run.tape.get(),
-                                    .schedule = &run.schedule});
+    executor_.emplace(ExecutorParts{.device = *device_,
+                                    .pool = pool_,
+                                    .pinned = pinned_,
+                                    .streams = streams_,
+                                    .parameters = parameters_,
+                                    .tape = *run.tape,
+                                    .schedule = run.schedule});
     last_ = executor_->submit(inputs_, {});
     for (int warm_up = 1; warm_up < kWarmUpSteps; ++warm_up) {
       step();

@@ -1,4 +1,4 @@
-"""What machine a benchmark runs on, and how busy it is."""
+"""The machine on which a benchmark runs, and its load."""
 
 import os
 import pathlib
@@ -6,18 +6,18 @@ import re
 import resource
 import time
 
-QUIET_SHARE = 0.05  # of the processors, for other programs
+QUIET_SHARE = 0.05  # the most of the processors' time that other programs may use
 
 
 def machine():
-    """What kind of machine this is, without its name: "amd-epyc-2-cores"."""
+    """The kind of this machine, without its name: "amd-epyc-2-cores"."""
     match = re.search(r"^model name\s*:\s*(.*)$", pathlib.Path("/proc/cpuinfo").read_text(), re.MULTILINE)
     kind = re.sub(r"[^a-z0-9]+", "-", match.group(1).lower()).strip("-") if match else os.uname().machine
     return f"{kind}-{len(os.sched_getaffinity(0))}-cores"
 
 
 class Load:
-    """How busy the processors are, with this script's programs and with all others."""
+    """The load of the processors by this script's programs and by all others."""
 
     def __init__(self):
         ticks = pathlib.Path("/proc/stat").read_text().split("\n", 1)[0].split()[1:]

@@ -1,6 +1,6 @@
 #pragma once
-// A backend of pools on which nothing happens, with the granules and the alignment of a GPU: what a pool
-// costs there, and what it holds, is its own doing.
+// A backend of pools that does nothing, with the granules and the alignment of a GPU: costs and memory
+// measured on it are the pool's own.
 
 #include <cstdint>
 #include <span>
@@ -37,7 +37,7 @@ class NullBackend : public PoolBackend {
   void release(EventHandle) noexcept override {}
 
   std::uint64_t granules() const { return granules_; }
-  // Mapped, ever.
+  // Granules mapped in total.
   std::uint64_t mapped_granules() const { return mapped_; }
 
  private:

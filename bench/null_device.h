@@ -1,5 +1,5 @@
 #pragma once
-// A device on which nothing happens: what a run on it costs is what stands above the drivers.
+// A device that does nothing: costs measured on it are those of the layers above the drivers.
 
 #include <cstdint>
 #include <string>
@@ -12,7 +12,7 @@ namespace vdnn::bench {
 
 class NullDevice : public Device {
  public:
-  // With the memory, granules and alignment of `like`.
+  // Has the memory, granules and alignment of `like`.
   explicit NullDevice(const DeviceProperties& like) : Device(like) {}
 
   double now_seconds() const override { return 0; }
@@ -31,7 +31,7 @@ class NullDevice : public Device {
   void do_submit(Point, const Frontier&, const Work&) override {}
   void do_copy(Point, const Frontier&, const Copy&) override {}
   void do_synchronize(const Frontier&) override {}
-  void do_mark(StreamId, std::string_view, std::uint64_t) override {}
+  void do_sample_counter(StreamId, std::string_view, std::uint64_t) override {}
 
  private:
   AddressRange take(std::uint64_t bytes) {

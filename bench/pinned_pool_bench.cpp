@@ -1,5 +1,5 @@
-// What a pair of allocate and free of page-locked memory costs the thread that submits, on a device on which
-// nothing happens, and what taking it from the system each time would cost on `cpu`.
+// The cost of a pair of allocate and free of page-locked memory for the submitting thread, on a device that
+// does nothing. It compares with page-locking each time on `cpu`.
 
 #include <benchmark/benchmark.h>
 

@@ -1,6 +1,7 @@
-// The table of docs/planner.md: for each network of the zoo, on three simulated GPUs, how much longer a step
-// takes under `optimal` than with the fastest algorithms and memory without end, at shares of the baseline's
-// peak; beside it the lower bound for that memory, and what the best other policy takes. Markdown.
+// Writes the table of docs/planner.md in Markdown. For each network of the zoo, on three simulated GPUs, it
+// shows the overhead of a step under `optimal` over the fastest algorithms in unlimited memory. Budgets are
+// shares of the baseline's peak. It also shows the lower bound for that memory, and the overhead of the best
+// other policy.
 //
 //   planner_table [sim:NAME ...]
 
@@ -26,7 +27,7 @@ constexpr std::array kPercents{100, 80, 60, 40, 30, 20, 15, 10};
 constexpr std::uint64_t kAmple = std::uint64_t{1} << 46U;
 constexpr double kNever = std::numeric_limits<double>::infinity();
 
-// 128, but where publications have less.
+// 128, or less if publications use less.
 std::int64_t batch_of(const std::string& model) {
   if (model == "unet") {
     return 8;

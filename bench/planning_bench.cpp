@@ -1,7 +1,7 @@
-// How long the policy `optimal` thinks: plan_optimal() for a large network of the zoo, and for chains of 100,
-// 1,000 and 10,000 convolutions, in turns, so that the time a layer can be compared: were planning linear in
-// the length of a network, `1000/100` and `10000/100` would be 1. The budget is 30 % of what keeping
-// everything takes, on the paper's GPU: nearly every decision is open.
+// The planning time of policy `optimal`: plan_optimal() for a large network of the zoo, and for chains of
+// 100, 1,000 and 10,000 convolutions, in turns. The times per layer are compared: if planning were linear in
+// the length of a network, `1000/100` and `10000/100` would be 1. On the paper's GPU, the budget is 30 % of
+// the memory that keeping everything needs, so nearly every decision is open.
 
 #include <benchmark/benchmark.h>
 
@@ -22,7 +22,7 @@ namespace {
 
 constexpr double kBudgetPart = 0.3;
 
-// What plan_optimal() is handed.
+// The arguments of plan_optimal().
 class Question {
  public:
   explicit Question(PlannedRun keeping_everything)
@@ -54,8 +54,8 @@ Question about_model(const std::string& model) {
   return Question(plan_run(options));
 }
 
-// Each layer keeps its own output, 1 MiB, for the backward pass of the next: with less, the 2 MiB in which
-// memory is committed would leave a short chain few budgets that differ.
+// Each layer keeps its own output, 1 MiB, for the backward pass of the next. With smaller outputs, a short
+// chain would have few distinct budgets, since memory is committed in 2 MiB.
 Question about_chain(int layers) {
   NetworkBuilder net("chain of " + std::to_string(layers), {256, 4, 16, 16});
   Tensor x = net.input();

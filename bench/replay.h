@@ -1,5 +1,5 @@
 #pragma once
-// Asks an allocator for what a log says.
+// Replays an allocation log against an allocator.
 
 #include <cstddef>
 #include <cstdint>
@@ -12,11 +12,11 @@ namespace vdnn::bench {
 struct Replay {
   std::uint64_t peak_reserved_bytes = 0;
   std::uint64_t calls = 0;
-  std::uint64_t waits = 0;  // of streams for each other, on the device
-  double seconds = 0;       // all calls, and what it takes to look at the allocator after each
+  std::uint64_t waits = 0;  // waits between streams on the device
+  double seconds = 0;       // of all calls, and of reading the allocator's figures after each
 };
 
-// What is before the step once, the step `steps` times.
+// Replays the part before the step once, and the step `steps` times.
 Replay replay(const AllocationLog& log, std::size_t steps, ReplayedAllocator& allocator);
 
 }  // namespace vdnn::bench

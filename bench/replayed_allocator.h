@@ -1,6 +1,6 @@
 #pragma once
-// An allocator as bench/allocator_replay asks it: where its blocks lie is its own affair, how much it holds
-// is what is compared.
+// An allocator as seen by bench/allocator_replay, which compares how much memory it holds, not where its
+// blocks are.
 
 #include <cstdint>
 
@@ -13,13 +13,13 @@ class ReplayedAllocator {
   ReplayedAllocator(const ReplayedAllocator&) = delete;
   ReplayedAllocator& operator=(const ReplayedAllocator&) = delete;
 
-  // `block` is the caller's number for it: none that is in use.
+  // `block` is the caller's number for the block, which must not be in use.
   virtual void allocate(std::uint64_t block, std::uint64_t bytes, std::uint32_t stream, bool lasting) = 0;
   virtual void use(std::uint64_t block, std::uint32_t stream) = 0;
   virtual void free(std::uint64_t block, std::uint32_t stream) = 0;
-  // Taken from the device at this moment.
+  // Bytes of device memory that it holds now.
   virtual std::uint64_t reserved_bytes() const = 0;
-  // Of one stream for another, on the device, inserted so far.
+  // Waits of one stream for another that it has inserted so far.
   virtual std::uint64_t waits() const { return 0; }
 };
 

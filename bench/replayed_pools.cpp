@@ -11,7 +11,7 @@ namespace {
 
 constexpr std::uint64_t kWithoutEnd = std::uint64_t{1} << 46U;
 
-// As of a GPU.
+// The properties of a GPU.
 DeviceProperties nothing() {
   return {.name = "nothing",
           .memory_bytes = kWithoutEnd,

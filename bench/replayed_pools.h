@@ -1,5 +1,5 @@
 #pragma once
-// This project's pools, as bench/allocator_replay asks them, on devices on which nothing happens.
+// This project's pools for bench/allocator_replay, on devices that do nothing.
 
 #include <cstdint>
 #include <unordered_map>
@@ -13,7 +13,7 @@
 
 namespace vdnn::bench {
 
-// Without a pool: each request is the device's, which gives whole units of 512 bytes.
+// No pool: each request goes to the device, which allocates whole units of 512 bytes.
 class PlainAllocation final : public ReplayedAllocator {
  public:
   void allocate(std::uint64_t block, std::uint64_t bytes, std::uint32_t stream, bool lasting) override;
@@ -26,7 +26,7 @@ class PlainAllocation final : public ReplayedAllocator {
   std::uint64_t reserved_ = 0;
 };
 
-// The executor's pool. Streams come to a use or a free by a piece of work.
+// The executor's pool. Each use and each free follows a piece of work on its stream.
 class ReplayedDevicePool final : public ReplayedAllocator {
  public:
   ReplayedDevicePool();
@@ -49,7 +49,7 @@ class ReplayedDevicePool final : public ReplayedAllocator {
   std::unordered_map<std::uint64_t, Block> blocks_;
 };
 
-// The pool for programs whose streams it does not see.
+// The pool for programs whose streams' work it does not see.
 class ReplayedStreamPool final : public ReplayedAllocator {
  public:
   ReplayedStreamPool();

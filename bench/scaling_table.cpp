@@ -1,6 +1,6 @@
-// The tables of docs/data_parallel.md: what simulated V100s that train together are predicted to come to.
-// First four of them, with and without overlap (without: one bucket, reduced after all of the backward pass),
-// with and without offload; then one to eight devices, and one to four machines of four. Markdown.
+// Writes the tables of docs/data_parallel.md in Markdown: predictions for simulated V100s that train
+// together. First four of them, with and without overlap (without: one bucket, reduced after the whole
+// backward pass), with and without offload. Then one to eight devices, and one to four machines of four.
 //
 //   scaling_table
 
@@ -10,7 +10,7 @@
 #include <iostream>
 #include <string>
 
-#include "src/train/scaling.h"
+#include "src/run/scaling.h"
 #include "vdnn/planned_run.h"
 
 namespace {
@@ -20,7 +20,7 @@ using namespace vdnn;
 constexpr std::uint64_t kOneBucket = std::uint64_t{1} << 40U;
 constexpr std::uint64_t kAmple = std::uint64_t{1} << 46U;
 
-// Of four devices, their batches as large.
+// Options of four devices with batches of the same size.
 RunOptions options_of(const std::string& model, Policy policy) {
   RunOptions options{.model = {.model = model, .batch = 64},
                      .device = "sim:v100-16",
@@ -50,7 +50,7 @@ void print_row(const std::string& model, const std::string& policy, RunOptions o
   }
 }
 
-// In that budget, or in the least that will do.
+// Prints the row in that budget, or in the smallest possible budget if that is larger.
 void print_less_memory(const std::string& model, std::uint64_t budget) {
   RunOptions options = options_of(model, Policy::kOptimal);
   options.memory_bytes = budget;

@@ -1,5 +1,5 @@
-// What a policy costs a training step on `cpu`: sessions of the same network, one a policy, step in turn in
-// the same process, with one and with two compute threads. `all/none` is the time of a step that offloads
+// The cost of a policy for a training step on `cpu`: sessions of the same network, one per policy, step in
+// turns in one process, with one and with two compute threads. `all/none` is the time of a step that offloads
 // every feature map over the time of one that offloads none.
 
 #include <benchmark/benchmark.h>
@@ -19,14 +19,14 @@
 namespace vdnn::bench {
 namespace {
 
-// `none` first: it is what the others are compared with.
+// `none` comes first, since the others are compared with it.
 constexpr std::array kPolicies{Policy::kOffloadNone, Policy::kOffloadConv, Policy::kOffloadAll,
                                Policy::kBaseline};
-// A turn is long enough that OpenMP's threads of the session before have stopped spinning.
+// A turn is so long that OpenMP threads of the previous session stop spinning.
 constexpr int kStepsOfTurn = 3;
 constexpr float kLearningRate = 0.001F;
 
-// Images uniform in [-1, 1), and classes.
+// Random images, uniform in [-1, 1), and classes.
 class Batch {
  public:
   explicit Batch(Session& session) : session_(session) {
@@ -79,7 +79,7 @@ class Run {
   Run(const Run&) = delete;
   Run& operator=(const Run&) = delete;
 
-  // The results of each step are waited for when the next has been submitted, as in training.
+  // Waits for the results of each step once the next one has been submitted, as in training.
   void turn() {
     StepTicket last = session_.submit(batch_.inputs(), kLearningRate);
     for (int step = 1; step < kStepsOfTurn; ++step) {

@@ -18,7 +18,7 @@ double measured_seconds(const Contender& contender) {
   return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
 }
 
-// Between neighbours it is interpolated. `part` from 0 to 1.
+// The quantile `part` (from 0 to 1) of the sample, interpolated between neighbours.
 double quantile(Figures sample, double part) {
   std::ranges::sort(sample);
   const double position = part * static_cast<double>(sample.size() - 1);

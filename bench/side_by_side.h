@@ -1,7 +1,7 @@
 #pragma once
-// Contenders measured side by side. What disturbs a measurement on a shared machine (other programs, the
-// clock's rate) lasts longer than one run does. So every round measures each contender once, another one
-// first each time, and what is compared are figures of the same round.
+// Contenders measured side by side. Disturbances on a shared machine (other programs, changes of the clock
+// rate) last longer than one run. So every round measures each contender once, in rotating order, and only
+// figures of the same round are compared.
 
 #include <benchmark/benchmark.h>
 
@@ -17,15 +17,15 @@ struct Contender {
   std::function<void()> prepare = {};  // before each run, not measured; may be empty
 };
 
-// What is reported of a run, from its seconds: a rate, or nanoseconds a piece.
+// The figure reported for a run, computed from its seconds: a rate, or nanoseconds per piece.
 using Figure = std::function<double(double seconds)>;
 
-// Of one contender, or what is made of several: a figure a round.
+// The figures of one contender, or computed from several: one per round.
 using Figures = std::vector<double>;
 
-// Runs rounds until Google Benchmark has enough, which counts a round as one iteration that takes the time of
-// all contenders together. Returns the figures in the order of the contenders; counter `NAME` is the median
-// of each.
+// Runs rounds until Google Benchmark has enough. It counts a round as one iteration with the time of all
+// contenders together. Returns the figures in the order of the contenders; counter `NAME` is the median of
+// each.
 std::vector<Figures> side_by_side(benchmark::State& state, const std::vector<Contender>& contenders,
                                   const Figure& figure);
 

@@ -1,6 +1,6 @@
-// The cost of a saved tensor for the thread that saves and reads it, from put to drop, on a backend on which
-// nothing happens: one that stays on the device, and one that leaves and is fetched ahead. And the cost of
-// the plan of a step, by the number of its tensors.
+// The cost of a saved tensor, from put to drop, for the thread that saves and reads it, on a backend that
+// does nothing: for a tensor that stays on the device, and for one that leaves and is fetched ahead. Also the
+// cost of planning a step, by the number of its tensors.
 
 #include <benchmark/benchmark.h>
 
@@ -38,12 +38,12 @@ class NullStashBackend final : public StashBackend {
   void copy_in(AddressRange, AddressRange, const StashIdentity&) override {}
 };
 
-// Steps of a chain: saved in order, read and dropped in the reverse one.
+// Steps of a chain: tensors are saved in order, and read and dropped in reverse order.
 class Steps {
  public:
   explicit Steps(std::uint64_t budget_bytes)
       : stash_(std::make_unique<NullStashBackend>(), {.budget_bytes = budget_bytes}), handles_(kTensors) {
-    step();  // learns
+    step();  // the first step learns
   }
 
   void step() {
@@ -87,7 +87,7 @@ void saved_tensor(benchmark::State& state) {
 }
 BENCHMARK(saved_tensor)->Name("stash/saved_tensor")->UseManualTime();
 
-// A chain of tensors of many sizes, read in the reverse order.
+// A chain of tensors of many sizes, read in reverse order.
 stash::StepRecord chain(std::uint32_t tensors) {
   stash::StepRecord step;
   SplitMix64 random(tensors);
@@ -108,7 +108,7 @@ stash::StepRecord chain(std::uint32_t tensors) {
   return step;
 }
 
-// A step is planned once for each kind of step, by the thread that trains.
+// The training thread makes a plan once for each kind of step.
 void plan(benchmark::State& state) {
   const auto tensors = static_cast<std::uint32_t>(state.range(0));
   const stash::StepRecord step = chain(tensors);

@@ -1,6 +1,6 @@
-// What allocate and free of the stream pool cost, on a backend on which nothing happens: from the cache of a
-// stream and beside it, in the orders of a stack, of a queue and at random, beside few and many blocks that
-// lie idle; and what two threads on two streams do in the time of one.
+// The cost of allocate and free of the stream pool on a backend that does nothing: with and without the cache
+// of a stream, in stack, queue and random order, and with few and many idle blocks. Also the work of two
+// threads on two streams in the time of one.
 
 #include <benchmark/benchmark.h>
 
@@ -22,13 +22,13 @@
 namespace vdnn::bench {
 namespace {
 
-constexpr int kBatch = 16;     // blocks that are taken before they are given back
-constexpr int kBatches = 500;  // a run
+constexpr int kBatch = 16;     // blocks allocated before the first is freed
+constexpr int kBatches = 500;  // per run
 constexpr int kPairs = kBatch * kBatches;
 
 enum class Order { kStack, kQueue, kRandom };
 
-// Takes and gives back `kBatch` blocks at a time.
+// Allocates and frees `kBatch` blocks at a time.
 class Pairs {
  public:
   Pairs(StreamPool& pool, StreamId stream, std::uint64_t bytes, Order order)
@@ -63,7 +63,7 @@ class Pairs {
   std::vector<std::size_t> order_;
 };
 
-// A pool in which so many blocks of the stream lie idle.
+// A pool with that many idle blocks of the stream.
 class IdlePool {
  public:
   explicit IdlePool(int idle) {
@@ -80,7 +80,7 @@ double nanoseconds_a_call(double seconds) {
   return seconds * 1e9 / (2 * kPairs);
 }
 
-// Ten idle blocks beside a million.
+// Compares ten idle blocks with a million.
 void by_idle_blocks(benchmark::State& state, std::uint64_t bytes) {
   IdlePool few(10);
   IdlePool many(1000000);
@@ -117,10 +117,10 @@ double cpu_seconds_of(Pairs& pairs) {
   return cpu_seconds() - before;
 }
 
-// The same work by one thread, and by two at once, each on a stream of its own. Threads that get into each
-// other's way take longer by their own clocks; those count, since others may take the machine's cores away.
-// (Sleeping for a lock would not show; streams have no lock in common there.) What the wall clock says is
-// reported beside it, for machines that do nothing else.
+// The same work by one thread, and by two at once, each on a stream of its own. Threads that hinder each
+// other use more time by their own CPU clocks. These clocks count, since other programs may take the
+// machine's cores. (They do not show sleeping for a lock, but the streams share no lock there.) The wall
+// clock is reported, too, for otherwise idle machines.
 void two_threads(benchmark::State& state, std::uint64_t bytes) {
   IdlePool rig(10);
   Pairs first(rig.pool, 0, bytes, Order::kStack);
@@ -151,10 +151,10 @@ BENCHMARK_CAPTURE(two_threads, small, 4096)->Name("stream_pool/two_threads")->Us
 // --- streams that come and go, and many that stay ----------------------------------------------------------
 
 constexpr std::uint64_t kLateRequest = 100000;
-constexpr int kRequests = 64;  // a run
-constexpr int kCalls = 20000;  // likewise
+constexpr int kRequests = 64;  // per run
+constexpr int kCalls = 20000;  // per run
 
-// Request 100 beside request 100,000.
+// Compares request 100 with request 100,000.
 void by_requests(benchmark::State& state, const Requests& requests) {
   std::unique_ptr<RequestLoop> early;
   RequestLoop late(requests);
@@ -198,7 +198,7 @@ void by_streams(benchmark::State& state, std::uint64_t most_bytes, Done done) {
     programs.push_back(std::make_unique<ManyStreams>(streams, most_bytes, done));
     contenders.push_back(
         {std::to_string(streams) + " ns", [&program = *programs.back()] { program.run(kCalls); }});
-    contenders.back().run();  // memory is there
+    contenders.back().run();  // allocates the memory
   }
   const std::vector<Figures> figures =
       side_by_side(state, contenders, [](double seconds) { return seconds * 1e9 / kCalls; });

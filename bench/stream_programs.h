@@ -1,6 +1,6 @@
 #pragma once
 // Programs that use a stream pool on many streams, or on streams that come and go, over a backend that counts
-// what it is asked: for the benchmark that times them and the test that counts.
+// calls. A benchmark times them, and a test counts.
 
 #include <algorithm>
 #include <array>
@@ -19,7 +19,7 @@ namespace vdnn::bench {
 
 enum class Done { kAtOnce, kLate, kNever };
 
-// Streams that are created and destroyed; a handle is given again. Counts what it is asked.
+// Streams that are created and destroyed; handles are reused. Counts calls.
 class CountingStreams final : public NullBackend {
  public:
   CountingStreams(std::size_t handles, Done done, bool of_thread)
@@ -62,7 +62,7 @@ class CountingStreams final : public NullBackend {
  private:
   static std::size_t index_of(StreamHandle stream) { return reinterpret_cast<std::uintptr_t>(stream) - 1; }
 
-  std::vector<std::uint64_t> ids_;  // by handle; 0: there is none
+  std::vector<std::uint64_t> ids_;  // by handle; 0: no stream
   const Done done_;
   const bool of_thread_;
   std::uint64_t created_ = 0;
@@ -75,11 +75,11 @@ class CountingStreams final : public NullBackend {
 struct Requests {
   std::string name;
   std::uint64_t bytes = 4096;
-  bool is_told = true;          // of the end of each stream
-  Done done = Done::kAtOnce;    // what streams are given
-  bool of_thread = false;       // each is another thread's default stream, whose end nobody tells
-  std::size_t handles = 8;      // that are given in turn
-  std::size_t left_behind = 0;  // streams that went without notice before, each with a block in use
+  bool is_told = true;          // whether the pool is told of the end of each stream
+  Done done = Done::kAtOnce;    // when streams complete their work
+  bool of_thread = false;       // whether each is another thread's default stream, whose end is not reported
+  std::size_t handles = 8;      // handles that are reused in turn
+  std::size_t left_behind = 0;  // streams that ended earlier without notice, each with a block in use
 };
 
 class RequestLoop {
@@ -94,7 +94,7 @@ class RequestLoop {
     }
   }
 
-  // Where blocks lie, in the order of requests.
+  // Returns the addresses of blocks in the order of requests.
   std::vector<std::uint64_t> run(std::uint64_t requests) {
     std::vector<std::uint64_t> addresses;
     for (std::uint64_t i = 0; i < requests; ++i) {
@@ -133,7 +133,7 @@ class RequestLoop {
   std::uint64_t next_ = 0;
 };
 
-// Blocks come and go at random on streams that stay.
+// Allocates and frees random blocks on streams that stay.
 class ManyStreams {
  public:
   ManyStreams(StreamId streams, std::uint64_t most_bytes, Done done)

@@ -13,7 +13,7 @@ namespace {
 
 constexpr std::uint64_t kMebibyte = std::uint64_t{1} << 20U;
 
-// A log that is written, and what lives in it.
+// A log under construction, and its live blocks.
 class Program {
  public:
   explicit Program(std::uint64_t seed) : random(seed) {}
@@ -25,7 +25,7 @@ class Program {
   }
   void free_any() { free(random.below(live_.size())); }
   void free_newest() { free(live_.size() - 1); }
-  // Another stream than the one that allocated it used it, too.
+  // Records a use of a random block by another stream than its own.
   void use_any(std::uint32_t streams) {
     const Block& block = live_[random.below(live_.size())];
     log_.events.push_back(
@@ -63,7 +63,7 @@ class Program {
   std::uint64_t live_bytes_ = 0;
 };
 
-// Each power of two as often as any other.
+// A random size; all powers of two are equally likely.
 std::uint64_t any_size(SplitMix64& random, unsigned smallest_log, unsigned largest_log) {
   const auto log = smallest_log + static_cast<unsigned>(random.below(largest_log - smallest_log));
   return (std::uint64_t{1} << log) + random.below(std::uint64_t{1} << log);
@@ -81,7 +81,7 @@ AllocationLog sizes() {
   return program.finish();
 }
 
-// The same on four streams, which use each other's.
+// The same on four streams, which use each other's blocks.
 AllocationLog streams() {
   constexpr std::uint32_t kStreams = 4;
   Program program(2);
@@ -98,7 +98,7 @@ AllocationLog streams() {
   return program.finish();
 }
 
-// Inputs of another length each time, as of text: activations go up and come back down.
+// Inputs of varying length, as of text: activations build up and are freed again.
 AllocationLog lengths() {
   Program program(3);
   for (int i = 0; i < 24; ++i) {
@@ -118,7 +118,7 @@ AllocationLog lengths() {
   return program.finish();
 }
 
-// Each phase frees every second block of the one before, and asks for larger ones than the holes.
+// Each phase frees every second block of the previous one, and allocates blocks larger than the holes.
 AllocationLog phases() {
   Program program(4);
   for (std::uint64_t phase = 1; phase <= 24; ++phase) {

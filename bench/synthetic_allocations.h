@@ -1,5 +1,5 @@
 #pragma once
-// Programs that nobody trains with, as allocation logs: what is hard for an allocator.
+// Synthetic programs that are hard for an allocator, as allocation logs.
 
 #include <functional>
 #include <string>
@@ -8,7 +8,7 @@
 
 namespace vdnn::bench {
 
-// Calls take(name, log) for each: "synthetic-sizes". The same on every machine.
+// Calls take(name, log) for each: "synthetic-sizes". The logs are the same on every machine.
 void each_synthetic_log(const std::function<void(const std::string& name, const AllocationLog& log)>& take);
 
 }  // namespace vdnn::bench

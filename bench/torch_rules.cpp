@@ -11,10 +11,10 @@ namespace {
 
 constexpr std::uint64_t kMiB = std::uint64_t{1} << 20U;
 constexpr std::uint64_t kUnit = 512;
-constexpr std::uint64_t kSmall = kMiB;  // requests up to it
+constexpr std::uint64_t kSmall = kMiB;  // the largest small request
 constexpr std::uint64_t kSmallSegment = 2 * kMiB;
 constexpr std::uint64_t kLargeSegment = 20 * kMiB;
-constexpr std::uint64_t kOwnSegment = 10 * kMiB;  // requests from it on
+constexpr std::uint64_t kOwnSegment = 10 * kMiB;  // the least request with a segment of its own
 constexpr std::uint64_t kOwnSegmentUnit = 2 * kMiB;
 
 std::uint64_t fixed_segment_bytes(std::uint64_t request) {
@@ -70,7 +70,7 @@ TorchRules::Block TorchRules::take(Pool& pool, std::uint64_t bytes) {
 std::set<TorchRules::FreeBlock>::iterator TorchRules::find(Pool& pool, std::uint64_t bytes) const {
   auto found = pool.free.lower_bound({bytes, 0, 0});
   if (expandable_ && found != pool.free.end()) {
-    // The block at the end counts as large as it could become.
+    // The block at the end counts with the size to which it could grow.
     const auto [available, segment, offset] = *found;
     const auto next = std::next(found);
     if (offset + available == segments_.at(segment).bytes && next != pool.free.end()) {

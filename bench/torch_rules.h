@@ -1,18 +1,18 @@
 #pragma once
-// PyTorch's caching allocator reduced to its rules of placement, on offsets alone, as its sources had them
-// in 2.5 to 2.9 (c10/cuda/CUDACachingAllocator.cpp) with its default settings:
+// The placement rules of PyTorch's caching allocator, on offsets alone, as in its sources of 2.5 to 2.9
+// (c10/cuda/CUDACachingAllocator.cpp) with default settings:
 //
 // * Sizes are rounded up to 512 bytes. Those up to 1 MiB are small.
-// * A free block serves the stream that allocated it first, and only requests as small or large as it: the
-//   best fit, at the lowest address.
-// * Segments as they are by default: 2 MiB for small requests; for large ones 20 MiB below 10 MiB, else the
-//   request rounded up to 2 MiB. A rest is split off from a small block where there is any, from a large one
-//   where it is more than 1 MiB. Neighbours merge within their segment.
-// * Expandable segments: one for each stream and kind, which grows at its end by 2 MiB (small) or 20 MiB
-//   (large); the free block at the end is taken where no other fits. Any rest is split off.
+//   * A free block serves only the stream that first allocated it, and only requests of its kind (small or
+//       large). The best fit wins, among equals the one at the lowest address.
+//   * Default segments: 2 MiB for small requests; for large ones 20 MiB below 10 MiB, else the request
+//       rounded up to 2 MiB. The rest of a small block is always split off, that of a large one only if it is
+//       more than 1 MiB. Neighbours merge within their segment.
+//   * Expandable segments: one for each stream and kind, which grows at its end by 2 MiB (small) or 20 MiB
+//       (large). The free block at the end serves if no other fits. Any rest is split off.
 //
-// Kind to those rules: a block that other streams used is free for its own stream at once, where PyTorch
-// would wait for events; nothing is ever short of memory.
+// The model favours PyTorch: a block that other streams used is free for its own stream at once, while
+// PyTorch would wait for events, and memory is unlimited.
 
 #include <cstdint>
 #include <map>
@@ -43,7 +43,7 @@ class TorchRules final : public ReplayedAllocator {
     std::map<std::uint64_t, std::uint64_t> free;  // offset to bytes
   };
   using FreeBlock = std::tuple<std::uint64_t, std::size_t, std::uint64_t>;  // bytes, segment, offset
-  // Of one stream and kind.
+  // The free blocks of one stream and kind.
   struct Pool {
     bool small = false;
     std::set<FreeBlock> free;
@@ -65,7 +65,7 @@ class TorchRules final : public ReplayedAllocator {
   void unlist(std::size_t segment, std::uint64_t offset, std::uint64_t bytes);
 
   bool expandable_;
-  std::map<std::pair<std::uint32_t, bool>, Pool> pools_;  // by stream, and whether it is the small one
+  std::map<std::pair<std::uint32_t, bool>, Pool> pools_;  // by stream, and whether the kind is small
   std::map<std::size_t, Segment> segments_;
   std::unordered_map<std::uint64_t, Block> blocks_;
   std::uint64_t reserved_ = 0;

@@ -1,13 +1,13 @@
-// Steps of one network on one device, timed: what scripts/gpu-check's table is made of.
+// Times steps of one network on one device, for the table of scripts/gpu-check.
 //
 //   training_bench --model resnet50 --batch 64 --policy all --device cuda:0 [--memory BYTES] [--steps 20]
 //                  [--precision bf16] [--threads 2]
 //
-// prints one JSON object. The batch is random, the same at each step, and lies in page-locked memory from the
-// start, so that no data set is measured; the loss is read one step late, as the training loop does. A step's
-// seconds are the median between ends of steps. What transfers cost is told twice: by comparing policies, and
-// as `stall_seconds`, the compute stream's waiting in steps that are traced afterwards (not of graphs, which
-// are not what runs while tracing). `--smallest`: in the smallest budget that the policy can run in.
+// prints one JSON object. The batch is random, the same at each step, and in page-locked memory from the
+// start, so that no data set is measured. The loss is read one step late, as in the training loop. A step's
+// seconds are the median between ends of steps. The cost of copies shows twice: in the comparison of
+// policies, and as `stall_seconds`, the compute stream's waits in later, traced steps (not with graphs, which
+// do not run while tracing). `--smallest`: in the smallest budget in which the policy can run.
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
@@ -83,7 +83,7 @@ RunOptions to_run_options(const Arguments& arguments) {
   return options;
 }
 
-// Numbers and classes at random: on zeros GPUs are faster.
+// Random numbers and classes, since GPUs are faster on zeros.
 class Batch {
  public:
   explicit Batch(Session& session) : pinned_(session.pinned()) {
@@ -129,7 +129,7 @@ double median(std::vector<double> values) {
   return *middle;
 }
 
-// Seconds between the ends of so many steps, one more of which is in flight.
+// Seconds between the ends of `steps` steps, with one more step in flight.
 std::vector<double> run_steps(Session& session, const Batch& batch, int steps) {
   using Clock = std::chrono::steady_clock;
   std::vector<double> seconds;
@@ -153,7 +153,7 @@ double median_step_seconds(Session& session, const Batch& batch, int steps) {
   return median(std::move(seconds));
 }
 
-// Of one step, with tracing, which some drivers want for it.
+// The stall of one step, with tracing, which some drivers need to measure it.
 double stall_seconds(Session& session, const Batch& batch) {
   Device& device = session.device();
   const StreamId compute = session.streams()[StreamRole::kCompute];

@@ -1,5 +1,5 @@
 #pragma once
-// What training each network of the zoo asks of the device pool under each policy, with the engines that
+// The device pool's requests from training each network of the zoo under each policy, with the engines that
 // cuDNN listed for an H200: the logs in tests/data/traces.
 
 #include <functional>

@@ -1,12 +1,14 @@
 # cudnn-frontend's headers with those of cuDNN, cuBLASLt and CUDA, as the target CudnnFrontend::CudnnFrontend. It links
-# nothing: cuDNN is opened while programs run. But it is looked for: where there are headers alone nothing could be planned.
+# nothing: programs open cuDNN at run time. The library must be found all the same, since without it no engines could be
+# planned.
 file(GLOB vdnn_site_packages ${PROJECT_SOURCE_DIR}/build/python/lib/python3*/site-packages)
 find_path(CudnnFrontend_INCLUDE_DIR cudnn_frontend.h HINTS ${vdnn_site_packages} PATH_SUFFIXES include)
 unset(vdnn_site_packages)
 set(vdnn_toolkit /usr/local/cuda)
 set(vdnn_cu13 ${vdnn_cuda_wheels}/cu13)
 find_path(Cudnn_INCLUDE_DIR cudnn_graph.h HINTS ${vdnn_toolkit}/include ${vdnn_cuda_wheels}/cudnn/include)
-# The toolkit's first, also before CMAKE_PREFIX_PATH: Python's packages may have CUDA's headers without those in crt/.
+# The toolkit's headers come first, even before CMAKE_PREFIX_PATH, since Python's packages may have CUDA's headers without
+# those in crt/.
 set(vdnn_includes PATHS ${CUDAToolkit_INCLUDE_DIRS} ${vdnn_toolkit}/include ${vdnn_cu13}/include NO_DEFAULT_PATH)
 find_path(CudaRuntime_INCLUDE_DIR cuda_runtime_api.h ${vdnn_includes})
 find_path(CublasLt_INCLUDE_DIR cublasLt.h ${vdnn_includes})
@@ -43,6 +45,9 @@ if(CudnnFrontend_FOUND AND NOT TARGET CudnnFrontend::CudnnFrontend)
   target_include_directories(CudnnFrontend::CudnnFrontend INTERFACE
     ${CudaRuntime_INCLUDE_DIR} ${CudnnFrontend_INCLUDE_DIR} ${Cudnn_INCLUDE_DIR} ${CublasLt_INCLUDE_DIR}
     ${Nvrtc_INCLUDE_DIR})
+  # The headers put __FILE__ into messages, which would contain paths of the building machine.
+  target_compile_options(CudnnFrontend::CudnnFrontend INTERFACE
+    $<$<COMPILE_LANGUAGE:CXX>:-fmacro-prefix-map=${CudnnFrontend_INCLUDE_DIR}/=>)
   target_link_libraries(CudnnFrontend::CudnnFrontend INTERFACE ${CMAKE_DL_LIBS})
   vdnn_find_at_run_time(CudnnFrontend::CudnnFrontend ${Cudnn_LIBRARY})
   vdnn_find_at_run_time(CudnnFrontend::CudnnFrontend "${CublasLt_LIBRARY}")

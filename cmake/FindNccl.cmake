@@ -1,4 +1,4 @@
-# NCCL's headers, as the target Nccl::Nccl. It links nothing: NCCL is opened while programs run.
+# NCCL's headers, as the target Nccl::Nccl. It links nothing: programs open NCCL at run time.
 find_path(Nccl_INCLUDE_DIR nccl.h HINTS ${CUDAToolkit_INCLUDE_DIRS} ${vdnn_cuda_wheels}/nccl/include)
 find_library(Nccl_LIBRARY NAMES nccl libnccl.so.2 HINTS ${CUDAToolkit_LIBRARY_DIR} ${vdnn_cuda_wheels}/nccl/lib)
 mark_as_advanced(Nccl_INCLUDE_DIR Nccl_LIBRARY)

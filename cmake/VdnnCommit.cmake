@@ -1,5 +1,5 @@
-# Run by each build: writes OUTPUT, a header with the commit of the checkout in SOURCE, if that has changed. "unknown" where
-# there is no checkout, as in a tarball, or no git.
+# Each build runs this script. It writes OUTPUT, a header with the commit of the checkout in SOURCE, if that has changed.
+# The commit is "unknown" without a checkout, as in a tarball, or without git.
 set(commit unknown)
 find_program(git git)
 if(git AND EXISTS ${SOURCE}/.git)

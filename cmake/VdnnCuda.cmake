@@ -1,9 +1,10 @@
-# CUDA and its libraries, each where it is found (VDNN_CUDA=AUTO without a sanitizer), all (ON) or none (OFF).
+# CUDA and its libraries: those that are found (VDNN_CUDA=AUTO without a sanitizer), all (ON), or none (OFF).
 #
-# Whether the CUDA runtime is built in: VDNN_WITH_CUDA. What needs no toolkit (the driver, and its tests on a fake runtime)
-# is built in any case. libcuda is never linked, the runtime statically: what is built starts where no driver is.
+# VDNN_WITH_CUDA tells whether the CUDA runtime is built in. Parts that need no toolkit (the driver, and its tests on a fake
+# runtime) are built in any case. The runtime is linked statically and libcuda never, so that programs start on machines
+# without a driver.
 
-# Where no toolkit is installed, the one that `scripts/setup --cuda` has put beside the project.
+# If no toolkit is installed, uses the one that `scripts/setup --cuda` has put beside the project.
 file(GLOB vdnn_cuda_wheels ${PROJECT_SOURCE_DIR}/build/python/lib/python3*/site-packages/nvidia)
 if(vdnn_cuda_wheels AND NOT CUDAToolkit_ROOT)
   find_program(VDNN_NVCC nvcc HINTS ENV CUDA_PATH ENV CUDAToolkit_ROOT /usr/local/cuda PATH_SUFFIXES bin)
@@ -13,8 +14,8 @@ if(vdnn_cuda_wheels AND NOT CUDAToolkit_ROOT)
   endif()
 endif()
 
-# vdnn_find_at_run_time(target library): programs that link the target open the library, which is no toolkit's that the
-# loader knows.
+# vdnn_find_at_run_time(target library): adds the folder of the library, which the loader would not find, for programs that
+# link the target and open it.
 function(vdnn_find_at_run_time target library)
   if(vdnn_cuda_wheels AND library MATCHES "^${vdnn_cuda_wheels}/")
     get_filename_component(folder ${library} DIRECTORY)
@@ -22,7 +23,7 @@ function(vdnn_find_at_run_time target library)
   endif()
 endfunction()
 
-set(VDNN_CUDA_TOOLKIT_VERSION 12.0)  # has cudaStreamGetId
+set(VDNN_CUDA_TOOLKIT_VERSION 12.0)  # the first with cudaStreamGetId
 if(VDNN_CUDA STREQUAL "AUTO")
   set(VDNN_WITH_CUDA FALSE)
   if(NOT VDNN_SANITIZE)
@@ -38,7 +39,7 @@ else()
   message(FATAL_ERROR "VDNN_CUDA is '${VDNN_CUDA}': AUTO, ON or OFF")
 endif()
 if(VDNN_WITH_CUDA)
-  # Code for each, and PTX of the last for what comes after it.
+  # Code for each architecture, and PTX of the last for later ones.
   set(VDNN_CUDA_ARCHITECTURES "" CACHE STRING "GPUs to build kernels for, as 80;90; empty: all from 75 on")
   if(VDNN_CUDA_ARCHITECTURES)
     set(CMAKE_CUDA_ARCHITECTURES ${VDNN_CUDA_ARCHITECTURES})
@@ -54,7 +55,7 @@ if(VDNN_WITH_CUDA)
     set(CMAKE_CUDA_HOST_COMPILER ${CMAKE_CXX_COMPILER})
   endif()
   enable_language(CUDA)
-  # CMake before 3.26 does not know that nvcc has C++20.
+  # CMake before 3.26 does not know that nvcc supports C++20.
   foreach(dialect STANDARD EXTENSION)
     if(NOT CMAKE_CUDA20_${dialect}_COMPILE_OPTION)
       set(CMAKE_CUDA20_${dialect}_COMPILE_OPTION -std=c++20)

@@ -1,4 +1,4 @@
-# Writes what the command (VDNN) says of itself into FOLDER: the shells' completions and the man pages.
+# Lets the command (VDNN) write completion scripts and man pages into FOLDER.
 file(MAKE_DIRECTORY ${FOLDER}/man1)
 foreach(shell bash zsh fish)
   execute_process(COMMAND ${VDNN} completion ${shell} OUTPUT_FILE ${FOLDER}/${shell} COMMAND_ERROR_IS_FATAL ANY)

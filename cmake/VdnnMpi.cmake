@@ -1,5 +1,5 @@
-# MPI between processes, where it is found (VDNN_MPI=AUTO), must be (ON) or is left out (OFF): VDNN_WITH_MPI. Its C interface
-# alone is used; the component is named after the language that we compile.
+# MPI between processes: used if found (VDNN_MPI=AUTO), required (ON), or left out (OFF); VDNN_WITH_MPI tells which. Only
+# its C interface is used; the component's name is that of the language that we compile.
 if(NOT VDNN_MPI MATCHES "^(AUTO|ON|OFF)$")
   message(FATAL_ERROR "VDNN_MPI is '${VDNN_MPI}': AUTO, ON or OFF")
 endif()

@@ -1,15 +1,15 @@
-# How every target of this project is built.
+# Rules by which every target of this project is built.
 
 include(GNUInstallDirs)
 
 add_library(vdnn_flags INTERFACE)
 set(warnings -Wall -Wextra -Wshadow -Wnon-virtual-dtor -Woverloaded-virtual -Wimplicit-fallthrough
-    # Designated initialisers name what differs from the defaults.
+    # Designated initialisers name only fields that differ from the defaults.
     -Wno-missing-field-initializers
     # g++ 12 sees overlaps in inlined std::string (GCC bug 105651).
     $<$<CXX_COMPILER_ID:GNU>:-Wno-restrict>)
-# g++ collects garbage once its heap reaches 128 MiB, as it does in most sources here. Starting at 512 MiB saves 15 % of
-# the time.
+# g++ starts to collect garbage once its heap reaches 128 MiB, which happens for most sources here. Starting at 512 MiB
+# saves 15 % of the compile time.
 set(less_collection $<$<AND:$<COMPILE_LANGUAGE:CXX>,$<CXX_COMPILER_ID:GNU>>:--param=ggc-min-heapsize=524288>)
 set(warnings_of_c -Wall -Wextra -Wpedantic -Wstrict-prototypes)
 if(VDNN_WARNINGS_AS_ERRORS)
@@ -21,22 +21,22 @@ target_compile_options(vdnn_flags INTERFACE
   ${less_collection}
   $<$<COMPILE_LANGUAGE:CXX>:${warnings}>
   $<$<COMPILE_LANGUAGE:C>:${warnings_of_c}>
-  # What nvcc hands to the host's compiler does not hold to all of them.
+  # The code that nvcc passes to the host's compiler violates some of these warnings.
   $<$<COMPILE_LANGUAGE:CUDA>:-Xcompiler=-Wall,-Wextra,-Wno-missing-field-initializers>)
 if(VDNN_SANITIZE)
   target_compile_options(vdnn_flags INTERFACE -fsanitize=${VDNN_SANITIZE} -fno-omit-frame-pointer
                                               -fno-sanitize-recover=all
-                                              # Instrumented, even the standard library looks uninitialised to g++.
+                                              # With instrumentation g++ reports even the standard library as uninitialised.
                                               $<$<CXX_COMPILER_ID:GNU>:-Wno-maybe-uninitialized>
-                                              # Instrumented loops are not vectorised, whatever they ask for.
+                                              # Instrumented loops are not vectorised, even if they request it.
                                               $<$<CXX_COMPILER_ID:Clang>:-Wno-pass-failed>)
   target_link_options(vdnn_flags INTERFACE -fsanitize=${VDNN_SANITIZE})
   if(VDNN_SANITIZE STREQUAL "address,undefined")
-    # AddressSanitizer reports an access by such a pointer; checking each pointer, too, takes a third of the time to compile.
-    # A null reference that nobody reads, or arithmetic that wraps, is not reported then. The fuzzer checks all.
+    # AddressSanitizer reports accesses through bad pointers; checking each pointer, too, takes a third of the compile time.
+    # Null references that nobody reads, and pointer arithmetic that wraps, are then not reported. The fuzzer checks all.
     target_compile_options(vdnn_flags INTERFACE -fno-sanitize=null,object-size,pointer-overflow)
   endif()
-  # The sanitizers' presets link debug information into every test, which takes GNU's linker seconds a program.
+  # The sanitizers' presets link debug information into every test, which takes GNU's linker seconds per program.
   find_program(VDNN_LLD ld.lld)
   mark_as_advanced(VDNN_LLD)
   if(VDNN_LLD)
@@ -44,22 +44,35 @@ if(VDNN_SANITIZE)
   endif()
 endif()
 
-# With VDNN_UNITY, each batch of eight sources of the target is compiled as one, which pays for headers and templates once.
-# Two sources of a batch cannot define the same name in their unnamed namespaces. Where tests do, the target sets
+# With VDNN_UNITY, each batch of eight sources of a target is compiled as one, so headers and templates are compiled once
+# per batch. Two sources of a batch cannot define the same name in their unnamed namespaces. Targets whose tests do so set
 # UNITY_BUILD OFF.
 function(vdnn_compile_in_batches name)
   set_target_properties(${name} PROPERTIES UNITY_BUILD ${VDNN_UNITY} UNITY_BUILD_BATCH_SIZE 8)
   if(VDNN_UNITY)
-    # g++ takes what a batch includes for headers.
+    # g++ treats the sources that a batch includes as headers.
     target_compile_options(${name} PRIVATE $<$<COMPILE_LANG_AND_ID:CXX,GNU>:-Wno-subobject-linkage>)
   endif()
 endfunction()
 
-# vdnn_library(name SOURCES a.cpp ... DEPENDS other_target ... PRIVATE_DEPENDS ...): one room. vdnn_tape is what others
-# link as vdnn::tape, here and installed. What programs that link us do not need (vdnn_flags, libraries of headers
-# alone) is $<BUILD_INTERFACE:...>; anything else has to be found again by vdnnConfig.cmake.in. SHAREABLE: its code may
-# also become part of a shared library.
+# vdnn_library(name SOURCES a.cpp ... DEPENDS other_target ... PRIVATE_DEPENDS ... [SHAREABLE]): one room, part of
+# vdnn::vdnn. Others link vdnn_tape as vdnn::tape, in the tree and installed. Dependencies that programs that link vdnn do
+# not need (vdnn_flags, header-only libraries) are $<BUILD_INTERFACE:...>; vdnnConfig.cmake.in finds all others. SHAREABLE:
+# its code may also become part of a shared library.
 function(vdnn_library name)
+  vdnn_static_library(${name} ${ARGN})
+  set_property(GLOBAL APPEND PROPERTY VDNN_ROOMS ${name})
+endfunction()
+
+# vdnn_choose(room PART library): `room` calls functions with two implementations: one over a library that not every machine
+# has, and one that reports its absence. In this build `library` implements them. Programs that link the installed libraries
+# get the implementation that vdnnConfig.cmake.in chooses for PART, which is `cuda` or `mpi`.
+function(vdnn_choose room part library)
+  target_link_libraries(${room} PRIVATE $<BUILD_INTERFACE:${library}> $<INSTALL_INTERFACE:vdnn::chosen_${part}>)
+endfunction()
+
+# Arguments as for vdnn_library(). Defines a library that only rooms that name it link.
+function(vdnn_static_library name)
   cmake_parse_arguments(arg "SHAREABLE" "" "SOURCES;DEPENDS;PRIVATE_DEPENDS" ${ARGN})
   add_library(${name} STATIC ${arg_SOURCES})
   target_include_directories(${name} PUBLIC $<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}/include>
@@ -67,32 +80,57 @@ function(vdnn_library name)
   target_compile_features(${name} PUBLIC cxx_std_20)
   target_link_libraries(${name} PUBLIC ${arg_DEPENDS} PRIVATE ${arg_PRIVATE_DEPENDS} $<BUILD_INTERFACE:vdnn_flags>)
   if(arg_SHAREABLE)
-    # One object a source: a shared library takes from the archive only what it uses.
+    # One object per source, so that a shared library takes from the archive only the objects that it uses.
     vdnn_shareable(${name})
   else()
     vdnn_compile_in_batches(${name})
   endif()
   vdnn_export(${name})
-  set_property(GLOBAL APPEND PROPERTY VDNN_ROOMS ${name})
 endfunction()
 
-# Nobody puts other functions in place of the library's own, so calls of them stay direct and can be inlined.
+# No program replaces the library's own functions, so calls of them stay direct and can be inlined.
 function(vdnn_shareable name)
   set_target_properties(${name} PROPERTIES POSITION_INDEPENDENT_CODE ON)
   target_compile_options(${name} PRIVATE -fno-semantic-interposition)
 endfunction()
 
-# Others see vdnn_NAME as vdnn::NAME.
+# Others link vdnn_NAME as vdnn::NAME.
 function(vdnn_export name)
   string(REGEX REPLACE "^vdnn_" "" exported ${name})
   add_library(vdnn::${exported} ALIAS ${name})
   set_target_properties(${name} PROPERTIES EXPORT_NAME ${exported})
-  if(VDNN_INSTALL)
-    install(TARGETS ${name} EXPORT vdnnTargets INCLUDES DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})
+  vdnn_install_target(${name} EXPORT vdnnTargets INCLUDES DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})
+endfunction()
+
+# `cmake --install` of an incomplete build fails before it writes anything. Files that are built and installed are
+# registered here; the first rule of installation (CMakeLists.txt) requires all of them.
+add_custom_target(vdnn_installation)
+
+# vdnn_installs(file ...): registers files that the build makes and `cmake --install` installs. They may be generator
+# expressions.
+function(vdnn_installs)
+  set_property(TARGET vdnn_installation APPEND PROPERTY VDNN_BUILT_FILES ${ARGN})
+endfunction()
+
+function(vdnn_require_complete_build)
+  set(files $<TARGET_GENEX_EVAL:vdnn_installation,$<TARGET_PROPERTY:vdnn_installation,VDNN_BUILT_FILES>>)
+  install(CODE "set(vdnn_built_files \"${files}\")")
+  install(SCRIPT ${PROJECT_SOURCE_DIR}/cmake/VdnnRequireFiles.cmake)
+endfunction()
+
+# vdnn_install_target(target ...): as install(TARGETS target ...) if VDNN_INSTALL is on.
+function(vdnn_install_target target)
+  if(NOT VDNN_INSTALL)
+    return()
+  endif()
+  install(TARGETS ${target} ${ARGN})
+  get_target_property(type ${target} TYPE)
+  if(NOT type STREQUAL "INTERFACE_LIBRARY")
+    vdnn_installs($<TARGET_FILE:${target}>)
   endif()
 endfunction()
 
-# Installs vdnn_NAME_shared with a file for pkg-config, which finds library and headers wherever the prefix is moved to.
+# Installs vdnn_NAME_shared with a pkg-config file, which finds library and headers even if the prefix is moved.
 function(vdnn_install_shared target description)
   if(NOT VDNN_INSTALL)
     return()
@@ -101,11 +139,11 @@ function(vdnn_install_shared target description)
   get_target_property(soversion ${target} SOVERSION)
   file(RELATIVE_PATH prefix_from_pkgconfig /prefix/${CMAKE_INSTALL_LIBDIR}/pkgconfig /prefix)
   configure_file(${PROJECT_SOURCE_DIR}/cmake/vdnn_shared.pc.in ${CMAKE_CURRENT_BINARY_DIR}/${package}.pc @ONLY)
-  install(TARGETS ${target} LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR})
+  vdnn_install_target(${target} LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR})
   install(FILES ${CMAKE_CURRENT_BINARY_DIR}/${package}.pc DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig)
 endfunction()
 
-# vdnn::vdnn, what everybody links: all rooms that have been defined.
+# vdnn::vdnn, which programs link: all rooms defined so far.
 function(vdnn_all_rooms)
   get_property(rooms GLOBAL PROPERTY VDNN_ROOMS)
   add_library(vdnn_vdnn INTERFACE)
@@ -113,24 +151,25 @@ function(vdnn_all_rooms)
   vdnn_export(vdnn_vdnn)
 endfunction()
 
-# Everything that the sanitizers' presets run: building the rest with them would be for nothing.
+# All programs that the sanitizers' presets run; they do not build the others.
 add_custom_target(asan_tests)
 add_custom_target(tsan_tests)
-# What wants a GPU: of all tests scripts/gpu-check builds these alone.
+# Tests that need a GPU: scripts/gpu-check builds only these.
 add_custom_target(gpu_tests)
 
 # Extra flags of tests.
 add_library(vdnn_test_flags INTERFACE)
-target_include_directories(vdnn_test_flags INTERFACE ${PROJECT_SOURCE_DIR} ${PROJECT_SOURCE_DIR}/tests)
-# GoogleTest's targets define it; a precompiled header needs the same definition everywhere.
+target_include_directories(vdnn_test_flags INTERFACE ${PROJECT_SOURCE_DIR})
+# GoogleTest's targets define this macro; a precompiled header needs the same definition everywhere.
 target_compile_definitions(vdnn_test_flags INTERFACE GTEST_HAS_PTHREAD=1)
 target_compile_options(vdnn_test_flags INTERFACE
-  # g++ 12 takes members of temporary options for uninitialised.
+  # g++ 12 reports members of temporary options as uninitialised.
   $<$<CXX_COMPILER_ID:GNU>:-Wno-maybe-uninitialized>)
 target_link_libraries(vdnn_test_flags INTERFACE vdnn_flags)
 if(VDNN_SANITIZE STREQUAL "address,undefined")
-  # The libraries under test check these, but for inline functions of headers, whose copy may be the test's; in the programs
-  # that test them they take a quarter of the time to compile. A target of its own: its flags come after vdnn_flags'.
+  # The libraries under test have these checks, except in inline functions of headers, whose copy may come from the test. In
+  # test programs they would take a quarter of the compile time. This is a separate target, so that its flags come after
+  # those of vdnn_flags.
   add_library(vdnn_fewer_checks INTERFACE)
   target_compile_options(vdnn_fewer_checks INTERFACE -fno-sanitize=alignment,vptr)
   target_link_libraries(vdnn_test_flags INTERFACE vdnn_fewer_checks)
@@ -139,13 +178,14 @@ if(VDNN_SANITIZE STREQUAL "thread")
   add_library(vdnn_thread_sanitizer OBJECT ${PROJECT_SOURCE_DIR}/tests/thread_sanitizer.cpp)
 endif()
 
-# Test programs, most of all that is compiled, use -Og, which builds in two thirds of the time of -O1, instrumented or not.
-# They spend their run time in libraries, those of tests included. A template or inline function of a public header that a
-# program uses may come from its object, so benchmarks link no test.
+# Test programs, the largest part of a build, use -Og, which compiles in two thirds of the time of -O1, instrumented or not.
+# They spend their run time in libraries, including those of tests. The linker may take templates and inline functions of
+# public headers from a test's object, so benchmarks link no test.
 set(optimization_of_tests $<$<NOT:$<CONFIG:Debug>>:-Og>)
 
-# The headers of other projects that most tests include, precompiled once for all. None of our own is among them: a change
-# of one would compile every test again. Sources still include what they use; VDNN_PRECOMPILE=OFF builds the same.
+# Headers of other projects that most tests include are precompiled once for all. Our own headers are not among them, since
+# a change of one would recompile every test. Sources still include what they use; VDNN_PRECOMPILE=OFF builds the same
+# programs.
 if(VDNN_BUILD_TESTS AND VDNN_PRECOMPILE AND CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
   add_library(vdnn_test_headers OBJECT ${PROJECT_SOURCE_DIR}/tests/precompiled.cpp)
   target_link_libraries(vdnn_test_headers PRIVATE vdnn_test_flags GTest::gmock nlohmann_json::nlohmann_json)
@@ -154,7 +194,7 @@ if(VDNN_BUILD_TESTS AND VDNN_PRECOMPILE AND CMAKE_CXX_COMPILER_ID STREQUAL "GNU"
   target_precompile_headers(vdnn_test_headers PRIVATE ${PROJECT_SOURCE_DIR}/tests/precompiled.h)
 endif()
 
-# vdnn_compile_cases(target): how test programs, and objects that several of them share, are compiled. g++ uses a
+# vdnn_compile_cases(target): sets the flags of test programs, and of objects that several of them share. g++ uses a
 # precompiled header only with the flags that made it.
 function(vdnn_compile_cases name)
   target_link_libraries(${name} PRIVATE vdnn_test_flags)
@@ -165,7 +205,7 @@ function(vdnn_compile_cases name)
   endif()
 endfunction()
 
-# vdnn_test_library(name SOURCES a.cpp ... DEPENDS target ...): what several test programs share.
+# vdnn_test_library(name SOURCES a.cpp ... DEPENDS target ...): code that several test programs share.
 function(vdnn_test_library name)
   cmake_parse_arguments(arg "" "" "SOURCES;DEPENDS" ${ARGN})
   add_library(${name} STATIC ${arg_SOURCES})
@@ -175,11 +215,12 @@ function(vdnn_test_library name)
   vdnn_compile_in_batches(${name})
 endfunction()
 
-# vdnn_test(name SOURCES a_test.cpp ... DEPENDS target ... [LABELS tsan ...] [SHARDS n] [LONG] [ALONE]): one test program, each
-# case a ctest, or, where starting a process a case takes longer than the cases do, each of n shards. The label `asan`
-# marks what the preset `asan` runs, `tsan` what `tsan` does, `heavy` what not even `asan-all` does, `gpu` what
-# scripts/gpu-check runs where there is one, `long` what `scripts/test --long` adds; LONG: that runs it a second time, to a larger extent (tests/extent.h).
-# ALONE: no other test runs beside it, as where it counts what a whole GPU has free.
+# vdnn_test(name SOURCES a_test.cpp ... DEPENDS target ... [LABELS tsan ...] [SHARDS n] [LONG] [ALONE]): one test program.
+# Each case is a ctest, or each of n shards if starting a process per case would take longer than the cases. The label
+# `asan` marks programs that the preset `asan` runs, `tsan` those of `tsan`, and `heavy` those that not even `asan-all`
+# runs. `gpu` marks those that scripts/gpu-check runs on a GPU, `long` those that `scripts/test --long` adds. LONG:
+# `scripts/test --long` runs the program a second time, to a larger extent (tests/extent.h). ALONE: no other test runs at
+# the same time, for example because it measures a GPU's free memory.
 function(vdnn_test name)
   cmake_parse_arguments(arg "LONG;ALONE" "SHARDS" "SOURCES;DEPENDS;LABELS" ${ARGN})
   add_executable(${name} ${arg_SOURCES})
@@ -197,7 +238,7 @@ function(vdnn_test name)
     set(not_run TRUE)
   endif()
   if(not_run OR (VDNN_SANITIZE AND "long" IN_LIST arg_LABELS))
-    # The sanitizers' presets do not run it: it is not built there either.
+    # The sanitizers' presets do not run this program, so they do not build it.
     set_target_properties(${name} PROPERTIES EXCLUDE_FROM_ALL TRUE)
     return()
   endif()
@@ -212,7 +253,8 @@ function(vdnn_test name)
     list(APPEND properties RUN_SERIAL TRUE)
   endif()
   if(arg_LABELS)
-    # As one label, since gtest_discover_tests() would take the second for a property: ctest looks for parts of labels.
+    # One label with all names, since gtest_discover_tests() would take a second label for a property; ctest matches parts
+    # of labels.
     list(JOIN arg_LABELS "," label)
     list(APPEND properties LABELS ${label})
   endif()
@@ -235,8 +277,8 @@ function(vdnn_test name)
   endif()
 endfunction()
 
-# vdnn_benchmark(name SOURCES a_bench.cpp ... DEPENDS target ... [SMOKE regex]): one benchmark program; what matches
-# `regex` of it is also a ctest that runs it for a moment, so that it cannot rot. None where it wants a GPU.
+# vdnn_benchmark(name SOURCES a_bench.cpp ... DEPENDS target ... [SMOKE regex]): one benchmark program. A ctest runs the
+# benchmarks that match `regex` briefly, so that they keep working. Omitted for benchmarks that need a GPU.
 function(vdnn_benchmark name)
   cmake_parse_arguments(arg "" "SMOKE" "SOURCES;DEPENDS" ${ARGN})
   add_executable(${name} ${arg_SOURCES})
@@ -244,7 +286,7 @@ function(vdnn_benchmark name)
   target_link_libraries(${name} PRIVATE ${arg_DEPENDS} vdnn_side_by_side vdnn_flags benchmark::benchmark_main)
   if(VDNN_BUILD_TESTS AND arg_SMOKE)
     add_test(NAME ${name}.smoke COMMAND ${name} --benchmark_min_time=0.001 --benchmark_filter=${arg_SMOKE})
-    # The program succeeds where nothing matches, or where a benchmark says that it could not run.
+    # The program succeeds even if nothing matches, or a benchmark reports that it could not run.
     set_tests_properties(${name}.smoke PROPERTIES TIMEOUT 300
                          FAIL_REGULAR_EXPRESSION "Failed to match any benchmarks;ERROR OCCURRED")
   endif()

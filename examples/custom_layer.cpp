@@ -1,9 +1,9 @@
-// A layer of one's own: Swish, y = x sigmoid(slope x), with a slope a channel that is trained (Ramachandran,
-// Zoph and Le, "Searching for Activation Functions", 2017). It saves the sigmoid for its backward pass, has a
-// parameter with a gradient, and sums that gradient in a workspace in double precision.
+// A custom layer: Swish, y = x sigmoid(slope x), with a trained slope per channel (Ramachandran, Zoph and Le,
+// "Searching for Activation Functions", 2017). It saves the sigmoid for its backward pass, has a parameter
+// with a gradient, and sums that gradient in a workspace in double precision.
 //
-// The program holds the gradient to central differences, trains with every access to memory checked, and asks
-// what the same network would take on a GPU that is not here.
+// The program compares the gradient with central differences, and trains with every memory access checked.
+// Then it predicts the time and memory of the same network on a GPU that is not installed.
 
 #include "vdnn/custom_layer.h"
 
@@ -39,6 +39,7 @@ class Swish final : public vdnn::CustomLayer {
       throw vdnn::InvalidArgument("has no code for " + question.device);
     }
     using enum vdnn::OperandRole;
+    constexpr vdnn::Operand kSigmoid{kSaved, 0};
     const vdnn::TensorType& x = question.inputs[0];
     const auto channels = static_cast<std::uint64_t>(x.dims[1]);
     const auto elements = static_cast<double>(x.elements());
@@ -56,9 +57,9 @@ class Swish final : public vdnn::CustomLayer {
                        .cost = {.flops = 5 * elements, .bytes = 12 * elements}}};
     if (training) {
       recipe.saved = {{.name = "sigmoid", .type = x}};
-      recipe.forward[0].writes.push_back({kSaved, 0});
+      recipe.forward[0].writes.push_back(kSigmoid);
       recipe.backward = {{.direction = vdnn::Direction::kBackwardData,
-                          .reads = {{kOutputGradient, 0}, {kInput, 0}, {kSaved, 0}, {kParameter, 0}},
+                          .reads = {{kOutputGradient, 0}, {kInput, 0}, kSigmoid, {kParameter, 0}},
                           .writes = {{kInputGradient, 0}, {kParameterGradient, 0}},
                           .may_overwrite = {{.write = 0, .read = 0}},  // dX may take the place of dY
                           .algorithms = {{.name = "plain", .workspace_bytes = channels * sizeof(double)}},
@@ -67,7 +68,7 @@ class Swish final : public vdnn::CustomLayer {
     return recipe;
   }
 
-  // The order of operands is that of the recipe.
+  // Operands are in the order of the recipe.
   void run(const vdnn::CustomLaunch& launch) const override {
     if (launch.direction == vdnn::Direction::kForward) {
       forward(launch);
@@ -89,7 +90,8 @@ class Swish final : public vdnn::CustomLayer {
     const auto saved = launch.operands.writes.size() > 1 ? tensor<float>(launch.operands.writes[1])
                                                          : std::span<float>{};  // inference saves nothing
     for (std::size_t i = 0; i < x.size(); ++i) {
-      const float sigmoid = 1 / (1 + std::exp(-slope[i % slope.size()] * x[i]));  // channels lie last
+      const float sigmoid = 1 / (1 + std::exp(-slope[i % slope.size()] * x[i]));  // channels are the last
+                                                                                  // dimension
       y[i] = x[i] * sigmoid;
       if (!saved.empty()) {
         saved[i] = sigmoid;
@@ -108,7 +110,7 @@ class Swish final : public vdnn::CustomLayer {
     std::ranges::fill(sums, 0.0);
     for (std::size_t i = 0; i < x.size(); ++i) {
       const std::size_t channel = i % slope.size();
-      const float gradient = dy[i];  // dX may lie over it
+      const float gradient = dy[i];  // read first, since dX may overwrite it
       const float curve = x[i] * sigmoid[i] * (1 - sigmoid[i]);
       sums[channel] += static_cast<double>(gradient) * x[i] * curve;
       dx[i] = gradient * (sigmoid[i] + slope[channel] * curve);
@@ -130,7 +132,7 @@ vdnn::Network make_network(std::int64_t batch) {
 
 constexpr std::int64_t kBatch = 8;
 
-// Stripes, whose direction and phase are the class.
+// Images of stripes; their direction and phase determine the class.
 struct Batch {
   std::vector<float> images;
   std::vector<std::int32_t> classes;
@@ -166,9 +168,9 @@ class Experiment {
         .loss;
   }
 
-  // The slopes' gradient beside what central differences of the loss say.
+  // Prints the slopes' gradient beside central differences of the loss.
   void print_gradient() {
-    step(0);  // learns nothing, but has a gradient
+    step(0);  // with a learning rate of 0, only for the gradient
     const std::vector<float> gradient = session_.result("swish1.slope.gradient");
     for (std::size_t channel = 0; channel < gradient.size(); ++channel) {
       const double difference = (loss_beside(channel, kNudge) - loss_beside(channel, -kNudge)) / (2 * kNudge);
@@ -181,7 +183,7 @@ class Experiment {
 
   static vdnn::PlannedRun plan() {
     vdnn::RunOptions options = options_for("cpu");
-    options.page_aligned_blocks = true;  // what check_accesses wants
+    options.page_aligned_blocks = true;  // required by check_accesses
     return vdnn::plan_run(make_network(kBatch), options);
   }
 

@@ -1,5 +1,5 @@
-// The stream pool as a memory resource of CCCL. `Buffer` is what a library has that knows nothing of us: it
-// takes any resource, by CCCL's reference to it, and works on a stream.
+// The stream pool as a memory resource of CCCL. `Buffer` stands for a library that does not know vdnn: it
+// accepts any resource through CCCL's reference, and works on a stream.
 
 #include <cuda_runtime_api.h>
 

@@ -1,5 +1,5 @@
-// Training in a loop of one's own: own data, own learning rate, own rule when to stop; outputs and gradients
-// are read by name, and a parameter is changed from outside.
+// Training in the caller's own loop: own data, own learning rate, own stopping rule. The loop reads outputs
+// and gradients by name, and changes a parameter from outside.
 
 #include <cmath>
 #include <cstdint>
@@ -19,7 +19,7 @@ constexpr std::size_t kExtent = 12;
 constexpr std::size_t kPixels = kExtent * kExtent;
 constexpr std::int64_t kClasses = 4;
 
-// Noise with a bright patch in one of four quarters; which one is the class.
+// Noise with a bright patch in one of four quarters, which is the class.
 struct Batch {
   std::vector<float> images = std::vector<float>(kBatch * kPixels);  // N x H x W x C
   std::vector<std::int32_t> classes = std::vector<std::int32_t>(kBatch);
@@ -47,7 +47,7 @@ vdnn::Network make_network() {
   const vdnn::Tensor maps = net.convolution(
       "conv", net.input(), {.filters = 8, .kernel = {3, 3}, .stride = {1, 1}, .padding = {1, 1}});
   const vdnn::Tensor logits = net.fully_connected("fc", net.relu("relu", maps), {.outputs = kClasses});
-  net.output(logits);  // "fc.y" comes back after every step
+  net.output(logits);  // "fc.y" is copied to the host after every step
   net.softmax_cross_entropy("loss", logits);
   return std::move(net).build();
 }
@@ -60,7 +60,8 @@ double norm(std::span<const float> values) {
   return std::sqrt(sum);
 }
 
-// Keeps the norm of all weights of a layer below a limit (a max-norm constraint): no optimizer here has it.
+// Keeps the norm of all weights of a layer below a limit (a max-norm constraint), which no optimizer here
+// offers.
 void limit_norm(vdnn::Session& session, const char* name, double limit) {
   std::vector<float> values = session.parameter(name).values;
   const double scale = limit / norm(values);
@@ -77,7 +78,7 @@ void train() {
   options.device = "cpu";
   options.policy = vdnn::Policy::kOffloadAll;
   options.training.optimizer = vdnn::SgdSpec{.momentum = 0.9F};
-  options.training.results = {"conv.filter.gradient"};  // besides the network's outputs
+  options.training.results = {"conv.filter.gradient"};  // in addition to the network's outputs
   vdnn::Session session(vdnn::plan_run(make_network(), options), {.seed = 7});
 
   std::mt19937 random(7);

@@ -1,5 +1,5 @@
-// Containers of the standard library in page-locked memory. Vectors come and go with every round and copy to
-// the GPU and back at full speed; memory is locked for the first two, and for no other.
+// Containers of the standard library in page-locked memory. Every round makes new vectors, which are copied
+// to the GPU and back at full speed; only the first two cause memory to be locked.
 
 #include <cuda_runtime_api.h>
 
@@ -25,7 +25,7 @@ void check(cudaError_t error) {
   }
 }
 
-// Of a program that knows nothing of the library.
+// Part of a program that does not know the library.
 class Buffer {
  public:
   explicit Buffer(std::size_t bytes) { check(cudaMalloc(&data_, bytes)); }
@@ -46,7 +46,8 @@ std::pmr::vector<int> there_and_back(const std::pmr::vector<int>& numbers, const
       cudaMemcpyAsync(buffer.data(), numbers.data(), bytes, cudaMemcpyHostToDevice, nullptr);
   const cudaError_t fetched =
       cudaMemcpyAsync(back.data(), buffer.data(), bytes, cudaMemcpyDeviceToHost, nullptr);
-  // Whatever has failed: the resource was not told of a stream, so its memory is idle when it is given back.
+  // Synchronises even after a failure: the resource knows no stream, so its memory must be idle when it is
+  // freed.
   check(cudaStreamSynchronize(nullptr));
   check(sent);
   check(fetched);

@@ -1,6 +1,6 @@
-// The stream pool in C. Two streams take blocks in turns, fill them and copy them out; each block goes back
-// at once, while the device is still at work on it, and nobody waits: whoever takes the memory next comes
-// after.
+// The stream pool in C. Two streams allocate blocks in turns, fill them and copy them out. Each block is
+// freed at once, while the device still works on it, and no thread waits: the pool orders the next user of
+// the memory after that work.
 
 #include <cuda_runtime_api.h>
 #include <inttypes.h>
@@ -14,7 +14,7 @@ enum { kStreams = 2, kRounds = 20, kBytes = 100000 };
 struct run {
   vdnn_allocator* pool;
   cudaStream_t streams[kStreams];
-  unsigned char* host;  // page-locked, kBytes a round
+  unsigned char* host;  // page-locked, kBytes per round
 };
 
 static int cuda_did(cudaError_t error, const char* call) {
@@ -79,7 +79,7 @@ static int print_result(struct run* run) {
   return 1;
 }
 
-// Everything, whatever has failed.
+// Frees everything, even after a failure.
 static int end(struct run* run) {
   int done = 1;
   for (int i = 0; i < kStreams; ++i) {

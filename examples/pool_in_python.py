@@ -1,8 +1,7 @@
 #!/usr/bin/env python3
 """The stream pool from Python, by ctypes alone: pool_in_python.py [libvdnn_allocator.so.1]
 
-Prints the pool's unit and budget, and after 20 blocks, of which each is given back before the next is taken,
-that they needed one growth:
+Prints the pool's granule and budget. Then it allocates 20 blocks, each freed before the next, which need one growth:
 
     granule         2097152
     budget          67108864
@@ -46,7 +45,7 @@ class Statistics(ctypes.Structure):  # vdnn_allocator_statistics
 
 
 class Pool:
-    """A pool of its own on one GPU. Streams are cudaStream_t as integers, 0 for the legacy default stream."""
+    """A separate pool on one GPU. Streams are cudaStream_t as integers, 0 for the legacy default stream."""
 
     def __init__(self, library, budget_bytes):
         self._library = ctypes.CDLL(library)

@@ -1,9 +1,9 @@
-"""Trains a small network in PyTorch, on memory of vdnn's pool.
+"""Trains a small network in PyTorch, in memory of vdnn's pool.
 
     python3 examples/pytorch_allocator.py libvdnn_torch.so
 
-The pool has to be there before PyTorch takes its first block. Prints the loss, which falls, and what the pool has
-handed out and reserved at most: torch.cuda.memory_stats() does not work with allocators from outside.
+The pool must exist before PyTorch allocates its first block. Prints the loss, which falls, and the pool's peaks of requested
+and reserved bytes, since torch.cuda.memory_stats() does not work with plugged-in allocators.
 """
 
 import ctypes
@@ -69,7 +69,7 @@ def train(steps):
 
 
 def statistics_of(library):
-    """Of the first GPU's pool."""
+    """The statistics of the first GPU's pool."""
     statistics = Statistics(version=VERSION)
     if library.vdnn_torch_statistics(0, ctypes.byref(statistics)) != 0:
         library.vdnn_torch_last_error.restype = ctypes.c_char_p

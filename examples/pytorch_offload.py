@@ -2,9 +2,9 @@
 
     python3 examples/pytorch_offload.py [--budget 64MiB] [--steps 6] [--tier auto]
 
-Each of the two runs is a process of its own: first PyTorch alone, then the same program with two more lines. Both print the
-losses, which are equal to the bit, and the peak of what tensors took. On a machine without a GPU, PyTorch on the CPU is
-trained, and host memory stands in for the GPU's and for page-locked memory.
+Runs two processes: first PyTorch alone, then the same program with two more lines. Both print the losses, which are equal to
+the bit, and the peak of tensor memory. Without a GPU, PyTorch trains on the CPU, and host memory stands in for the GPU's and
+for page-locked memory.
 """
 
 import argparse

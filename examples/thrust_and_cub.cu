@@ -1,5 +1,5 @@
-// Thrust and CUB on the stream pool: a vector, an algorithm's temporary storage, and a reduction's, each
-// round anew; the pool takes memory of the GPU in the first round alone.
+// Thrust and CUB on the stream pool: each round makes a vector and the temporary storage of an algorithm and
+// of a reduction anew. The pool takes memory from the GPU only in the first round.
 
 #include <cuda_runtime_api.h>
 #include <thrust/device_vector.h>
@@ -38,7 +38,7 @@ Pool make_pool() {
   return Pool(made);
 }
 
-// Of CUB, for the default stream.
+// Temporary storage for CUB on the default stream.
 class Storage {
  public:
   Storage(vdnn_allocator* pool, std::size_t bytes) : allocator_(pool) {

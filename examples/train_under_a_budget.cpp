@@ -1,5 +1,5 @@
-// Trains a network in the least device memory that offloading every feature map allows. The budget is asked
-// for, not guessed: what is predicted is what the device will count, to the byte.
+// Trains a network in the least device memory that offloading every feature map allows. The budget is
+// computed, not guessed: the predicted peak equals the device's own count to the byte.
 
 #include <cstdio>
 #include <exception>
@@ -12,7 +12,7 @@
 
 namespace {
 
-// A small VGG: the first feature maps are large, and they are not needed until the backward pass is back.
+// A small VGG: the first feature maps are large, and are not needed before the end of the backward pass.
 vdnn::Network small_vgg() {
   const auto same = [](std::int64_t filters) {
     return vdnn::ConvolutionSpec{.filters = filters, .kernel = {3, 3}, .stride = {1, 1}, .padding = {1, 1}};

@@ -1,7 +1,7 @@
-// Any sequence of calls of the C interface against a naive model: what is in use never overlaps, statuses are
-// as the header says, figures are exact, and nothing is left behind.
+// Any sequence of calls of the C interface against a naive model: blocks in use never overlap, statuses
+// follow the header, figures are exact, and nothing is leaked.
 //
-// A byte of options, then three a call: which, and a number of 16 bits.
+// The input is one byte of options, then three bytes per call: the call, and a 16-bit number.
 
 #include <algorithm>
 #include <array>
@@ -99,14 +99,14 @@ class Calls {
     return found;
   }
 
-  // Every magnitude up to 2^64.
+  // Sizes of every magnitude up to 2^64.
   static std::uint64_t size_of(std::uint16_t number) {
     const std::uint64_t digits = number & 0xff;
     const unsigned shift = (number >> 8) % 20;
     return shift == 19 ? ~digits : digits << shift;
   }
 
-  // Of a block in use, of one that was, of the middle of one, of nothing of ours.
+  // The address of a block in use, of a freed one, of the middle of one, or of foreign memory.
   std::uint64_t address_of(std::uint16_t number) const {
     const std::uint16_t choice = number / 8;
     if (number % 8 == 7) {
@@ -137,7 +137,7 @@ class Calls {
     const std::uint64_t address = reinterpret_cast<std::uintptr_t>(block);
     const std::uint64_t given = std::max<std::uint64_t>(bytes, 1);
     const auto next = live_.lower_bound(address);
-    require(next == live_.end() || address + given <= next->first, "no overlap with the block behind");
+    require(next == live_.end() || address + given <= next->first, "no overlap with the block after it");
     require(next == live_.begin() || std::prev(next)->first + std::prev(next)->second <= address,
             "no overlap with the block before");
     live_.emplace(address, given);
@@ -195,7 +195,7 @@ class Calls {
     require_status(give(allocator_, text.data(), capacity, &needed), VDNN_OK, "text");
     require(needed > text.size(), "a text says how much it needs");
     require(capacity == 0 || text.at(capacity - 1) == '\0', "a text ends where the buffer does");
-    require(text.at(capacity) == '?', "nothing is written behind the buffer");
+    require(text.at(capacity) == '?', "nothing is written beyond the buffer");
   }
 
   void ask(std::uint16_t number) {

@@ -1,4 +1,4 @@
-// Checkpoints (src/train/checkpoint.cpp): what a reader takes goes through a session and comes back.
+// Checkpoints (src/train/checkpoint.cpp): an accepted state passes through a session and comes back equal.
 
 #include <algorithm>
 #include <filesystem>
@@ -33,7 +33,7 @@ RunOptions options_with(const TrainingOptions& training) {
           .training = training};
 }
 
-// What a user may have who resumes.
+// Options of trainings that resume.
 const std::vector<TrainingOptions>& trainings() {
   static const std::vector<TrainingOptions> kTrainings{
       {.optimizer = SgdSpec{.momentum = 0.9F}},
@@ -54,7 +54,7 @@ bool same(const TrainingState& a, const TrainingState& b) {
          same(a.optimizer, b.optimizer);
 }
 
-// The state that the run goes on from, put into a session and saved by it, is the same state.
+// A state that a session restores and saves again is the same state.
 void check_resumed(const PlannedRun& run, const TrainingState& state) {
   Session session(run);
   session.restore(state);
@@ -79,8 +79,8 @@ bool resume(const Checkpoint& checkpoint, const TrainingOptions& training) {
   return state.has_value();
 }
 
-// The checksum as it should be, so that something lies behind it. The file is left alone where it is not even
-// a safetensors file with the tensors of one of the runs.
+// Corrects the checksum, so that fuzzing reaches the code behind it. Leaves a file unchanged that is not a
+// safetensors file with the tensors of one of the runs.
 bool mend_checksum(const fs::path& path) {
   const auto file = attempt<DataError>([&] { return SafetensorsFile(path); });
   if (!file || !file->metadata().contains("sha256")) {

@@ -1,4 +1,4 @@
-// CIFAR-10 (src/train/cifar10.cpp): the input is a file of its records, and stands for all six.
+// CIFAR-10 (src/data/cifar10.cpp): the input is one file of records, used for all six.
 
 #include <array>
 

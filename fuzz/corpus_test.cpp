@@ -1,5 +1,5 @@
-// The fuzz targets on inputs that are known: seeds, seeds with damage, and the corpus in the tree. A finding
-// is kept there under a name that says what it is, and fuzz/corpus/README.md says what failed before.
+// Runs the fuzz targets on known inputs: seeds, damaged seeds, and the corpus in the tree. A finding has a
+// descriptive name there, and fuzz/corpus/README.md records what failed before.
 
 #include <gtest/gtest.h>
 
@@ -16,7 +16,7 @@
 
 namespace vdnn::fuzz {
 
-// For GoogleTest, which finds it by this name.
+// GoogleTest finds this function by its name.
 void PrintTo(const Target& target, std::ostream* out) {
   *out << target.name;
 }
@@ -37,13 +37,13 @@ TEST_P(FuzzTarget, AcceptsItsSeeds) {
   }
 }
 
-// Twelve hexadecimal digits are libFuzzer's names, of what reaches code that seeds do not. The others are
-// people's, of findings.
+// libFuzzer names inputs that reach new code by twelve hexadecimal digits. People give other names to
+// findings.
 bool is_finding(const std::string& name) {
   return name.size() != 12 || name.find_first_not_of("0123456789abcdef") != std::string::npos;
 }
 
-// A finding is damage: where it is read, what was mended is back.
+// Findings must be refused: if one is accepted, its defect is back.
 TEST_P(FuzzTarget, KeepsItsContractForTheCorpusAndRefusesFindings) {
   std::size_t files = 0;
   for (const fs::directory_entry& entry : fs::directory_iterator(kCorpus / GetParam().name)) {
@@ -55,7 +55,7 @@ TEST_P(FuzzTarget, KeepsItsContractForTheCorpusAndRefusesFindings) {
   EXPECT_GT(files, 0U);
 }
 
-// Bytes changed, cut out and repeated, as libFuzzer does it, without being told what that reached.
+// Changes, cuts out and repeats bytes as libFuzzer does, but without feedback on coverage.
 Bytes damaged(Bytes bytes, std::uint64_t seed) {
   SplitMix64 random(seed);
   for (std::uint64_t change = 0; change <= random.below(3) && !bytes.empty(); ++change) {

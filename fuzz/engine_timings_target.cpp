@@ -1,4 +1,4 @@
-// What trials of engines came to, as a file keeps it (src/ops/cuda/engine_timings.cpp).
+// Files of engine timings (src/ops/cuda/engine_timings.cpp).
 
 #include <limits>
 

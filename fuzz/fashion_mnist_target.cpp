@@ -1,5 +1,5 @@
-// Fashion-MNIST (src/train/fashion_mnist.cpp). The input is a tree of two files, `images` and `labels`, as
-// they are before gzip; both splits are made of them.
+// Fashion-MNIST (src/data/fashion_mnist.cpp). The input is a tree of two files, `images` and `labels`, before
+// compression; both splits are made from them.
 
 #include <algorithm>
 
@@ -15,7 +15,7 @@ namespace {
 constexpr std::size_t kPixels = 784;  // 28x28
 constexpr std::size_t kLabelsHeader = 8;
 
-// Empty where the tree does not have it.
+// The contents of a file of the tree, empty if it is missing.
 Bytes contents_of(const std::vector<TreeFile>& files, const std::string& name) {
   const auto found = std::ranges::find(files, name, &TreeFile::name);
   return found == files.end() ? Bytes() : found->bytes;

@@ -1,5 +1,5 @@
 #pragma once
-// gzip files (RFC 1952) for targets whose readers want them.
+// gzip files (RFC 1952) for targets whose readers need them.
 
 #include "fuzz/target.h"
 

@@ -1,19 +1,19 @@
-// IDX files (src/train/idx_file.cpp): the input as the file, and as what the file's gzip data hold, since no
-// mutation finds a right checksum.
+// IDX files (src/data/idx_file.cpp): the input is used both as the file and as the contents of a gzip file,
+// since no mutation finds a right checksum.
 
 #include <algorithm>
 
 #include "fuzz/gzip.h"
 #include "fuzz/scratch.h"
 #include "fuzz/target.h"
-#include "src/train/idx_file.h"
+#include "src/data/idx_file.h"
 #include "vdnn/error.h"
 
 namespace vdnn::fuzz {
 
 namespace {
 
-// The header as its definition has it: two zeros, the type, the rank, four bytes a dimension.
+// The header by its definition: two zeros, the type, the rank, four bytes per dimension.
 Bytes header_of(const Dims& dims) {
   Bytes bytes{0, 0, 8, static_cast<std::uint8_t>(dims.size())};
   for (const std::int64_t dim : dims) {

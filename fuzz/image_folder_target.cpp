@@ -1,9 +1,9 @@
-// Directories of images (src/train/image_folder.cpp): the input is a tree (scratch.h).
+// Directories of images (src/data/image_folder.cpp): the input is a tree (scratch.h).
 
 #include "fuzz/samples.h"
 #include "fuzz/scratch.h"
 #include "fuzz/target.h"
-#include "train/encoded_images.h"
+#include "tests/data/encoded_images.h"
 
 namespace vdnn::fuzz {
 
@@ -11,7 +11,7 @@ namespace {
 
 constexpr std::int64_t kClasses = 2;
 
-// Samples are listed class by class. A file that is damaged is found when its sample is read.
+// Samples are listed class by class. A damaged file is found when its sample is read.
 void check_split(const Dataset& data) {
   require(data.size() >= static_cast<std::uint64_t>(kClasses) && data.classes() == kClasses,
           "each class has an image");
@@ -31,7 +31,7 @@ void check_split(const Dataset& data) {
 bool run_image_folder(Input input) {
   const std::filesystem::path folder = scratch().empty_directory("tree");
   unpack(parse_tree(input), folder);
-  // A folder with more or fewer classes is sound: it is the network that does not fit, an InvalidArgument.
+  // A folder with more or fewer classes is sound; the network then does not fit, which is an InvalidArgument.
   const auto splits = attempt<DataError>([&] {
     const DatasetOptions options{
         .text = "images:" + folder.string(), .sample_dims = {3, 6, 5}, .classes = kClasses};

@@ -1,11 +1,11 @@
-// JPEG and PNG images (src/train/image_file.cpp), PNG also with the checksums as they should be.
+// JPEG and PNG images (src/data/image_file.cpp), PNG also with corrected checksums.
 
 #include <algorithm>
 #include <cmath>
 
 #include "fuzz/target.h"
-#include "src/train/image_file.h"
-#include "train/encoded_images.h"
+#include "src/data/image_file.h"
+#include "tests/data/encoded_images.h"
 #include "vdnn/error.h"
 
 namespace vdnn::fuzz {
@@ -36,7 +36,7 @@ bool run_bytes(Input input) {
     return false;
   }
   require(has_size(*colour, 3) && has_size(*grey, 1), "an image has all of its pixels");
-  // Also that decoding twice gives the same, as it would not from memory that nobody wrote.
+  // This also shows that decoding twice gives the same pixels, which unwritten memory would not.
   require(with_channels(*colour, 1).pixels == grey->pixels, "grey is the luma of colour");
   check_scaled(*colour, 5, 7);
   check_scaled(*grey, 32, 1);
@@ -51,7 +51,7 @@ bool run_image(Input input) {
   return std::ranges::equal(mended, input) ? accepted : run_bytes(mended);
 }
 
-// Images of all kinds that the decoders tell apart.
+// Images of all kinds that the decoders distinguish.
 std::vector<Seed> image_seeds() {
   using testing::encode;
   using testing::JpegColour;

@@ -1,5 +1,5 @@
 // The reader of learned steps (src/plan/learned_step_file.cpp), which vdnn.torch.export() writes, and their
-// tape.
+// tapes.
 
 #include <algorithm>
 
@@ -11,8 +11,8 @@ namespace vdnn::fuzz {
 
 namespace {
 
-// A tape has an op for each event, and each reads what is held at it: inputs of many events with many tensors
-// that are held to the end are left to the reader alone.
+// A tape has an op for each event, which reads all tensors held there. This is quadratic, so inputs with many
+// events test only the reader.
 constexpr std::size_t kMostEvents = 200;
 
 void try_tape(const LearnedStep& step, std::int64_t batch) {

@@ -1,5 +1,5 @@
-// libFuzzer's side (https://llvm.org/docs/LibFuzzer.html). One program has all targets: the name that it is
-// called by says which one runs, so that scripts/fuzz makes a link for each.
+// Entry points for libFuzzer (https://llvm.org/docs/LibFuzzer.html). One program contains all targets and
+// runs the one by whose name it is called; scripts/fuzz makes a link for each.
 
 #include <algorithm>
 #include <cstdio>
@@ -19,14 +19,14 @@ extern "C" int LLVMFuzzerInitialize(const int* /*argc*/, char*** argv) {
   const auto& targets = vdnn::fuzz::targets();
   const auto found = std::ranges::find(targets, name, &vdnn::fuzz::Target::name);
   if (found == targets.end()) {
-    std::fprintf(stderr, "call me by a link that has the name of a target; see scripts/fuzz\n");
+    std::fprintf(stderr, "run this program through a link with the name of a target; see scripts/fuzz\n");
     std::exit(2);
   }
   chosen = &*found;
   return 0;
 }
 
-// An exception that escapes ends the process, which is how libFuzzer knows of a finding.
+// An exception that escapes ends the process, by which libFuzzer detects a finding.
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   chosen->run({data, size});
   return 0;

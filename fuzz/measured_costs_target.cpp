@@ -1,4 +1,4 @@
-// What `vdnn profile` writes (src/train/measured_costs.cpp).
+// Files of measured costs, which `vdnn profile` writes (src/run/measured_costs.cpp).
 
 #include "fuzz/target.h"
 #include "vdnn/error.h"
@@ -15,10 +15,10 @@ bool run_measured_costs(Input input) {
   const MeasuredCosts again = parse_measured_costs(text);
   require(to_text(again) == text, "costs are read again after they were written");
   require(again.setting == costs->setting && again.ops == costs->ops && again.modelled == costs->modelled,
-          "and the same");
+          "and are equal");
   for (const auto& [op, times] : costs->ops) {
     for (const auto& [algorithm, time] : times) {
-      require(!time || time->seconds > 0, "whatever runs takes time");
+      require(!time || time->seconds > 0, "every op takes time");
     }
   }
   return true;

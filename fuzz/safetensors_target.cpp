@@ -1,4 +1,4 @@
-// safetensors files (src/train/safetensors.cpp), read and written again.
+// safetensors files (src/formats/safetensors.cpp), read and written again.
 
 #include <algorithm>
 #include <filesystem>
@@ -46,7 +46,7 @@ bool run_safetensors(Input input) {
   for (const Data& tensor : data) {
     bytes += tensor.size();
   }
-  // Eight for the header's length, two at least for the header.
+  // Eight bytes for the header's length, and at least two for the header.
   require(bytes + 10 <= input.size(), "tensors lie inside the file, each byte in one of them");
   const Bytes all_data(input.end() - static_cast<std::ptrdiff_t>(bytes), input.end());
   auto next = all_data.begin();

@@ -7,7 +7,7 @@
 namespace vdnn::fuzz {
 
 Sample read_sample(const Dataset& data, std::uint64_t index) {
-  // Every element is written: none stays what it was.
+  // Filled with values that the reader must overwrite everywhere.
   Sample sample{
       .image = std::vector<float>(element_count(data.sample_dims()), std::numeric_limits<float>::quiet_NaN()),
       .target = -1};

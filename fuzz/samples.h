@@ -1,5 +1,5 @@
 #pragma once
-// What every data set promises of its samples (include/vdnn/dataset.h).
+// Checks the promises of every data set about its samples (include/vdnn/dataset.h).
 
 #include "fuzz/target.h"
 #include "vdnn/dataset.h"
@@ -13,7 +13,7 @@ struct Sample {
   friend bool operator==(const Sample&, const Sample&) = default;
 };
 
-// Throws what Dataset::read() throws, Finding for a sample that cannot be one.
+// Throws as Dataset::read() does, and Finding for an impossible sample.
 Sample read_sample(const Dataset& data, std::uint64_t index);
 
 }  // namespace vdnn::fuzz

@@ -1,12 +1,11 @@
-// Schedule files (src/plan/schedule_file.cpp), and behind them the checker and the predictor, which are
-// handed what was read.
+// Schedule files (src/plan/schedule_file.cpp). Accepted schedules go on to the checker and the predictor.
 
 #include <algorithm>
 #include <cmath>
 #include <sstream>
 
 #include "fuzz/target.h"
-#include "plan/tapes.h"
+#include "tests/plan/tapes.h"
 #include "vdnn/checker.h"
 #include "vdnn/error.h"
 #include "vdnn/predictor.h"
@@ -51,7 +50,7 @@ bool same(const Schedule& a, const Schedule& b) {
          std::ranges::equal(a.buffers, b.buffers, same_buffer);
 }
 
-// What the predictor can place whatever pads it: half of the memory that it has (src/exec/predictor.cpp).
+// Bytes that the predictor can place with any padding: half of its memory (src/exec/predictor.cpp).
 constexpr std::uint64_t kPlaceable = std::uint64_t{1} << 49;
 
 bool is_placeable(const Schedule& schedule) {
@@ -65,8 +64,8 @@ bool is_placeable(const Schedule& schedule) {
   return true;
 }
 
-// A schedule that the checker finds right runs (none did, unnoticed, while the tape named no parameters),
-// unless its buffers are larger than any memory.
+// A schedule that the checker finds right runs, unless its buffers are larger than any memory. (While the
+// tape of this target named no parameters, no schedule ran, which went unnoticed.)
 void check_prediction(const Schedule& schedule) {
   const auto prediction = attempt<InvalidArgument>(
       [&] { return predict(tape(), schedule, {.profile = sim_profile("titan-x")}); });
@@ -97,7 +96,7 @@ bool run_text(const std::string& text) {
   return true;
 }
 
-// Only who knows the tape gets past its fingerprint.
+// Corrects the tape's fingerprint, which no mutation finds.
 std::string with_right_fingerprint(std::string text) {
   constexpr std::string_view kKey = R"("tape_fingerprint": ")";
   const std::string right = fingerprint(tape());

@@ -1,5 +1,6 @@
 #pragma once
-// Files for readers that take a path. One directory a process, under what TMPDIR names, gone at its end.
+// Files for readers that need a path. Each process has one directory under TMPDIR, which is removed at its
+// end.
 
 #include <filesystem>
 #include <string>
@@ -18,23 +19,23 @@ class Scratch {
   Scratch& operator=(const Scratch&) = delete;
 
   const std::filesystem::path& directory() const { return directory_; }
-  // Where the file is.
+  // Writes a file and returns its path.
   std::filesystem::path write(const std::string& name, Input bytes) const;
-  // A directory with nothing in it, whatever it held.
+  // An empty directory; earlier contents are removed.
   std::filesystem::path empty_directory(const std::string& name) const;
 
  private:
   std::filesystem::path directory_;
 };
 
-// The process's. All its targets share it: none may mind what others have left there.
+// The scratch directory of the process. All targets share it and must tolerate files of others.
 const Scratch& scratch();
 
 Bytes read_bytes(const std::filesystem::path& path);
 
-// Several files in one input, as `head` prints them: `==> NAME <==` on a line of its own before each. A tree
-// has such files; a name that ends in / is a directory, in | a named pipe, in @ a link to the name that is
-// its text. Whatever a name says, nothing outside the directory is made or linked to.
+// A tree: several files in one input, as printed by `head`, with `==> NAME <==` on a line of its own before
+// each. A name that ends in / is a directory, in | a named pipe, in @ a link to the name in its text. Nothing
+// outside the directory is ever made or linked to.
 struct TreeFile {
   std::string name;
   Bytes bytes;

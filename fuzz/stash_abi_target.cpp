@@ -1,9 +1,9 @@
-// Any sequence of calls of the stash's C interface against a naive model: what comes back is what was saved,
-// statuses are as the header says, results are written only where a call succeeds, figures are exact, and
-// nothing is left behind. One call of the device may fail, whichever it is. A source is freed where the stash
-// lets go of it, so that the address sanitizer sees a copy that still reads it.
+// Any sequence of calls of the stash's C interface against a naive model. Tensors come back as they were
+// saved, statuses follow the header, only successful calls write results, figures are exact, and nothing is
+// leaked. Any one call of the device may fail. A source is freed as soon as the stash lets go of it, so that
+// the address sanitizer detects a copy that still reads it.
 //
-// Four bytes of options, then three a call: which, and a number of 16 bits.
+// The input is four bytes of options, then three bytes per call: the call, and a 16-bit number.
 
 #include <algorithm>
 #include <array>
@@ -27,12 +27,13 @@ namespace {
 
 constexpr std::size_t kOptionBytes = 4;
 constexpr std::size_t kCallBytes = 3;
-constexpr std::uint32_t kBatch = 5;  // handles that one call names at most: small, so that calls are repeated
-// One that the calling thread copies, two of one page, and one that another thread copies.
+constexpr std::uint32_t kBatch = 5;  // the most handles that one call names; small, so that calls are
+                                     // repeated
+// A size that the calling thread copies, two of one page, and one that another thread copies.
 constexpr std::array<std::uint64_t, 4> kSizes{1, 4000, 4096, 20000};
-constexpr std::uint64_t kAbsent = 0xabababababababab;  // where nothing was written
+constexpr std::uint64_t kAbsent = 0xabababababababab;  // marks results that were not written
 
-// What the stash has of the device.
+// Resources of the device that the stash holds.
 struct Held {
   std::int64_t blocks = 0;
   std::int64_t events = 0;
@@ -64,18 +65,18 @@ class CountingStashBackend final : public testing::ForwardingStashBackend {
   Held& held_;
 };
 
-// A storage at one version, as its program knows it.
+// A storage at one version in the model.
 struct Saved {
   std::uint64_t storage = 0;
   std::uint64_t bytes = 0;
-  std::uint64_t users = 0;  // puts that were not dropped
+  std::uint64_t users = 0;  // puts that have not been dropped
   bool is_sent = false;
   bool is_away = false;          // the stash has let go of the source
-  bool ends_with_ready = false;  // by the answer of the last read
+  bool ends_with_ready = false;  // according to the answer of the last read
   std::unique_ptr<Bytes> source;
   std::unique_ptr<Bytes> target;
 
-  // Memory that is not the allocator's that keeps sources: the stash is told to hold it.
+  // Whether the memory belongs to another allocator, so that the stash must hold it.
   bool is_foreign() const { return storage % 3 == 0; }
 };
 
@@ -155,7 +156,7 @@ class Calls {
   static void require_ok(vdnn_status status, const std::string& call) {
     require(status == VDNN_OK, call + ": " + vdnn_status_name(status) + ": " + vdnn_last_error());
   }
-  // Whether a call that is sound has succeeded. It fails only where the device does.
+  // Whether a valid call has succeeded. It may fail only if the device has failed.
   bool succeeds(vdnn_status status, const std::string& call) {
     if (status == VDNN_DEVICE_ERROR && !faults_.failed.empty()) {
       faults_.failed.clear();
@@ -168,7 +169,7 @@ class Calls {
     require(status == VDNN_INVALID_ARGUMENT, call + ": " + vdnn_status_name(status));
   }
 
-  // A handle that is alive, one that was, or none.
+  // Uses a live handle, a dropped one, or none.
   template <class Use>
   void with_handle(std::uint16_t number, const Use& use) {
     if (number % 8 == 7) {
@@ -214,7 +215,8 @@ class Calls {
     }
     require(is_equal, "what comes back is what was saved");
   }
-  // Where the device's allocator is to keep the source, nothing here does: a copy may still read it.
+  // With release_at_put the device's allocator would keep the source; the model has none, so a copy may still
+  // read it.
   void free_source(Saved& saved) {
     if (releases_at_put_ && !saved.is_foreign() && saved.source != nullptr) {
       graveyard_.push_back(std::move(saved.source));
@@ -282,7 +284,7 @@ class Calls {
   void save_again(std::uint16_t number) {
     with_handle(number & ~7, [&](vdnn_stash_handle handle) {
       Saved& saved = known(handle, "the model");
-      std::uint8_t any = 0;  // the stash knows the contents
+      std::uint8_t any = 0;  // whether the stash knows the contents
       vdnn_stash_handle found = kAbsent;
       std::uint32_t answer = 0;
       require_ok(vdnn_stash_put(stash_, &any, saved.bytes, nullptr, saved.storage, 0, 0, 0, &found, &answer),
@@ -409,7 +411,7 @@ class Calls {
     return true;
   }
 
-  // In the middle of nothing.
+  // Fetches a handle without a read before it.
   void fetch_any(vdnn_stash_handle handle) {
     Saved* const saved = find(handle);
     std::uint8_t any = 0;
@@ -448,7 +450,7 @@ class Calls {
     }
   }
 
-  // What training does: saves, and reads the other way round.
+  // A step as in training: saves, then reads in reverse order.
   void run_step(std::uint16_t number, unsigned way) {
     const std::uint16_t tensors = 1 + number % 8;
     std::vector<vdnn_stash_handle> handles;
@@ -472,7 +474,7 @@ class Calls {
     }
   }
 
-  // --- what is refused, and what is told ------------------------------------------------------------------
+  // --- refusals and reports -------------------------------------------------------------------------------
 
   void refuse(std::uint16_t number) {
     const vdnn_stash_handle dead = number % 2 == 0 ? 0 : std::numeric_limits<std::uint64_t>::max();
@@ -515,7 +517,7 @@ class Calls {
     }
     require(needed > 0, "a text says how much it needs");
     require(capacity == 0 || text.at(std::min(needed, capacity) - 1) == '\0', "a text ends in the buffer");
-    require(text.at(std::min(needed, capacity)) == '?', "nothing is written behind the end");
+    require(text.at(std::min(needed, capacity)) == '?', "nothing is written beyond the end");
   }
 
   void check() {
@@ -579,7 +581,7 @@ std::vector<Seed> stash_abi_seeds() {
   add("released-at-put", {40, 1, 0, 0});
   add("device-fails-early", {0, 0, 9, 0});
   add("device-fails-late", {40, 0, 200, 0});
-  // The same step again and again, which a plan serves from the second on.
+  // The same step again and again, which follows a plan from the second on.
   for (const std::uint8_t budget : {0, 60, 100}) {
     Bytes bytes{budget, 0, 0, 0};
     for (int step = 0; step < 6; ++step) {

@@ -1,13 +1,13 @@
-// Any program of several streams that keeps to the contract of the stream pool, which does not see what the
-// streams are given: on `sim`, whose race checker sees it, nothing is used unordered.
+// Any program on several streams that obeys the contract of the stream pool, which does not see the streams'
+// work. The race checker of `sim` sees it, and must find no unordered use.
 //
-// Two bytes a choice.
+// The input is two bytes per choice.
 
 #include <string>
 
-#include "allocator/foreign_program.h"
 #include "fuzz/target.h"
 #include "src/base/random.h"
+#include "tests/allocator/foreign_program.h"
 #include "vdnn/sim_device.h"
 #include "vdnn/stream_pool.h"
 

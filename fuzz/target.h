@@ -1,13 +1,13 @@
 #pragma once
-// Fuzz targets: readers of what others wrote, the C interfaces called in any order, and programs on the
-// stream pool, each held to its contract for any bytes at all. A target asks more than that nothing crashes:
-// only the exceptions that the reader's header names may come out, and what is accepted comes back the same
-// after it was written again.
+// Fuzz targets: readers of untrusted input, the C interfaces called in any order, and programs on the stream
+// pool, each checked against its contract for arbitrary bytes. A target requires more than the absence of
+// crashes: a reader may throw only the exceptions that its header names, and accepted input is the same after
+// it is written and read again.
 //
-// Two programs share the targets. libFuzzer's (libfuzzer_driver.cpp, `scripts/fuzz`) looks for inputs; the
+// Two programs share the targets. libFuzzer's (libfuzzer_driver.cpp, `scripts/fuzz`) searches for inputs. The
 // test (corpus_test.cpp, in every build) runs the targets' own seeds and the inputs under fuzz/corpus, where
-// what was found once stays. That a small input asks for much memory is noticed by libFuzzer alone, where one
-// allocation exceeds 768 MiB or the process 2 GiB.
+// findings are kept. Only libFuzzer notices that a small input requests much memory: an allocation above 768
+// MiB, or a process above 2 GiB.
 
 #include <cstddef>
 #include <cstdint>
@@ -31,17 +31,17 @@ struct Seed {
 };
 
 struct Target {
-  std::string_view name;  // of its corpus and of its dictionary, too
-  // Whether a reader accepted the input. Throws Finding where a contract is broken; what a reader throws
-  // against its contract passes through.
+  std::string_view name;  // also names its corpus and its dictionary
+  // Returns whether the reader accepted the input. Throws Finding if a contract is broken; exceptions that
+  // break the reader's contract pass through.
   bool (*run)(Input input);
-  // Sound inputs: all of them are accepted.
+  // Sound inputs, all of which must be accepted.
   std::vector<Seed> (*seeds)();
 };
 
 const std::vector<Target>& targets();
 
-// A contract that is broken.
+// A contract is broken.
 class Finding : public std::logic_error {
  public:
   using std::logic_error::logic_error;
@@ -53,7 +53,7 @@ inline void require(bool kept, const std::string& contract) {
   }
 }
 
-// What `read` returns; none where it throws the exception that its contract names.
+// The result of `read`; none if it throws the exception that its contract names.
 template <class Refusal, class Read>
 std::optional<std::invoke_result_t<Read>> attempt(const Read& read) {
   try {
@@ -70,7 +70,7 @@ inline Bytes to_bytes(std::string_view text) {
   return {text.begin(), text.end()};
 }
 
-// --- the targets, a source each ----------------------------------------------------------------------------
+// --- the targets, one source each --------------------------------------------------------------------------
 
 bool run_allocation_log(Input input);
 std::vector<Seed> allocation_log_seeds();

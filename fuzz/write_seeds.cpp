@@ -1,4 +1,4 @@
-// Writes the seeds of all targets, DIRECTORY/TARGET/SEED: where libFuzzer starts from.
+// Writes the seeds of all targets, from which libFuzzer starts, as DIRECTORY/TARGET/SEED.
 
 #include <cstdio>
 #include <exception>

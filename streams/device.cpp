@@ -4,41 +4,18 @@
 #include <new>
 #include <utility>
 
-#include "src/base/random.h"
+#include "streams/append_only_list.h"
+#include "streams/graph_recording.h"
+#include "streams/timeline.h"
 #include "vdnn/error.h"
 #include "vdnn/size.h"
 
 namespace vdnn {
 
-namespace {
+Device::Device(DeviceProperties properties)
+    : properties_(std::move(properties)), timelines_(std::make_unique<AppendOnlyList<Timeline>>()) {}
 
-std::uint64_t hash(std::uint64_t before, std::uint64_t next) {
-  return mix64((before + 0x9e3779b97f4a7c15) ^ next);
-}
-
-std::uint64_t hash(std::uint64_t before, std::span<const Access> accesses) {
-  before = hash(before, accesses.size());
-  for (const Access& access : accesses) {
-    before = hash(hash(before, access.range.begin), access.range.bytes);
-  }
-  return before;
-}
-
-// What two steps of the same graph have in common: all but versions.
-std::uint64_t hash_of(const Work& work) {
-  return hash(hash(1, work.reads), work.writes);
-}
-
-std::uint64_t hash_of(const Copy& copy) {
-  const std::uint64_t sides = hash(hash(2, {&copy.destination, 1}), {&copy.source, 1});
-  return hash(sides, static_cast<std::uint64_t>(copy.direction));
-}
-
-std::uint64_t hash_of(AddressRange range, Protection protection) {
-  return hash(hash(hash(3, range.begin), range.bytes), static_cast<std::uint64_t>(protection));
-}
-
-}  // namespace
+Device::~Device() = default;
 
 DeviceCounters Device::counters() const {
   const std::lock_guard lock(mutex_);
@@ -130,41 +107,30 @@ void Device::free_pinned(AddressRange range) {
 
 StreamId Device::create_stream(std::string name) {
   const std::lock_guard one_at_a_time(creation_mutex_);
-  StreamId stream = 0;
-  {
-    const std::lock_guard lock(mutex_);
-    stream = static_cast<StreamId>(timelines_.size());
-    timelines_.push_back(std::make_unique<Timeline>(Timeline{.name = std::move(name), .known = {}}));
-  }
+  const auto stream = static_cast<StreamId>(timelines_->size());
+  timelines_->append([&](Timeline& added) { added.name = std::move(name); });
   try {
     do_create_stream(stream, stream_name(stream));
   } catch (...) {
-    const std::lock_guard lock(mutex_);
-    timelines_.pop_back();
+    timelines_->remove_last();
     throw;
   }
   return stream;
 }
 
-Device::Timeline& Device::timeline(StreamId stream) {
-  return const_cast<Timeline&>(std::as_const(*this).timeline(stream));
-}
-
-const Device::Timeline& Device::timeline(StreamId stream) const {
-  if (stream >= timelines_.size()) {
+Timeline& Device::timeline(StreamId stream) const {
+  if (stream >= timelines_->size()) {
     throw InvalidArgument(properties_.name + ": there is no stream " + std::to_string(stream));
   }
-  return *timelines_[stream];
+  return (*timelines_)[stream];
 }
 
 const std::string& Device::stream_name(StreamId stream) const {
-  const std::lock_guard lock(mutex_);
   return timeline(stream).name;
 }
 
 std::size_t Device::stream_count() const {
-  const std::lock_guard lock(mutex_);
-  return timelines_.size();
+  return timelines_->size();
 }
 
 Frontier Device::frontier(StreamId stream) const {
@@ -181,13 +147,9 @@ void Device::check_submitted(const Frontier& frontier) const {
   }
 }
 
-bool Device::Recording::has(StreamId stream) const {
-  return std::ranges::find(streams, stream) != streams.end();
-}
-
 bool Device::capturing() const {
   const std::lock_guard lock(mutex_);
-  return recording_ && recording_->replayed == nullptr && recording_->thread == std::this_thread::get_id();
+  return recording_ && recording_->captures_here();
 }
 
 void Device::check_not_capturing(const char* what) const {
@@ -206,21 +168,12 @@ void Device::check_launched(const Frontier& frontier) const {
   }
 }
 
-const Frontier* Device::Timeline::behind_submission(Point own) const {
-  const Frontier& found = behind[own.count % kRemembered];
-  return found.count(own.stream) == own.count ? &found : nullptr;
-}
-
-void Device::Timeline::remember(Point own, Frontier what_is_behind) noexcept {
-  behind[own.count % kRemembered] = std::move(what_is_behind);
-}
-
 Frontier Device::without_implied(const Frontier& missing) const {
   Frontier needed;
   for (const Point& point : missing.points()) {
     const bool implied = std::ranges::any_of(missing.points(), [&](const Point& later) {
-      const Frontier* const behind = timeline(later.stream).behind_submission(later);
-      return later != point && behind != nullptr && behind->dominates(point);
+      const Frontier* const end = timeline(later.stream).end_of(later);
+      return later != point && end != nullptr && end->dominates(point);
     });
     if (!implied) {
       needed.join(point);
@@ -245,11 +198,9 @@ void Device::wait(StreamId stream, const Frontier& frontier) {
     needed = without_implied(missing);
   }
   for (const Point& point : needed.points()) {
-    const std::uint64_t mark = mark_of_wait(point);
-    if (needs_giving(stream, "a wait", mark)) {
-      do_wait(stream, point);
-      keep_mark(stream, mark);
-    }
+    give(
+        stream, "a wait", [&] { return recording_->signature_of_wait(point); },
+        [&] { do_wait(stream, point); });
   }
   // Only now: a wait that the driver refused is not known to have happened.
   const std::lock_guard lock(mutex_);
@@ -271,72 +222,55 @@ void Device::check_recorded(StreamId stream, const Frontier& missing) const {
   }
 }
 
-std::uint64_t Device::mark_of_wait(Point point) const {
+bool Device::repeat(StreamId stream, std::string_view name, Signature signature) {
   const std::lock_guard lock(mutex_);
-  const std::uint64_t begin = recording_ ? recording_->before.count(point.stream) : 0;
-  return hash(hash(0, point.stream), point.count - begin);
-}
-
-bool Device::needs_giving(StreamId stream, std::string_view name, std::uint64_t mark) {
-  const std::lock_guard lock(mutex_);
-  if (!recording_ || !recording_->has(stream)) {
-    return true;
+  if (recording_->is_capture()) {
+    recording_->reserve_signature();
+    return false;
   }
-  if (recording_->replayed == nullptr) {
-    // So that keeping the mark cannot fail any more.
-    if (std::vector<std::uint64_t>& marks = recording_->trail; marks.size() == marks.capacity()) {
-      marks.reserve(2 * marks.size() + 1);
-    }
-    return true;
-  }
-  const std::vector<std::uint64_t>& trail = recording_->replayed->trail_;
-  const std::size_t position = recording_->position;
-  if (position >= trail.size() || trail[position] != hash(mark, stream)) {
+  if (!recording_->repeat(stream, signature)) {
     throw InvalidArgument(properties_.name + ": '" + std::string(name) + "' on stream '" +
-                          timeline(stream).name + "' is not what submission " + std::to_string(position) +
-                          " of " + std::to_string(trail.size()) +
+                          timeline(stream).name + "' is not what submission " +
+                          std::to_string(recording_->position()) + " of " +
+                          std::to_string(recording_->length()) +
                           " was when the graph was captured, or not at the same addresses");
   }
-  ++recording_->position;
-  return false;
+  return true;
 }
 
-void Device::keep_mark(StreamId stream, std::uint64_t mark) {
-  const std::lock_guard lock(mutex_);
-  if (recording_ && recording_->has(stream)) {
-    recording_->trail.push_back(hash(mark, stream));
+template <class Sign, class Give>
+void Device::give(StreamId stream, std::string_view name, const Sign& sign, const Give& give_to_driver) {
+  if (timeline(stream).recording == nullptr) {
+    give_to_driver();
+    return;
   }
-}
-
-template <class Give>
-Point Device::advance(StreamId stream, std::string_view name, std::uint64_t mark, const Give& give) {
-  Point point{.stream = stream};
-  Frontier before;
-  Frontier behind;
-  {
+  const Signature signature = sign();
+  if (!repeat(stream, name, signature)) {
+    give_to_driver();
     const std::lock_guard lock(mutex_);
-    Timeline& mine = timeline(stream);
-    point.count = mine.known.count(stream) + 1;
-    before = mine.known;
-    // So that counting cannot fail any more.
-    mine.known.reserve(before.points().size() + 1);
-    behind = before;
-    behind.join(point);
+    recording_->keep(stream, signature);
   }
-  if (needs_giving(stream, name, mark)) {
-    give(point, before);
-    keep_mark(stream, mark);
-  }
-  const std::lock_guard lock(mutex_);
+}
+
+template <class Sign, class Give>
+Point Device::advance(StreamId stream, std::string_view name, const Sign& sign, const Give& give_to_driver) {
   Timeline& mine = timeline(stream);
-  mine.known.join(point);
-  mine.remember(point, std::move(behind));
+  const Point point{.stream = stream, .count = mine.known.count(stream) + 1};
+  // Whatever needs memory comes first, so that counting cannot fail once the driver has the submission.
+  Frontier known = mine.known;
+  known.join(point);
+  Frontier end = known;
+  give(stream, name, sign, [&] { give_to_driver(point, mine.known); });
+  const std::lock_guard lock(mutex_);
+  mine.known = std::move(known);
+  mine.remember(point, std::move(end));
   return point;
 }
 
 Point Device::submit(StreamId stream, const Work& work) {
-  return advance(stream, work.name, hash_of(work),
-                 [&](Point point, const Frontier& frontier) { do_submit(point, frontier, work); });
+  return advance(
+      stream, work.name, [&] { return signature_of(work); },
+      [&](Point point, const Frontier& frontier) { do_submit(point, frontier, work); });
 }
 
 Point Device::copy(StreamId stream, const Copy& copy) {
@@ -345,8 +279,9 @@ Point Device::copy(StreamId stream, const Copy& copy) {
                           format_size(copy.source.range.bytes) + " to " +
                           format_size(copy.destination.range.bytes));
   }
-  return advance(stream, copy.name, hash_of(copy),
-                 [&](Point point, const Frontier& frontier) { do_copy(point, frontier, copy); });
+  return advance(
+      stream, copy.name, [&] { return signature_of(copy); },
+      [&](Point point, const Frontier& frontier) { do_copy(point, frontier, copy); });
 }
 
 bool Device::reached(const Frontier& frontier) {
@@ -367,8 +302,8 @@ void Device::synchronize(const Frontier& frontier) {
 Frontier Device::everything() const {
   const std::lock_guard lock(mutex_);
   Frontier everything;
-  for (const auto& timeline : timelines_) {
-    everything.join(timeline->known);
+  for (std::size_t stream = 0; stream < timelines_->size(); ++stream) {
+    everything.join((*timelines_)[stream].known);
   }
   return everything;
 }
@@ -391,7 +326,7 @@ void Device::recover() {
       throw;
     }
   } catch (...) {
-    // What failed is what is to be forgotten.
+    // The caller wants exactly these failures to be forgotten.
   }
   do_recover();
 }
@@ -420,15 +355,10 @@ void Device::record(TraceEvent::Kind kind, StreamId stream, std::string_view nam
   }
 }
 
-void Device::mark(StreamId stream, std::string_view counter, std::uint64_t value) {
-  if (tracing() && !inside_recording(stream)) {
-    do_mark(stream, counter, value);
+void Device::sample_counter(StreamId stream, std::string_view counter, std::uint64_t value) {
+  if (tracing() && timeline(stream).recording == nullptr) {
+    do_sample_counter(stream, counter, value);
   }
-}
-
-bool Device::inside_recording(StreamId stream) const {
-  const std::lock_guard lock(mutex_);
-  return recording_ && recording_->has(stream);
 }
 
 Point Device::protect(StreamId stream, AddressRange range, Protection protection) {
@@ -436,7 +366,7 @@ Point Device::protect(StreamId stream, AddressRange range, Protection protection
     throw InvalidArgument(properties_.name + ": " + reason);
   }
   return advance(
-      stream, "a protection", hash_of(range, protection),
+      stream, "a protection", [&] { return signature_of(range, protection); },
       [&](Point point, const Frontier& frontier) { do_protect(point, frontier, range, protection); });
 }
 
@@ -444,8 +374,7 @@ void Device::do_protect(Point, const Frontier&, AddressRange, Protection) {
   throw InvalidArgument(properties_.name + ": " + why_not_protect());
 }
 
-// --- graphs
-// ----------------------------------------------------------------------------------------------------
+// --- graphs ----------------------------------------------------------------------------------------------
 
 std::unique_ptr<DeviceGraph> Device::capture(std::span<const StreamId> streams,
                                              const std::function<void()>& submit_all) {
@@ -453,42 +382,37 @@ std::unique_ptr<DeviceGraph> Device::capture(std::span<const StreamId> streams,
     throw InvalidArgument(properties_.name + ": " + reason);
   }
   std::unique_ptr<DeviceGraph> graph;
-  record_graph(streams, nullptr, [&] {
+  const auto begin = [&](Frontier before) {
+    return std::make_unique<GraphRecording>(std::vector<StreamId>(streams.begin(), streams.end()),
+                                            std::move(before));
+  };
+  record_graph(streams, begin, [&] {
     do_begin_capture(streams);
     submit_all();
     graph = do_end_capture(streams, everything());
-    graph->streams_ = recording_->streams;
-    graph->trail_ = std::move(recording_->trail);
+    recording_->give_signatures_to(*graph);
     launch(*graph);
   });
   return graph;
 }
 
 void Device::replay(const DeviceGraph& graph, const std::function<void()>& submit_all) {
-  record_graph(graph.streams_, &graph, [&] {
+  const auto begin = [&](Frontier before) {
+    return std::make_unique<GraphRecording>(graph, std::move(before));
+  };
+  record_graph(graph.streams_, begin, [&] {
     submit_all();
-    if (recording_->position != graph.trail_.size()) {
+    if (recording_->position() != recording_->length()) {
       throw InvalidArgument(properties_.name + ": a replay ends after " +
-                            std::to_string(recording_->position) + " submissions and waits of " +
-                            std::to_string(graph.trail_.size()) + " that were captured");
+                            std::to_string(recording_->position()) + " submissions and waits of " +
+                            std::to_string(recording_->length()) + " that were captured");
     }
     launch(graph);
   });
 }
 
-template <class Record>
-void Device::record_graph(std::span<const StreamId> streams, const DeviceGraph* replayed,
-                          const Record& record) {
-  begin_recording(streams, replayed);
-  try {
-    record();
-  } catch (...) {
-    abandon(std::current_exception());
-    throw;
-  }
-}
-
-void Device::begin_recording(std::span<const StreamId> streams, const DeviceGraph* replayed) {
+template <class Begin, class Record>
+void Device::record_graph(std::span<const StreamId> streams, const Begin& begin, const Record& record) {
   if (streams.empty()) {
     throw InvalidArgument(properties_.name + ": a graph of no streams");
   }
@@ -502,17 +426,33 @@ void Device::begin_recording(std::span<const StreamId> streams, const DeviceGrap
   for (const StreamId stream : streams) {
     wait(stream, before);
   }
-  const std::lock_guard lock(mutex_);
-  recording_ = Recording{.streams = {streams.begin(), streams.end()},
-                         .before = std::move(before),
-                         .replayed = replayed,
-                         .trail = {},
-                         .thread = std::this_thread::get_id()};
+  set_recording(begin(std::move(before)));
+  try {
+    record();
+  } catch (...) {
+    abandon(std::current_exception());
+    throw;
+  }
 }
 
-// Afterwards each of the streams is ordered after everything that any of them was given.
+void Device::set_recording(std::unique_ptr<GraphRecording> recording) {
+  const std::lock_guard lock(mutex_);
+  recording_ = std::move(recording);
+  for (const StreamId stream : recording_->streams()) {
+    timeline(stream).recording = recording_.get();
+  }
+}
+
+void Device::end_recording() noexcept {
+  for (const StreamId stream : recording_->streams()) {
+    (*timelines_)[stream].recording = nullptr;
+  }
+  recording_.reset();
+}
+
+// Afterwards each of the streams is ordered after all submissions of any of them.
 void Device::launch(const DeviceGraph& graph) {
-  const std::vector<StreamId>& streams = recording_->streams;
+  const std::vector<StreamId>& streams = recording_->streams();
   std::vector<Frontier> after;
   {
     const std::lock_guard lock(mutex_);
@@ -523,29 +463,24 @@ void Device::launch(const DeviceGraph& graph) {
     all.join({.stream = streams.front(), .count = all.count(streams.front()) + 1});
     after.assign(streams.size(), all);
   }
-  do_launch(graph, streams, recording_->before, after.front());
+  do_launch(graph, streams, recording_->before(), after.front());
   const std::lock_guard lock(mutex_);
   for (std::size_t i = 0; i < streams.size(); ++i) {
     timeline(streams[i]).known = std::move(after[i]);
   }
-  recording_.reset();
+  end_recording();
 }
 
 void Device::abandon(const std::exception_ptr& cause) noexcept {
-  for (const StreamId stream : recording_->streams) {
-    do_abandon(stream, recording_->before.count(stream), count(stream), cause);
+  for (const StreamId stream : recording_->streams()) {
+    const std::uint64_t last = (*timelines_)[stream].known.count(stream);
+    do_abandon(stream, recording_->before().count(stream), last, cause);
   }
   const std::lock_guard lock(mutex_);
-  // What never runs is behind nothing.
-  for (const StreamId stream : recording_->streams) {
-    timeline(stream).behind = {};
+  for (const StreamId stream : recording_->streams()) {
+    (*timelines_)[stream].ends = {};  // work that never runs is ordered after nothing
   }
-  recording_.reset();
-}
-
-std::uint64_t Device::count(StreamId stream) const {
-  const std::lock_guard lock(mutex_);
-  return timeline(stream).known.count(stream);
+  end_recording();
 }
 
 void Device::do_begin_capture(std::span<const StreamId>) {

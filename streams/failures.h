@@ -1,5 +1,5 @@
 #pragma once
-// What failed on a device, in the order in which it happened. A stream fails once: nothing runs on it
+// The failures of a device in the order in which they happened. A stream fails once: nothing runs on it
 // afterwards.
 
 #include <algorithm>

@@ -17,7 +17,7 @@ namespace fs = std::filesystem;
 
 constexpr std::uint64_t kNoLimit = std::numeric_limits<std::uint64_t>::max();
 
-// "max", and what is not there, is no limit; version 1 has numbers beyond any memory for that.
+// "max" or a missing file is no limit; version 1 has numbers beyond any memory instead.
 std::uint64_t limit_in(const fs::path& path) {
   std::ifstream file(path);
   std::string text;

@@ -38,7 +38,7 @@ void touch_part(AddressRange range) noexcept {
 }  // namespace
 
 std::optional<Mapping> Mapping::make(std::uint64_t bytes, std::uint64_t alignment, Kind kind) {
-  // mmap aligns to pages; what a larger alignment needs besides goes back at once.
+  // mmap aligns to pages; the excess that a larger alignment needs is unmapped at once.
   const std::uint64_t mapped_bytes = checked_add(round_up(bytes, kPageBytes), alignment - kPageBytes);
   const bool reserved = kind == Kind::kReserved;
   const int access = reserved ? PROT_NONE : PROT_READ | PROT_WRITE;

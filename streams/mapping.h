@@ -14,7 +14,7 @@ inline constexpr std::uint64_t kHugePageBytes = std::uint64_t{2} << 20;
 class Mapping {
  public:
   enum class Kind : std::uint8_t {
-    kReserved,   // inaccessible and without memory behind it
+    kReserved,   // inaccessible, without memory
     kUntouched,  // accessible; a page comes when it is touched
     kTouched,    // accessible, and every page is there already
   };
@@ -45,13 +45,12 @@ void prefer_node(AddressRange range, int node) noexcept;
 // those that lie in it as a whole.
 void prefer_huge_pages(AddressRange range) noexcept;
 
-// Makes every page of `range`, which is accessible, be there, by writing; what it holds stays, and other
-// threads may use it meanwhile. By so many threads, the calling one among them, or fewer where the system has
-// no more.
+// Populates every page of the accessible `range` by writing. Contents stay, and other threads may use the
+// range meanwhile. Uses this number of threads, the calling one included, or fewer if the system has no more.
 void touch_pages(AddressRange range, unsigned threads);
 // By touching_threads().
 void touch_pages(AddressRange range);
-// How many threads are worth starting for so many bytes on a system with `processors`; 0: it does not say.
+// The number of threads that pays for this number of bytes on a system with `processors`; 0: unknown.
 unsigned touching_threads(std::uint64_t bytes, unsigned processors);
 
 }  // namespace vdnn

@@ -16,18 +16,18 @@ namespace vdnn {
 // Thread-safe.
 class PinnedBlocks {
  public:
-  // `owner` names the device in errors, `budget_bytes` is what they say besides; of which `kind` blocks are.
+  // Errors contain `owner`, the device's name, and `budget_bytes`; `kind` is the kind of the mappings.
   PinnedBlocks(std::string owner, std::uint64_t budget_bytes, Mapping::Kind kind);
 
   // Exactly `bytes`, on a huge page where that many are asked for and pages come when they are touched.
   // Throws OutOfMemory where the system refuses.
   AddressRange take(std::uint64_t bytes);
-  // Throws InvalidArgument for what is not a whole block.
+  // Throws InvalidArgument if `range` is not a whole block.
   void check(AddressRange block) const;
   // A block that was taken.
   void give_back(AddressRange block);
-  // Likewise, of one that a driver keeps page-locked: it stays mapped until the process ends, since what came
-  // to lie at its address would be taken for it.
+  // The same for a block that a driver keeps page-locked: it stays mapped until the process ends, since the
+  // driver would take another mapping at its address for it.
   void leave_to_driver(AddressRange block);
 
   // Whether all of `range` lies in one block.

@@ -18,7 +18,7 @@ class SharedMemory {
 
   // At `range`, whatever was mapped there. Throws OutOfMemory where the system refuses.
   void map(AddressRange range, std::uint64_t offset) const;
-  // What lies at `range` is inaccessible from now on, and stays reserved.
+  // Makes `range` inaccessible; it stays reserved.
   static void unmap(AddressRange range);
   // Its pages go back to the system.
   void discard(std::uint64_t offset, std::uint64_t bytes) const noexcept;

@@ -1,5 +1,5 @@
 #pragma once
-// How much a test tries of what has no natural end: seeds, networks, points of failure.
+// How many cases a test tries where there is no natural end: seeds, networks, points of failure.
 
 #include <cstdint>
 #include <optional>
@@ -12,7 +12,7 @@ struct Extent {
   std::uint64_t usual;
   // Instead, where instrumented code is too slow for it.
   std::optional<std::uint64_t> under_sanitizers = std::nullopt;
-  // With VDNN_LONG_RUN in the environment, as in ctest's second run of what is declared LONG.
+  // With VDNN_LONG_RUN in the environment, as in ctest's second run of tests that are declared LONG.
   std::uint64_t in_long_run;
 };
 

@@ -1,9 +1,13 @@
 #pragma once
-// Programs as ranks of mpirun's: the one place that knows what it takes in a test, where processors are few,
-// the user may be root and containers forbid one process to read another's memory.
+// Programs as ranks of mpirun: the one place that knows the options for a test, where processors are few, the
+// user may be root, and containers forbid processes to read each other's memory.
+
+#include <unistd.h>
 
 #include <cstdlib>
+#include <filesystem>
 #include <string>
+#include <system_error>
 
 #include "src/base/environment.h"
 #include "tests/process.h"
@@ -19,21 +23,44 @@ inline std::string why_no_mpirun() {
   return outcome.text.find("Open MPI") == std::string::npos ? "mpirun is not Open MPI's" : "";
 }
 
-// Of what this process starts.
+// Open MPI keeps the files of its runs in one directory per host and user. Two runs that begin at the same
+// time may both try to make it, and one of them then fails. So each test process has a directory of its own,
+// which goes with the process.
+class MpiFiles {
+ public:
+  MpiFiles() : path_(std::filesystem::temp_directory_path() / ("vdnn-mpi-" + std::to_string(::getpid()))) {
+    std::filesystem::create_directories(path_);
+  }
+  ~MpiFiles() {
+    std::error_code ignored;
+    std::filesystem::remove_all(path_, ignored);
+  }
+  MpiFiles(const MpiFiles&) = delete;
+  MpiFiles& operator=(const MpiFiles&) = delete;
+
+  const std::filesystem::path& path() const { return path_; }
+
+ private:
+  std::filesystem::path path_;
+};
+
+// The environment of the processes that this one starts.
 inline void set_ranks_environment() {
+  static const MpiFiles files;
+  ::setenv("OMPI_MCA_orte_tmpdir_base", files.path().c_str(), 1);
   // MPI leaks, from components that it has unloaded by then, which no suppression can name.
   ::setenv("ASAN_OPTIONS", (environment("ASAN_OPTIONS").value_or("") + ":detect_leaks=0").c_str(), 1);
   ::setenv("OMPI_MCA_btl_vader_single_copy_mechanism", "none", 1);
 }
 
-// A command for run_process(): one that starts ranks. It ends with status 124 after `seconds`, with whatever
-// it has started.
+// A command for run_process() that starts ranks. It ends after `seconds` with status 124, together with all
+// processes that it has started.
 inline std::string in_ranks_environment(const std::string& command, int seconds = 300) {
   set_ranks_environment();
   return "timeout -k 10 " + std::to_string(seconds) + " " + command;
 }
 
-// Likewise: `program` as so many ranks.
+// The same for `program` as that many ranks.
 inline std::string mpirun(int ranks, const std::string& program, int seconds = 300) {
   return in_ranks_environment("mpirun --allow-run-as-root --oversubscribe --bind-to none -np " +
                                   std::to_string(ranks) + " " + program,

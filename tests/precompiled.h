@@ -1,5 +1,5 @@
 #pragma once
-// What most tests include of other projects; see cmake/VdnnTargets.cmake.
+// Headers of other projects that most tests include; see cmake/VdnnTargets.cmake.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

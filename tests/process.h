@@ -1,5 +1,5 @@
 #pragma once
-// Another program as a user meets it: run as a process, judged by its exit status and what it prints.
+// Another program as a user meets it: a process with an exit status and output.
 
 #include <sys/wait.h>
 

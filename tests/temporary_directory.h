@@ -17,7 +17,7 @@ class TemporaryDirectory : public ::testing::Test {
   void SetUp() override {
     const auto* const test = ::testing::UnitTest::GetInstance()->current_test_info();
     std::string name = std::string("vdnn_") + test->test_suite_name() + "_" + test->name() + "_XXXXXX";
-    // Those of parametrised tests have slashes; the parent would stay behind.
+    // Names of parametrised tests have slashes; the parent directory would stay behind.
     std::ranges::replace(name, '/', '_');
     std::string path = std::filesystem::path(::testing::TempDir()) / name;
     ASSERT_NE(::mkdtemp(path.data()), nullptr) << path;

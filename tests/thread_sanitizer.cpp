@@ -1,9 +1,9 @@
-// What every test says to the thread sanitizer.
+// Options of the thread sanitizer for every test.
 //
-// oneDNN's library is not instrumented: of the descriptors in its primitive cache, which the threads of a
-// process share, the sanitizer sees how they are allocated, copied and compared (memcpy() and the like), and
-// not the atomics and locks in between. So it is to leave out what it intercepts of that library. What this
-// project reads and writes, also through oneDNN's headers, it goes on checking.
+// oneDNN's library is not instrumented. The threads of a process share the descriptors in its primitive
+// cache. The sanitizer sees how these are allocated, copied and compared (memcpy() and the like), and not the
+// atomics and locks in between. So it must ignore intercepted calls from that library. It still checks all
+// accesses of this project, including those through oneDNN's headers.
 
 extern "C" const char* __tsan_default_suppressions() {  // NOLINT(bugprone-reserved-identifier): its name
   return "called_from_lib:libdnnl.so\n";

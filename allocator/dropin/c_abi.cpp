@@ -26,14 +26,14 @@ namespace {
 
 // --- failures ----------------------------------------------------------------------------------------------
 
-// Without the heap, so that it works where that is exhausted, and while a thread ends.
+// A fixed buffer, so that it works when the heap is exhausted and while a thread ends.
 thread_local std::array<char, 4096> last_error{};
 
 StreamPool& pool_of(vdnn_allocator* allocator) {
   return given(allocator, "allocator").pool;
 }
 
-// --- what goes in ------------------------------------------------------------------------------------------
+// --- arguments ---------------------------------------------------------------------------------------------
 
 vdnn_allocator_options default_options(std::uint32_t version = VDNN_ALLOCATOR_VERSION) {
   const StreamPoolOptions defaults;
@@ -101,7 +101,7 @@ std::uint64_t number_of(const void* address) {
   return reinterpret_cast<std::uintptr_t>(address);
 }
 
-// --- what comes out ----------------------------------------------------------------------------------------
+// --- results -----------------------------------------------------------------------------------------------
 
 vdnn_allocator_figure to_c(const PoolFigure& figure) {
   return {.current = figure.current, .peak = figure.peak, .added = figure.added, .removed = figure.removed};
@@ -142,7 +142,8 @@ std::size_t statistics_bytes(std::uint32_t version) {
                      : sizeof(vdnn_allocator_statistics);
 }
 
-// Asks for them once `to` is known to be of a version that this library has.
+// `ask()` returns the statistics. It is called once `to` is known to have a version that this library
+// supports.
 template <class Ask>
 void give_statistics(vdnn_allocator_statistics* to, const Ask& ask) {
   const std::uint32_t version = given(to, "statistics").version;
@@ -176,7 +177,7 @@ vdnn_status give_text_of(vdnn_allocator* allocator, char* text, std::uint64_t ca
   });
 }
 
-// `free` gives back the block that begins at an address.
+// Calls free(pool, address) unless `address` is null.
 template <class Free>
 vdnn_status give_back(vdnn_allocator* allocator, const void* address, const Free& free) noexcept {
   return guarded([&] {

@@ -1,5 +1,5 @@
 #pragma once
-// What C programs see of a pool, over any backend: for tests, and for drop-ins that are written in C++.
+// The C interface of a pool over any backend: for tests, and for drop-ins that are written in C++.
 
 #include <memory>
 
@@ -9,7 +9,7 @@
 
 namespace vdnn {
 
-// As vdnn_allocator_create(), but over `backend` whatever options->device says. Streams are the backend's.
+// As vdnn_allocator_create(), but over `backend`: options->device is ignored, and streams are the backend's.
 vdnn_status create_allocator(std::unique_ptr<PoolBackend> backend, const vdnn_allocator_options* options,
                              vdnn_allocator** allocator) noexcept;
 

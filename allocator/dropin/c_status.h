@@ -1,5 +1,5 @@
 #pragma once
-// Shared by the interfaces in C: exceptions become status codes, and null pointers become exceptions.
+// Helpers of the C interfaces: exceptions become status codes, and null pointers become exceptions.
 
 #include <cstdint>
 #include <cstring>
@@ -16,7 +16,7 @@ namespace vdnn {
 // Makes `text` the calling thread's last error; returns `status`.
 vdnn_status fail(vdnn_status status, std::string_view text) noexcept;
 
-// Returns the status of `body`. An exception becomes the status that stands for it in C.
+// Calls `body` and returns VDNN_OK, or the status that stands for its exception.
 template <class Body>
 vdnn_status guarded(const Body& body) noexcept {
   try {
@@ -52,8 +52,8 @@ inline void check_version(std::uint32_t version, std::uint32_t newest) {
   }
 }
 
-// As snprintf(): `make()` is called once the arguments have been checked, and nothing is written but in the
-// end.
+// Returns text as snprintf() does. `make()` is called after the arguments have been checked; nothing is
+// written before it has returned.
 template <class Make>
 void give_text(char* text, std::uint64_t capacity, std::uint64_t* needed, const Make& make) {
   std::uint64_t& length = given(needed, "needed");

@@ -1,5 +1,6 @@
-// How much of CUDA's own asynchronous copy the copy streams of the `cuda` driver reach, one way and both ways
-// at once. Several copies queue, as a run's feature maps do, then the host waits.
+// Measures which part of the bandwidth of CUDA's own asynchronous copies the copy streams of the `cuda`
+// driver reach, one way and both ways at once. Several copies queue, as feature maps do in a run, then the
+// host waits.
 
 #include <benchmark/benchmark.h>
 #include <cuda_runtime_api.h>
@@ -33,7 +34,7 @@ struct Blocks {
   AddressRange on_host;
 };
 
-// Copies of the driver over one of its streams.
+// The driver's copies on one of its streams.
 class DriverCopies {
  public:
   DriverCopies(Device& device, CopyDirection direction, std::uint64_t bytes)
@@ -74,7 +75,7 @@ class DriverCopies {
   Blocks blocks_;
 };
 
-// The same copies as a program would write them with the runtime alone.
+// The same copies by CUDA's runtime alone.
 class RawCopies {
  public:
   RawCopies(CopyDirection direction, std::uint64_t bytes) : direction_(direction), bytes_(bytes) {

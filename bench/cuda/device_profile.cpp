@@ -1,9 +1,10 @@
-// What a GPU and its link reach, as JSON on standard output: copies over the link one way and both ways at
-// once, from page-locked and pageable memory, copies within the device, matrix products in three precisions,
-// and the device's properties as cuDNN writes them, from which it plans where no device is (share/devices).
+// Measures a GPU and its link, and writes JSON to standard output. It measures copies over the link one way
+// and both ways at once, from page-locked and pageable memory, copies within the device, and matrix products
+// in three precisions. It also writes the device's properties in cuDNN's format, from which cuDNN plans
+// without a device (share/devices).
 //
-// Rates are medians of several rounds, timed with events on the device (copies that involve pageable memory,
-// which the host takes part in, with the host's clock). Operands of products are random: zeros are faster.
+// Rates are medians of several rounds, timed by events on the device. Copies of pageable memory, in which the
+// host takes part, are timed by the host's clock. Operands of products are random, since zeros are faster.
 
 #include <cublas_v2.h>
 #include <cuda_runtime_api.h>
@@ -105,12 +106,12 @@ double median(std::vector<double> seconds) {
   return seconds[seconds.size() / 2];
 }
 
-// Median seconds of what `submit` gives to `stream`.
+// Median seconds of the work that `submit` gives to `stream`.
 double device_seconds(const Stream& stream, const std::function<void()>& submit) {
   const Event begin;
   const Event end;
   std::vector<double> seconds;
-  for (int round = -1; round < kRounds; ++round) {  // the first one warms up
+  for (int round = -1; round < kRounds; ++round) {  // the first round warms up
     check(cudaEventRecord(begin, stream), "cudaEventRecord");
     submit();
     check(cudaEventRecord(end, stream), "cudaEventRecord");
@@ -124,7 +125,7 @@ double device_seconds(const Stream& stream, const std::function<void()>& submit)
   return median(std::move(seconds));
 }
 
-// Median seconds of what `run` does and waits for.
+// Median seconds of `run`, which waits for its work.
 double host_seconds(const std::function<void()>& run) {
   std::vector<double> seconds;
   for (int round = -1; round < kRounds; ++round) {
@@ -142,7 +143,7 @@ void copy(void* to, const void* from, std::size_t bytes, cudaMemcpyKind kind, cu
   check(cudaMemcpyAsync(to, from, bytes, kind, stream), "cudaMemcpyAsync");
 }
 
-// GB/s of each direction.
+// Rates in GB/s by direction.
 Json link_rates() {
   const DeviceMemory on_device(2 * kLinkBytes);
   const PinnedMemory pinned(2 * kLinkBytes);
@@ -178,7 +179,7 @@ Json link_rates() {
       {"pageable_host_to_device", rate(pageable_seconds(device, pageable.data(), cudaMemcpyHostToDevice))}};
 }
 
-// GB/s, read and written bytes counted.
+// Rate in GB/s, counting read and written bytes.
 double device_copy_rate() {
   const DeviceMemory from(kDeviceBytes);
   const DeviceMemory to(kDeviceBytes);
@@ -195,7 +196,7 @@ struct Precision {
   cublasComputeType_t compute;
 };
 
-// Random bits that are small numbers in every type: sign and fraction are random, the exponent is that of 1.
+// Random bits that are small numbers in every type: random sign and fraction, and the exponent of 1.
 std::vector<std::uint32_t> random_operands(std::size_t words, std::size_t operand_bytes) {
   std::mt19937 draw(1);
   std::vector<std::uint32_t> result(words);
@@ -205,7 +206,7 @@ std::vector<std::uint32_t> random_operands(std::size_t words, std::size_t operan
   return result;
 }
 
-// TFLOP/s.
+// Rate in TFLOP/s.
 double product_rate(cublasHandle_t handle, const Stream& stream, const Precision& precision) {
   constexpr std::size_t kElements = std::size_t{kProductSize} * kProductSize;
   const std::size_t bytes = kElements * precision.operand_bytes;

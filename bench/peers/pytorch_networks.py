@@ -9,7 +9,7 @@ def conv_relu(inputs, filters, kernel, stride=1, padding=0):
 
 
 class Vgg(nn.Sequential):
-    """Groups of (filters, convolutions), each halved after it, and hidden layers of so many outputs."""
+    """`groups` of (filters, convolutions), each followed by pooling that halves the image; `hidden`: outputs of hidden layers."""
 
     def __init__(self, sample, groups, hidden, classes):
         channels, side = sample[0], sample[1]
@@ -100,7 +100,7 @@ class TwoConvolutions(nn.Sequential):
 
 
 class Unet(nn.Module):
-    """In three dimensions of space."""
+    """A network in three spatial dimensions."""
 
     FILTERS = (16, 32, 64)
 

@@ -1,16 +1,16 @@
 #!/usr/bin/env python3
 """Times steps of a network in PyTorch, as training_bench does: fp32, without TF32 unless --tf32 permits it, or bf16 as
 torch.autocast has it, SGD with momentum, the batch copied from page-locked memory at each step, the loss read one step
-late. On other terms in one thing: on a GPU, PyTorch takes the fastest engine that it has timed, which need not give the same
-bits twice; ours does.
+late. The terms differ in one respect: on a GPU, PyTorch uses the fastest engine that it has timed, which need not give the
+same bits twice, while ours does.
 
 pytorch_peer.py --model resnet50 --batch 64 --mode eager [--device cuda] [--steps 20] [--tf32]
                 [--precision fp32|bf16] [--threads 2] [--allocator own|expandable|libvdnn_torch.so]
 
 Modes: eager (NCHW), channels_last, compiled (channels last, torch.compile), graph (channels last, the whole step as one
 CUDA graph), checkpoint (channels last, blocks recomputed), offload (channels last, save_on_cpu(pin_memory=True)).
-With --allocator, allocators are compared: PyTorch's own, that with expandable segments, or vdnn's pool from its library. Engines
-are not timed then, since their choice hangs on the memory that is found free.
+--allocator selects the allocator: PyTorch's own, the same with expandable segments, or vdnn's pool from its library. Engines
+are not timed then, since their choice depends on the free memory.
 Prints one JSON object: seconds of a step (median), most memory that PyTorch reserved and allocated.
 """
 
@@ -36,7 +36,7 @@ STEPS_A_ROUND = 4
 
 
 def recompute(module, kind):
-    """Every module of that kind keeps its input alone."""
+    """Makes every module of that kind keep only its input."""
     for child in module.children():
         if isinstance(child, kind):
             forward = child.forward
@@ -94,11 +94,11 @@ class Training:
         self.host_losses[slot].copy_(self.last_loss, non_blocking=True)
         if self.read:
             self.read[slot].record()
-            self.read[1 - slot].synchronize()  # the loss of the step before
+            self.read[1 - slot].synchronize()  # the loss of the previous step
         self.steps += 1
 
     def captured(self):
-        """The step as a graph; its first steps run on a stream of their own, as capturing wants it."""
+        """The step as a graph; its first steps run on a separate stream, as capturing requires."""
         stream = torch.cuda.Stream()
         stream.wait_stream(torch.cuda.current_stream())
         with torch.cuda.stream(stream):
@@ -112,7 +112,7 @@ class Training:
 
 
 def time_steps(step, steps, synchronize):
-    """Steps follow each other without a wait, as in a training loop; rounds of them are timed."""
+    """Runs steps without waits in between, as in a training loop, and times rounds of them."""
     for _ in range(WARM_UP_STEPS):
         step()
     seconds = []
@@ -127,7 +127,7 @@ def time_steps(step, steps, synchronize):
 
 
 def use_allocator(name):
-    """Before the first block. Returns what tells the most memory that was reserved and allocated."""
+    """Call before the first block. Returns a function that tells the peaks of reserved and allocated memory."""
     if name in (None, "own", "expandable"):
         if name == "expandable":
             torch.cuda.memory._set_allocator_settings("expandable_segments:True")

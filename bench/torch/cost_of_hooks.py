@@ -1,11 +1,11 @@
-"""The cost of a saved tensor on the host: microseconds of CPU time over no hooks, of saving and reading together.
+"""The host's cost of a saved tensor: microseconds of CPU time for saving and reading, compared with no hooks.
 
     VDNN_STASH_LIBRARY=build/release/libvdnn_stash.so PYTHONPATH=python python3 bench/torch/cost_of_hooks.py
 
 The ways take turns. Figures are differences within a round, so that a busy machine disturbs both sides alike: the median of many
-rounds, and in parentheses the figure that a quarter of the rounds stays below. `kept`: tensors below
-min_size. `stashed`: each of them leaves and comes back. The training thread copies what is small; threads of the stash copy what
-is larger. `thread`: of the thread that trains; `process`: of all threads, those that copy included.
+rounds, and in parentheses the lower quartile. `kept`: tensors below min_size. `stashed`: each tensor leaves and comes back. The
+training thread copies small tensors, threads of the stash copy larger ones. `thread`: time of the training thread; `process`:
+of all threads, copying ones included.
 """
 
 import argparse
@@ -17,7 +17,7 @@ import torch
 
 import vdnn.torch
 
-# Bytes of a tensor, and how many are saved in a step.
+# Bytes of a tensor -> number of tensors saved in a step.
 SIZES = {32: 1000, 64 << 10: 500, 1 << 20: 100}
 FLOAT_BYTES = 4
 
@@ -25,7 +25,7 @@ CLOCKS = {"thread": time.thread_time, "process": time.process_time}
 
 
 def seconds_of(work):
-    """By clock, and what work() returns."""
+    """Seconds by clock, and the result of work()."""
     start = {name: clock() for name, clock in CLOCKS.items()}
     result = work()
     return {name: clock() - start[name] for name, clock in CLOCKS.items()}, result

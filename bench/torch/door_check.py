@@ -5,14 +5,14 @@
                         [--min-size BYTES] [--budget BYTES]
 
   bits      losses, gradients and weights are equal to the bit: plain, under torch.autograd.graph.save_on_cpu(pin_memory=True)
-            and under vdnn.torch, where all that is eligible leaves and within a budget
+            and under vdnn.torch, both with all eligible tensors leaving and within a budget
   peak      PyTorch's peak exceeds neither the budget nor the peak that the plan predicts by more than 2 %
   waits     no call of CUDA in a step waits on the host, and PyTorch's own check of synchronisation passes
   overlap   at least 90 % of the copies' time is hidden, where the link carries them within the step
   batch     a batch that runs out of memory trains within the same memory
   steps     checks nothing: trains in a budget, so that a test can count the calls of its steps
 
-Networks: resnet50, vgg16, googlenet and unet as the zoo has them (bench/peers/pytorch_networks.py); small-NAME of
+Networks: resnet50, vgg16, googlenet and unet as the zoo has them (bench/peers/pytorch_networks.py); small-NAME from
 tests/torch/networks.py. Engines are deterministic. Prints one line of JSON; ends with 1 and one line where a check fails.
 """
 
@@ -29,7 +29,7 @@ import time
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 sys.path[1:1] = [str(ROOT / folder) for folder in ("python", "bench/peers", "tests/torch")]
-# cuBLAS computes the same bits again only with a workspace of its own (cuBLAS Library, "Results Reproducibility").
+# cuBLAS reproduces bits only with a fixed workspace (cuBLAS Library, "Results Reproducibility").
 os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
 
 import torch  # noqa: E402
@@ -38,11 +38,11 @@ import vdnn.torch  # noqa: E402
 
 SMALL = "small-"
 TOLERANCE = 1.02  # of peaks
-# Plain training cannot fit in so much.
+# Plain training cannot fit into this part of its peak.
 MEMORY_OF_PLAIN_PEAK = 0.9
 HIDDEN = 0.9
 WAITS = re.compile(r"cu(da)?(Stream|Device|Event|Ctx)Synchronize")
-# The first step learns, the second makes what the plan needs.
+# The first step learns, the second provides memory for the plan.
 WARM_UP_STEPS = 3
 TIMED_STEPS = 10
 COPIED_BYTES = 256 << 20
@@ -116,7 +116,7 @@ def save_on_cpu(chosen):
 
 
 def peak_of(training, steps):
-    """Of the steps after the first ones."""
+    """The figures of the steps after the first ones."""
     for _ in range(WARM_UP_STEPS):
         training.step()
     torch.cuda.synchronize()
@@ -139,7 +139,7 @@ def plain_figures(chosen):
 
 
 def budget_of(chosen, plain_peak, resident, tenths=6):
-    """So many tenths of what is not weights, gradients and the optimizer's state, unless it is given."""
+    """--budget, or that many tenths of the peak without weights, gradients and the optimizer's state, plus these."""
     return chosen.budget or resident + tenths * (plain_peak - resident) // 10
 
 
@@ -193,7 +193,7 @@ def check_waits(chosen):
     if not any(name.startswith("cuda") for name in calls):
         raise CheckFailed("the profiler has seen no call of CUDA")
     waits = {name: count for name, count in calls.items() if WAITS.match(name)}
-    # The profiler itself waits once, at its end.
+    # The profiler itself waits once at its end.
     if sum(waits.values()) > 1:
         raise CheckFailed(f"the host waits within a step: {waits}")
     return {"calls": sum(count for name, count in calls.items() if name.startswith("cuda")), "waits": waits}
@@ -211,7 +211,7 @@ def step_seconds(training):
 
 
 def copy_seconds_a_byte():
-    """Of the slower direction, alone on the link."""
+    """The bandwidth of the slower direction, alone on the link."""
     on_gpu = torch.empty(COPIED_BYTES, dtype=torch.uint8, device="cuda")
     on_host = torch.empty(COPIED_BYTES, dtype=torch.uint8, pin_memory=True)
     seconds = []
@@ -255,7 +255,7 @@ def check_overlap(chosen):
 
 
 def runs_out_of_memory(chosen):
-    """Whether plain training does. The exception ends here: it holds what was allocated."""
+    """Whether plain training runs out of memory. The exception, which holds allocated memory, ends here."""
     try:
         Training(chosen).run(1)
     except torch.OutOfMemoryError:
@@ -266,7 +266,7 @@ def runs_out_of_memory(chosen):
 def check_batch(chosen):
     plain_peak, resident = plain_figures(chosen)
     memory = int(MEMORY_OF_PLAIN_PEAK * plain_peak)
-    # Below the memory by what the cache's fragments take.
+    # Leaves room below the memory for the cache's fragmentation.
     budget = budget_of(chosen, plain_peak, resident, tenths=4)
     torch.cuda.set_per_process_memory_fraction(memory / torch.cuda.get_device_properties(0).total_memory)
     row = {"memory_bytes": memory, "plain_bytes": plain_peak, "budget_bytes": budget}

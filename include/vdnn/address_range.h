@@ -1,12 +1,12 @@
 #pragma once
-// Where something lies.
+// A range of addresses.
 
 #include <cstdint>
 
 namespace vdnn {
 
-// Bytes [begin, begin + bytes) of a device's or of the host's address space. On `sim` the numbers mean
-// nothing outside the device and must not be dereferenced.
+// Bytes [begin, begin + bytes) of a device's or of the host's address space. Addresses of `sim` mean nothing
+// outside the device and must not be dereferenced.
 struct AddressRange {
   std::uint64_t begin = 0;
   std::uint64_t bytes = 0;
@@ -20,7 +20,7 @@ struct AddressRange {
   friend bool operator==(const AddressRange&, const AddressRange&) = default;
 };
 
-// The host pointer behind an address, for work that runs on `cpu`, and for page-locked memory on every driver
+// The host pointer of an address: for work that runs on `cpu`, and for page-locked memory on every driver
 // that touches memory.
 template <class T>
 T* pointer_to(std::uint64_t address) {

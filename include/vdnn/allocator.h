@@ -1,18 +1,19 @@
 #pragma once
-// The stream pool for programs in C, and in whatever calls C: the contract of vdnn/stream_pool.h, which says
-// how the pool works and what it guarantees, in opaque handles and status codes.
+// The stream pool for programs in C and in languages that call C. vdnn/stream_pool.h describes how the pool
+// works and what it guarantees; here it has opaque handles and status codes.
 //
-// Every function but those that return text answers with a status, and no exception leaves any of them. What
-// has failed has changed nothing, and the next call works; results are written where the status is VDNN_OK
-// alone. Null pointers and unknown versions are VDNN_INVALID_ARGUMENT, but for what may be null as said. All
-// functions may be called from any thread at any time, but a handle must not be used any more once
-// vdnn_allocator_destroy() has been called with it, as memory after free().
+// Every function except those that return text returns a status, and no exception leaves any of them. A call
+// that fails has changed nothing, and the next call works. Results are written only if the status is VDNN_OK.
+// Null pointers, except where null is allowed, and unknown versions are VDNN_INVALID_ARGUMENT. All functions
+// may be called from any thread at any time. After vdnn_allocator_destroy() its handle must not be used any
+// more.
 //
 // A stream is a cudaStream_t, null for the legacy default stream. Sizes are bytes. Blocks begin at multiples
-// of 512, as what cudaMalloc() gives.
+// of 512, as those of cudaMalloc() do.
 //
-// Structs begin with the version of this header that the program was compiled with: a library that is newer
-// reads and writes what was there then, an older one refuses it. Version 2 has appended to the statistics.
+// Structs begin with the version of this header that the program was compiled with. A newer library reads and
+// writes the members of that version; an older one refuses it. Version 2 has appended members to the
+// statistics.
 
 #include <stdint.h>
 
@@ -26,102 +27,102 @@ typedef struct vdnn_allocator vdnn_allocator;
 
 typedef enum vdnn_status {
   VDNN_OK = 0,
-  VDNN_OUT_OF_MEMORY = 1,     // of the device, or of the budget
-  VDNN_INVALID_ARGUMENT = 2,  // what the caller passed cannot be
+  VDNN_OUT_OF_MEMORY = 1,     // device or budget do not have the memory
+  VDNN_INVALID_ARGUMENT = 2,  // a mistake of the caller
   VDNN_DEVICE_ERROR = 3,      // the device refused
-  VDNN_DEVICE_LOST = 4,       // the device is gone for good
-  VDNN_NO_HOST_MEMORY = 5,    // for bookkeeping
-  VDNN_INTERNAL_ERROR = 6     // none of these; a defect of this library, or a callback that threw
+  VDNN_DEVICE_LOST = 4,       // the device cannot be used any more
+  VDNN_NO_HOST_MEMORY = 5,    // the heap has no memory for bookkeeping
+  VDNN_INTERNAL_ERROR = 6     // a defect of this library, or a callback that threw
 } vdnn_status;
 
-// "out of memory", ...; of a number that is no vdnn_status "unknown status".
+// A text, for example "out of memory"; "unknown status" for a number that is no vdnn_status.
 const char* vdnn_status_name(int status);
 
-// What the last call of this thread that did not succeed says of it, with the numbers; "" before the first.
-// Cut off after some thousand characters; valid until the thread's next call that does not succeed.
+// The message of this thread's last failed call, with the numbers; "" if none has failed. Cut off after a few
+// thousand characters; valid until the thread's next call that fails.
 const char* vdnn_last_error(void);
 
 typedef enum vdnn_block_life {
   VDNN_TRANSIENT = 0,
-  VDNN_PERSISTENT = 1  // lives long, so that it does not lie between blocks that come and go
+  VDNN_PERSISTENT = 1  // long-lived: kept apart from blocks that come and go
 } vdnn_block_life;
 
 typedef struct vdnn_allocator_options {
   uint32_t version;           // VDNN_ALLOCATOR_VERSION
-  int32_t device;             // the GPU, as CUDA counts them; 0 or more
-  uint64_t budget_bytes;      // what may be committed, at most; 0: the memory of the device
-  uint64_t high_water_bytes;  // while more is committed, frees give memory back; 0: none is given back
+  int32_t device;             // CUDA's number of the GPU, 0 or more
+  uint64_t budget_bytes;      // most bytes that may be committed; 0: the memory of the device
+  uint64_t high_water_bytes;  // while more is committed, frees give memory back; 0: they never do
   uint64_t small_bytes;       // the largest small block; one granule at most
-  uint64_t cache_bytes;       // of a stream; 0: no caches
+  uint64_t cache_bytes;       // most bytes in the cache of one stream; 0: no caches
   uint32_t ends_are_told;     // 1: vdnn_allocator_forget_stream() is called before each stream is destroyed
   uint32_t stack_traces;      // 1: the history has the stack of each event
-  uint64_t history_events;    // how many of the latest events the snapshots tell
+  uint64_t history_events;    // how many of the latest events the snapshots contain
   const char* name;           // in errors, pictures and snapshots; null: the device's. Copied
-  // May be null. The pool has not got `bytes`, which are not more than its budget; a request beyond the
-  // budget, which freeing cannot serve, is refused without this call. Called without any lock, so that it may
-  // free blocks; returns whether to try again. Must not throw.
+  // May be null. Called when the pool does not have `bytes`, without any lock, so that it may free blocks.
+  // Returns nonzero to try again. Must not throw. A request beyond the budget, which freeing cannot serve, is
+  // refused without this call.
   int (*on_exhausted)(void* user_data, uint64_t bytes);
   void* user_data;
 } vdnn_allocator_options;
 
-// Fills in the defaults, those of StreamPoolOptions and the GPU 0. `version`: VDNN_ALLOCATOR_VERSION.
+// Fills in the defaults: those of StreamPoolOptions, and GPU 0. `version`: VDNN_ALLOCATOR_VERSION.
 vdnn_status vdnn_allocator_options_init(vdnn_allocator_options* options, uint32_t version);
 
-// A pool of its own on `options->device`, or with all defaults where `options` is null.
+// Makes a pool on `options->device`, or with all defaults if `options` is null.
 vdnn_status vdnn_allocator_create(const vdnn_allocator_options* options, vdnn_allocator** allocator);
 
-// Waits for the device and gives all memory back: blocks that are still handed out are gone with it. While a
-// stream of the GPU is being captured, memory that others than the remaining streams may use stays mapped
-// until the process ends. Null is allowed, and nothing.
+// Waits for the device and gives all memory back, also that of blocks that are still handed out. While a
+// stream of the GPU is being captured, memory that work may use which cannot be waited for stays mapped until
+// the process ends. Null is allowed and does nothing.
 vdnn_status vdnn_allocator_destroy(vdnn_allocator* allocator);
 
-// Memory for what `stream` is given from now on, and for whoever is ordered after it. Size 0 is size 1.
-// `life` is a vdnn_block_life.
+// Allocates a block for work that `stream` is given from now on, and for streams that are ordered after it.
+// Size 0 is size 1. `life` is a vdnn_block_life.
 vdnn_status vdnn_allocator_allocate(vdnn_allocator* allocator, uint64_t bytes, void* stream, uint32_t life,
                                     void** address);
-// Likewise, ready for any stream and for the host: the host waits where it has to.
+// Likewise, ready for any stream and for the host, which waits if it has to.
 vdnn_status vdnn_allocator_allocate_ready(vdnn_allocator* allocator, uint64_t bytes, uint32_t life,
                                           void** address);
 
-// Gives a block back in the order of the stream that it was allocated for. Null is allowed, and nothing, here
-// and in the next two. What is not the beginning of a block in use (freed before, in the middle of one, of
-// another allocator) is VDNN_INVALID_ARGUMENT.
+// Frees a block in the order of the stream that it was allocated for. Null is allowed and does nothing, here
+// and in the next three. An address at which no block in use begins (freed earlier, in the middle of a block,
+// of another allocator) is VDNN_INVALID_ARGUMENT.
 vdnn_status vdnn_allocator_free(vdnn_allocator* allocator, void* address);
-// Likewise in the order of `stream`, which must have been made to come after all other uses.
+// Likewise in the order of `stream`, which must be ordered after all other uses.
 vdnn_status vdnn_allocator_free_on(vdnn_allocator* allocator, void* address, void* stream);
-// The work of all streams that have used it is known to be done.
+// Frees a block whose uses are all known to be done.
 vdnn_status vdnn_allocator_free_idle(vdnn_allocator* allocator, void* address);
-// Nobody knows which streams have used it last, or they do not exist any more: whoever is given the memory
-// next waits for the whole device.
+// Frees a block whose last users are unknown, or do not exist any more: the next user of the memory waits for
+// the whole device.
 vdnn_status vdnn_allocator_free_unordered(vdnn_allocator* allocator, void* address);
-// `stream` uses the block, too, at most until it is freed.
+// `stream` uses the block, too, until the block is freed at the latest.
 vdnn_status vdnn_allocator_used_on(vdnn_allocator* allocator, void* address, void* stream);
-// To be called before a stream is destroyed. One that the pool does not know is no error.
+// To be called before a stream is destroyed. A stream that the pool does not know is no error.
 vdnn_status vdnn_allocator_forget_stream(vdnn_allocator* allocator, void* stream);
 
-// Whether an address, null among them, lies in the pool's address space: 1 or 0.
+// Whether an address, which may be null, lies in the pool's address space: 1 or 0.
 vdnn_status vdnn_allocator_owns(vdnn_allocator* allocator, const void* address, int* owns);
-// Of a block in use, as it was asked for.
+// The size of a block in use, as requested.
 vdnn_status vdnn_allocator_block_bytes(vdnn_allocator* allocator, const void* address, uint64_t* bytes);
 
-// The stream that a block in use was allocated for, which may have ended since. `has_stream`: 0 for those of
-// vdnn_allocator_allocate_ready(), which have none, else 1 (null is the legacy default stream).
+// The stream that a block in use was allocated for, which may have ended since. `has_stream`: 0 for blocks of
+// vdnn_allocator_allocate_ready(), which have none; otherwise 1 (null is the legacy default stream).
 vdnn_status vdnn_allocator_block_stream(vdnn_allocator* allocator, const void* address, void** stream,
                                         int* has_stream);
 
-// The unit in which memory is committed, and how much may be committed at most, a multiple of it.
+// The unit in which memory is committed, and the most bytes that may be committed, a multiple of it.
 vdnn_status vdnn_allocator_granule_bytes(vdnn_allocator* allocator, uint64_t* bytes);
 vdnn_status vdnn_allocator_budget_bytes(vdnn_allocator* allocator, uint64_t* bytes);
 
 // Commits memory until it is `bytes`, so that requests need not wait for the device to map it.
-// VDNN_OUT_OF_MEMORY where budget or device have not got as much.
+// VDNN_OUT_OF_MEMORY if budget or device do not have as much.
 vdnn_status vdnn_allocator_reserve(vdnn_allocator* allocator, uint64_t bytes);
 
-// Gives free memory back to the device until at most `keep_bytes` are committed, waiting on the host for work
-// on it. `released`, which may be null: by how much less is committed.
+// Gives free memory back to the device until at most `keep_bytes` are committed; the host waits for work on
+// it. `released`, which may be null: by how many bytes less is committed.
 vdnn_status vdnn_allocator_trim(vdnn_allocator* allocator, uint64_t keep_bytes, uint64_t* released);
 
-// How something that is added and removed has developed; `peak` since vdnn_allocator_reset_peaks().
+// A quantity that is added to and removed from; `peak` since vdnn_allocator_reset_peaks().
 typedef struct vdnn_allocator_figure {
   uint64_t current;
   uint64_t peak;
@@ -129,16 +130,16 @@ typedef struct vdnn_allocator_figure {
   uint64_t removed;  // ever
 } vdnn_allocator_figure;
 
-// Bytes, but for `blocks`; as PoolFigures.
+// As PoolFigures. All but `blocks` are bytes. `active` and `reserved` are 0 for a single stream.
 typedef struct vdnn_allocator_figures {
   vdnn_allocator_figure blocks;     // handed out
-  vdnn_allocator_figure requested;  // handed out, as asked
+  vdnn_allocator_figure requested;  // handed out, as requested
   vdnn_allocator_figure allocated;  // handed out, rounding included
-  vdnn_allocator_figure active;     // handed out, or in the cache of a stream; not of a single stream
-  vdnn_allocator_figure reserved;   // committed; not of a single stream
+  vdnn_allocator_figure active;     // handed out, or in the cache of a stream
+  vdnn_allocator_figure reserved;   // committed
 } vdnn_allocator_figures;
 
-// As StreamPoolStatistics, which says how exact they are.
+// As StreamPoolStatistics, where is described how exact the figures are.
 typedef struct vdnn_allocator_statistics {
   uint32_t version;   // VDNN_ALLOCATOR_VERSION, set by the caller
   uint32_t reserved;  // 0
@@ -146,7 +147,7 @@ typedef struct vdnn_allocator_statistics {
   vdnn_allocator_figures small_blocks;
   vdnn_allocator_figures large_blocks;
   vdnn_allocator_figures persistent_blocks;
-  // Of the whole pool alone:
+  // For the whole pool only, but reused_from_cache also for one stream:
   uint64_t reused_from_cache;
   uint64_t reused_at_once;
   uint64_t reused_after_wait;
@@ -163,25 +164,25 @@ typedef struct vdnn_allocator_statistics {
   uint64_t streams_tracked;  // now
 } vdnn_allocator_statistics;
 
-// All that `version` has is 0 but for the version. `version`: VDNN_ALLOCATOR_VERSION.
+// Sets `version`, and all other members of that version to 0. `version`: VDNN_ALLOCATOR_VERSION.
 vdnn_status vdnn_allocator_statistics_init(vdnn_allocator_statistics* statistics, uint32_t version);
 vdnn_status vdnn_allocator_get_statistics(vdnn_allocator* allocator, vdnn_allocator_statistics* statistics);
-// Of the blocks that were allocated for one stream; all 0 for one that the pool does not know.
+// Figures of the blocks that were allocated for one stream; all 0 for an unknown stream.
 vdnn_status vdnn_allocator_get_stream_statistics(vdnn_allocator* allocator, void* stream,
                                                  vdnn_allocator_statistics* statistics);
 vdnn_status vdnn_allocator_reset_peaks(vdnn_allocator* allocator);
 
-// Text, as snprintf() gives it: `needed` bytes with the zero at its end, of which at most `capacity` are
-// written, the last of them a zero. `text` may be null where `capacity` is 0. Since the pool may change
-// meanwhile, a second call may need more than the first one said.
+// The next three functions return text as snprintf() does: `needed` is its size in bytes with the terminating
+// zero, of which at most `capacity` are written, the last of them a zero. `text` may be null if `capacity` is
+// 0. Since the pool may change meanwhile, a second call may need more than the first.
 //
-// For people: what there is of each kind, and where the holes are.
+// For people: the memory of each kind and the largest holes.
 vdnn_status vdnn_allocator_picture(vdnn_allocator* allocator, char* text, uint64_t capacity,
                                    uint64_t* needed);
-// JSON after docs/pool_snapshot.schema.json.
+// JSON by docs/pool_snapshot.schema.json.
 vdnn_status vdnn_allocator_snapshot(vdnn_allocator* allocator, char* text, uint64_t capacity,
                                     uint64_t* needed);
-// With the keys that PyTorch's memory visualiser reads (vdnn/pool_snapshot.h), as of the GPU `device`.
+// JSON with the keys that PyTorch's memory visualiser reads (vdnn/pool_snapshot.h), for the GPU `device`.
 vdnn_status vdnn_allocator_torch_snapshot(vdnn_allocator* allocator, uint32_t device, char* text,
                                           uint64_t capacity, uint64_t* needed);
 

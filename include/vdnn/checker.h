@@ -1,16 +1,18 @@
 #pragma once
-// The checker: is a schedule right, followed by itself? Defects hide at the step's border, so it looks at two
-// steps in a row. It proves, by vector clocks over streams and waits:
+// The checker proves that a schedule is right when it runs step after step. Defects hide at the border
+// between steps, so the checker walks through two steps in a row. With vector clocks over streams and waits
+// it proves:
 //
-//   * every operand lies in a buffer that is allocated at that point and holds the right version of the
-//   value;
-//   * every conflicting pair of accesses to a buffer (one of them a write, an allocation or a release) is
-//     ordered, so every permitted order of execution reads what the list order reads;
-//   * every buffer that is not persistent is released once, after its last use, in its own step, and every
-//     value that the tape makes is made, once, by the op that makes it;
-//   * a persistent value has one place, a persistent buffer of its own, and is never moved; ops are launched
-//   on
-//     the compute stream alone.
+//   * every operand lies in a buffer that is allocated at that point and holds the value's right version;
+//   * every two conflicting accesses to a buffer are ordered (one of them is a write, an allocation or a
+//     release), so every permitted order of execution reads what the order of the list reads;
+//   * every buffer that is not persistent is released once, after its last use, in its own step;
+//   * every value of the tape is made once a step, by its own op;
+//   * a persistent value has one place, a persistent buffer of its own, and never moves;
+//   * only the compute stream launches ops, and only the stream of reductions sums over ranks.
+//
+// It shares no code with the derivation of waits (src/plan/waits.cpp). Each rule is a part of its own in
+// src/plan/checker/. The time is about linear in the number of instructions.
 
 #include <string>
 #include <vector>
@@ -19,10 +21,11 @@
 
 namespace vdnn {
 
-// All that is wrong, a sentence each with the instructions' names; empty: the schedule is right.
+// The first 20 findings, one sentence each with the names of the instructions. Empty if the schedule is
+// right. Any schedule may be given, whatever numbers it contains.
 std::vector<std::string> check_schedule(const Tape& tape, const Schedule& schedule);
 
-// Throws ScheduleError with the first findings.
+// Throws ScheduleError with the first finding and the number of others.
 void require_valid(const Tape& tape, const Schedule& schedule);
 
 }  // namespace vdnn

@@ -1,14 +1,13 @@
 #pragma once
-// Checkpoints: training that was interrupted goes on as if it had not been. One safetensors file
-// (safetensors.h) holds everything that later steps depend on: all parameters and running statistics
-// ("conv1.filter", dims as the numbers lie: K, R, S, C), the optimizer's state ("conv1.filter.momentum"),
-// and, as metadata, step, seed, optimizer, clipping and the algorithm of every op. A run that is planned with
-// plan_resumed_run() takes these algorithms whatever it would have chosen itself, so that, with the same
-// number of threads, its weights are bit for bit those of the run that was never interrupted, under any
-// policy and budget.
+// Checkpoints: an interrupted training continues as if it had not been interrupted. One safetensors file
+// (safetensors.h) holds everything that later steps depend on. Its tensors are all parameters and running
+// statistics ("conv1.filter", dims in the order of storage: K, R, S, C) and the optimizer's state
+// ("conv1.filter.momentum"). Its metadata have step, seed, optimizer, clipping and the algorithm of every op.
+// plan_resumed_run() plans with these algorithms. So with the same number of threads the weights have the
+// bits of a run without interruption, under any policy and budget.
 //
-// Metadata are strings: `format` "vdnn-checkpoint", `version` "2", `model`, `batch`, `global_batch` (what an
-// update is made of: batch x ranks x accumulation), `step`, `seed`, `device` (its kind), `threads`,
+// Metadata are strings: `format` "vdnn-checkpoint", `version` "2", `model`, `batch`, `global_batch`
+// (the samples of an update: batch x ranks x accumulation), `step`, `seed`, `device` (its kind), `threads`,
 // `algorithms_source`, `optimizer` (a JSON object), `clip_norm` (a number, or null), `algorithms` (a JSON
 // object: op to algorithm), `sha256` (over the data of all tensors in the order of describe_state(), in which
 // they are written; a program that rewrites the file may order them otherwise) and `vdnn` (the version that
@@ -26,11 +25,11 @@
 
 namespace vdnn {
 
-// What a checkpoint says of itself.
+// The metadata of a checkpoint.
 struct CheckpointInfo {
   std::string model;
-  std::int64_t batch = 0;                     // of one device at once
-  std::optional<std::uint64_t> global_batch;  // none: the file is of version 1
+  std::int64_t batch = 0;                     // of one step of one device
+  std::optional<std::uint64_t> global_batch;  // absent in files of version 1
   std::uint64_t step = 0;                     // steps done
   std::uint64_t seed = 0;
   std::string device;  // its kind: "cpu"
@@ -40,18 +39,17 @@ struct CheckpointInfo {
   std::optional<float> clip_norm;
   PrecisionOptions precision;                     // fp32 in files of versions 1 and 2
   DataType reduce_precision = DataType::kF32;     // TrainingOptions::reduces_in()
-  std::optional<LossScale> loss_scale;            // where losses are scaled
+  std::optional<LossScale> loss_scale;            // present if losses are scaled
   std::map<std::string, std::string> algorithms;  // names by names of ops
   std::string sha256;                             // of the tensors' data
   std::string vdnn_version;
 };
 
-// A checkpoint that is open for reading; another one may meanwhile take its place in the file system. May be
-// shared by threads.
+// A checkpoint that is open for reading, which another file may replace meanwhile. May be shared by threads.
 class Checkpoint {
  public:
-  // Reads the header, none of the data. Throws DataError, with the file, what was expected and what was
-  // found, for a file that is no sound safetensors file (SafetensorsFile), or no checkpoint of this version.
+  // Reads the header but no data. Throws DataError, with the file, the expectation and the finding, for a
+  // damaged safetensors file (SafetensorsFile) and for files that are not checkpoints of a known version.
   explicit Checkpoint(const std::filesystem::path& path);
 
   const std::filesystem::path& path() const { return path_; }
@@ -61,8 +59,8 @@ class Checkpoint {
   // differs and its two shapes), another optimizer or another clipping.
   void require_matches(const PlannedRun& run) const;
 
-  // The state to go on from. Throws as require_matches() does, and DataError, with the tensor, for tensors
-  // that are missing, not expected or not fp32, and for data that do not have the checksum.
+  // The state to resume from. Throws as require_matches() does, and DataError, with the tensor, for tensors
+  // that are missing, unexpected or not fp32, and for data with another checksum.
   TrainingState state(const PlannedRun& run) const;
 
  private:
@@ -74,27 +72,27 @@ class Checkpoint {
   CheckpointInfo info_;
 };
 
-// The run that goes on from the checkpoint: planned as plan_run() does, with the checkpoint's algorithms.
-// A training whose ranks synchronise batch normalisation goes on from one whose ranks do not, and the other
-// way around: parameters and running statistics are the same, and the algorithms of other ops. A checkpoint
-// of another precision goes on, too, with the algorithms that the options choose: all of them compute
-// something else. Throws what plan_run() throws; InvalidArgument as Checkpoint::require_matches() does, and
-// with the names of op and algorithm where an op has none in the checkpoint, or one that does not exist on
-// this device.
+// Plans the run that resumes from the checkpoint, as plan_run() does, with the checkpoint's algorithms.
+//
+// A run may change whether ranks synchronise batch normalisation: parameters, running statistics and the
+// algorithms of all other ops stay the same. A run may also change the precision; then the options choose all
+// algorithms. Throws the exceptions of plan_run() and InvalidArgument as Checkpoint::require_matches() does,
+// and, with the names of op and algorithm, if the checkpoint lacks an op's algorithm or the device does not
+// have it.
 PlannedRun plan_resumed_run(const Checkpoint& checkpoint, const Network& network, const RunOptions& options);
 
 struct SaveOptions {
-  // Write parameters, running statistics and optimizer states also where some are not finite.
+  // Also write parameters, running statistics and optimizer states that are not finite.
   bool allow_nonfinite = false;
 };
 
-// Writes the session's state and puts it in place of what `path` held, durably and as a whole: whatever
-// fails, the previous checkpoint is still there. Throws Diverged, with the first tensor that has values that
-// are not finite, before anything is written, unless the options allow them; DataError where the file cannot
-// be written, InvalidArgument with steps in flight.
+// Replaces `path` by a file with the session's state, durably and as a whole: after any failure the previous
+// checkpoint is still there. Throws Diverged, with the first tensor that has values that are not finite,
+// before it writes anything, unless the options allow them; DataError if the file cannot be written;
+// InvalidArgument with steps in flight.
 void save_checkpoint(const std::filesystem::path& path, Session& session, const SaveOptions& options = {});
 
-// Restores the session's state. Throws as Checkpoint does; then the session is as it was.
+// Restores the session's state. Throws as Checkpoint does, and then leaves the session as it was.
 void load_checkpoint(const std::filesystem::path& path, Session& session);
 
 }  // namespace vdnn

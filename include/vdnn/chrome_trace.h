@@ -1,6 +1,6 @@
 #pragma once
 // Timelines in the Chrome trace event format, which Perfetto (ui.perfetto.dev) and chrome://tracing open: one
-// track a stream, one counter track a counter.
+// track per stream, one counter track per counter.
 
 #include <iosfwd>
 #include <span>
@@ -12,11 +12,11 @@
 namespace vdnn {
 
 // Writes `events` as one JSON object. Times are in microseconds since the earliest event, to the nanosecond.
-// Waits are shown as "wait", with what is waited for among the arguments, copies with their bytes and GB/s
-// (10^9 bytes a second). `stream_names` by StreamId. `last_launch`: the name of the work that each step ends
-// with; a track of their own then shows the steps, each from the end of the one before. Throws
-// InvalidArgument for an event on a stream without a name, before anything is written, and DataError when
-// `out` fails.
+// Waits are shown as "wait", with what they wait for among the arguments; copies with their bytes and GB/s
+// (10^9 bytes per second). `stream_names` is indexed by StreamId. `last_launch`: the name of the work that
+// each step ends with; one more track then shows the steps, each from the end of the previous one. Throws
+// InvalidArgument for an event on a stream without a name, before anything is written, and DataError if `out`
+// fails.
 void write_chrome_trace(std::ostream& out, const std::string& process_name,
                         std::span<const std::string> stream_names, std::span<const TraceEvent> events,
                         std::string_view last_launch = {});

@@ -1,12 +1,12 @@
 #pragma once
-// The operands and algorithms of a GPU at the time of the vDNN paper (2016, cuDNN 4), for the `sim` driver:
-// there are no kernels behind it. Pooling's backward pass reads X, Y and dY, so nothing but feature maps is
-// kept for it; activations work in place and go back from Y; data and filter gradients of a convolution are
-// ops of their own; filters lie densely.
+// The operands and algorithms of a GPU at the time of the vDNN paper (2016, cuDNN 4), for the `sim` driver.
+// It has no kernels. Pooling's backward pass reads X, Y and dY, so that only feature maps are kept for it.
+// Activation functions work in place, and their backward pass reads Y. Data and filter gradients of a
+// convolution are separate ops. Filters are dense.
 //
-// Convolutions come with the classes of algorithms that cuDNN has, where its documentation says that they
-// apply; src/ops/classic/convolution_algorithms.h states their workspaces and the model of time that orders
-// them, fastest first.
+// Convolutions have cuDNN's classes of algorithms, as far as its documentation says that they apply.
+// src/ops/classic/convolution_algorithms.h states their workspaces, and the model of their times by which
+// they are ordered, fastest first.
 
 #include <memory>
 

@@ -1,12 +1,12 @@
 #pragma once
-// What a piece of work costs, apart from any device. A driver turns it into seconds with its own rates; only
-// the `sim` driver needs to.
+// The cost of a piece of work, apart from any device. A driver converts it to seconds with its own rates;
+// only the `sim` driver needs to.
 
 #include <cstdint>
 
 namespace vdnn {
 
-// What a device's efficiency depends on.
+// The kind of arithmetic, on which a device's efficiency depends.
 enum class Arithmetic : std::uint8_t {
   kConvolution,
   kMatrixProduct,
@@ -33,8 +33,7 @@ struct Cost {
   double bytes = 0;  // read from and written to device memory
   Arithmetic arithmetic = Arithmetic::kOther;
   ProductPrecision precision = ProductPrecision::kFp32;  // of convolutions and matrix products
-  // What was measured on the device, launch included; where it is positive, it is taken instead of the
-  // figures above.
+  // Seconds measured on the device, launch included. If positive, they replace the figures above.
   double seconds = 0;
   // `seconds` were not measured: they come from a model, and give no reason to leave the library's order of
   // algorithms.

@@ -1,12 +1,12 @@
 #pragma once
-// Measures what the ops of a run cost on its device, and what its link carries.
+// Measures the times of a run's ops on its device, and the rates of its link.
 //
-// Times are taken as they are in training: of whole steps, on the compute stream, from operands that other
-// ops have just left in device memory, and not of one op in a loop, which would find everything in the
-// caches. The device's trace says how long each launch took; a first step is left out. Where ops have several
-// algorithms, further steps are run with the next one of each; what does not fit into the budget with the
-// others is tried in halves, and what does not fit alone is left out. Steps are under `none` where that fits,
-// else `conv`, else `all`, on synthetic samples, and learn nothing.
+// Ops are timed in whole training steps, on the compute stream, with operands that other ops have just
+// written to device memory. One op in a loop would find its operands in the caches. The device's trace has
+// the time of each launch; the first step is left out. Further steps run with the next algorithm of each op
+// that has several. Algorithms that do not fit into the budget together are tried in halves, and those that
+// do not fit alone are left out. Steps run under `none` if that fits, otherwise under `conv` or `all`, on
+// synthetic samples.
 
 #include <cstdint>
 #include <functional>
@@ -18,19 +18,19 @@
 namespace vdnn {
 
 struct CostMeasurementOptions {
-  // That are timed for each choice of algorithms, micro-steps where the run accumulates. At least 5, and at
-  // least one that updates: as many as are accumulated.
+  // Steps timed for each choice of algorithms; micro-steps if the run accumulates gradients. At least 5, and
+  // at least as many as one update has.
   std::uint64_t steps = 20;
   std::uint64_t seed = 1;  // of parameters and samples
   // As in SessionOptions.
   std::optional<double> link_gbytes_per_second;
-  // Told before each choice of algorithms is run, with the number of launches of the tape that it is to time.
-  // May be empty.
+  // Called before each choice of algorithms runs, with the number of the tape's launches that it times. May
+  // be empty.
   std::function<void(std::size_t)> progress;
 };
 
-// Takes minutes where steps take seconds. Throws InvalidArgument for a simulated device and for too few
-// steps, OutOfMemory where the ops do not even fit with their least workspaces.
+// Needs minutes if steps need seconds. Throws InvalidArgument for a simulated device and for too few steps,
+// DoesNotFit if the ops do not even fit with their smallest workspaces.
 MeasuredCosts measure_costs(const PlannedRun& run, const CostMeasurementOptions& options = {});
 
 }  // namespace vdnn

@@ -16,10 +16,10 @@
 namespace vdnn {
 
 struct CpuDeviceOptions {
-  // Device budget in bytes, rounded down to granules. 0: half of the machine's memory, or of what the
-  // process's control group (a container's) may take of it.
+  // Device budget in bytes, rounded down to granules. 0: half of the machine's memory, or of the limit of the
+  // process's control group (a container's) if that is less.
   std::uint64_t budget_bytes = 0;
-  // Budget for page-locked memory in bytes. 0: likewise.
+  // Budget for page-locked memory in bytes. 0: the same default.
   std::uint64_t host_budget_bytes = 0;
   // Slows each copy engine to this many 10^9 bytes a second; from 1e-6 up where given. Absent: as fast as
   // memcpy goes.

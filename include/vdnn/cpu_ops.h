@@ -1,11 +1,11 @@
 #pragma once
-// Layer mathematics on CPUs through oneDNN. Activations are NHWC (NDHWC); filters are held in the layout that
-// oneDNN's forward convolution prefers, and an algorithm that wants them otherwise converts them into its
-// workspace, where the copy is counted. Algorithms are oneDNN's implementations in its own order; its
-// reference kernels (a thousand times slower) are offered only where there is nothing else.
+// Layer mathematics on CPUs through oneDNN. Feature maps are NHWC (NDHWC). Filters have the layout that
+// oneDNN's forward convolution prefers; an algorithm that needs another converts them into its workspace,
+// which counts the copy. Algorithms are oneDNN's implementations in its own order. Its reference kernels (a
+// thousand times slower) are offered only if there is nothing else.
 //
-// bf16 is multiplied as such where the processor can (AVX512-BF16); elsewhere, and in fp16, operands are
-// widened to fp32 in the workspace, and results rounded.
+// Processors with AVX512-BF16 multiply bf16 directly. On others, and for fp16, operands are widened to fp32
+// in the workspace and results are rounded.
 //
 // Results are bit-identical for the same algorithms and the same number of threads.
 
@@ -16,10 +16,11 @@
 namespace vdnn {
 
 struct CpuOpsOptions {
-  // Compute threads that the ops use, the stream's own included; part of what fixes a result. > 0.
+  // Threads that compute an op, including the stream's own; above 0. Results depend on it.
   int threads = 1;
 };
 
+// Throws InvalidArgument for options out of range.
 std::unique_ptr<OpLibrary> make_cpu_ops(const CpuOpsOptions& options);
 
 }  // namespace vdnn

@@ -1,32 +1,32 @@
 #pragma once
 // The `cuda` driver: streams and memory of an NVIDIA GPU.
 //
-// A stream is a non-blocking CUDA stream. Each submission is followed by an event from a pool (timing off),
-// so that a wait names exactly what it waits for, also when the stream has been given more since. The host
-// sleeps in `synchronize`; besides, only where the end of a graph's launch cannot be recorded, which fails
-// that launch, and, for an idle stream, before the first submission or capture while tracing. `Work::run` is
-// called at once, on the submitting thread, with the cudaStream_t: it submits kernels, and what it throws
-// surfaces late, as on every device.
+// A stream is a non-blocking CUDA stream. An event from a pool (timing off) follows each submission, so that
+// a wait refers exactly to one submission even if the stream has got more since. The host sleeps in
+// `synchronize`. Otherwise it sleeps in two cases: if the end of a graph's launch cannot be recorded, which
+// fails that launch, and, for an idle stream, before the first submission or capture while tracing.
+// `Work::run` is called at once, on the submitting thread, with the cudaStream_t. It submits kernels, and its
+// exceptions surface late, as on every device.
 //
 // Device memory is virtual: a reservation is address space, which commit() maps in whole granules (2 MiB on
 // today's GPUs) and decommit() unmaps. Physical allocations are larger: up to a 64th of their offset in the
-// reservation, 64 MiB at most, so that 80 GiB take 1,600. One of which a part stays committed stays as a
-// whole: the GPU then has that little more than is counted as committed, until the rest of it is decommitted
-// or committed again. Reservations of up to 256 MiB are exact. A GPU without virtual memory management gives
-// a reservation's memory in one piece and at once; commits only count. Page-locked memory is touched first
-// and then registered: that gives exact sizes, and is faster than asking CUDA for it. A copy whose host side
-// is not page-locked memory of the device is refused, since CUDA would quietly make it wait for the host.
+// reservation, at most 64 MiB, so that 80 GiB need 1,600 of them. An allocation stays as a whole while a part
+// of it is committed. The GPU then holds that little more than is counted, until the rest is decommitted or
+// committed again. Reservations of up to 256 MiB are exact. On a GPU without virtual memory management, a
+// reservation's memory comes in one piece and at once; commits only count. Page-locked memory is touched
+// first and then registered, which gives exact sizes and is faster than CUDA's own allocation. A copy is
+// refused if its host side is not page-locked memory of the device, since CUDA would silently make it wait
+// for the host.
 //
-// Errors carry CUDA's name for them, the call and the numbers. After one that corrupts the process's context
-// (an illegal address, a failed launch, an uncorrectable memory error) the device is lost: every later call
-// throws DeviceError with lost() and the first cause.
+// Errors contain CUDA's name for them, the call and the numbers. After an error that corrupts the process's
+// context (an illegal address, a failed launch, an uncorrectable memory error) the device is lost: every
+// later call throws DeviceError with lost() and the first cause.
 //
-// Calls set the GPU for the calling thread and put back the context that it had, primary or not. Where it had
-// none, they put back its GPU if the process uses that one: to put back another would be to begin to use it,
-// and take memory there. Captures of other threads, in whatever mode, are not disturbed.
+// Calls set the GPU for the calling thread and restore the context that it had, primary or not. If it had
+// none, they restore its GPU, provided that the process uses it: restoring another GPU would begin to use
+// that one and take memory there. Captures of other threads are not disturbed, in any mode.
 //
-// `times` and traces are measured with timed events, and only while tracing: timing what nobody looks at
-// would hold up the streams.
+// `times` and traces are measured with timed events, and only while tracing, since timing slows the streams.
 
 #include <cstdint>
 #include <memory>
@@ -39,15 +39,16 @@ namespace vdnn {
 
 struct CudaDeviceOptions {
   int ordinal = 0;  // as CUDA counts the GPUs that it can see
-  // What the process may take of the GPU's memory, in bytes. 0: all that is free but for the reserve. More
-  // than is free is refused. What context and libraries take (DeviceProperties::library_bytes) is subtracted
-  // first, the rest, rounded down to granules, is DeviceProperties::budget_bytes.
+  // Budget of the process on the GPU, in bytes. 0: all free memory except the reserve. More than is free is
+  // refused. The memory of context and libraries (DeviceProperties::library_bytes) is subtracted first; the
+  // rest, rounded down to granules, is DeviceProperties::budget_bytes.
   std::uint64_t budget_bytes = 0;
-  // What context and libraries take, where that has been measured. Nothing: what making the device takes, as
-  // the card sees it; that is the context, unless the process has used the GPU before.
+  // The memory of context and libraries in bytes, if it has been measured. Nothing: the memory that making
+  // the device takes by the card's own figures, which is the context, unless the process has used the GPU
+  // before.
   std::optional<std::uint64_t> library_bytes;
-  // Budget for page-locked memory in bytes. 0: half of the machine's memory, or of what the
-  // process's control group (a container's) may take of it.
+  // Budget for page-locked memory in bytes. 0: half of the machine's memory, or of the limit of the process's
+  // control group (a container's) if that is less.
   std::uint64_t host_budget_bytes = 0;
   // GPUs whose work may touch all device memory of this device, too, as CUDA counts them: others than
   // `ordinal`, each once. On a GPU without virtual memory management that lets them into all that the process
@@ -56,15 +57,15 @@ struct CudaDeviceOptions {
   // Where less than budget_bytes is free, but so much, that is the budget. No more than budget_bytes.
   // Nothing: budget_bytes.
   std::optional<std::uint64_t> least_budget_bytes;
-  // Kept back of what is free where budget_bytes is 0, for what CUDA and libraries take when they have been
-  // measured already: code of kernels, which is loaded when they are first launched, page tables of what is
-  // mapped, graphs. Nothing: 256 MiB, or 2 % of what is free where that is more.
+  // The part of the free memory that stays unused if budget_bytes is 0. It is for memory that CUDA and
+  // libraries take after their memory was measured: code of kernels, which is loaded at their first launch,
+  // page tables of mapped memory, graphs. Nothing: 256 MiB, or 2 % of the free memory if that is more.
   std::optional<std::uint64_t> reserve_bytes;
 };
 
-// Throws DeviceError, which says whether the driver, the GPU or the library's own CUDA is missing or too old,
-// or which peer cannot touch memory of which GPU, InvalidArgument for an ordinal, a peer or a budget that
-// cannot be, OutOfMemory where less than the budget is free, or too little for a default one.
+// Throws DeviceError if the driver, the GPU or the library's own CUDA is missing or too old, or if a peer
+// cannot access the GPU's memory; the error names which. Throws InvalidArgument for an impossible ordinal,
+// peer or budget, and OutOfMemory if less than the budget is free, or too little for a default one.
 std::unique_ptr<Device> make_cuda_device(const CudaDeviceOptions& options);
 
 }  // namespace vdnn

@@ -1,5 +1,5 @@
 #pragma once
-// Data sets and the loader that turns them into batches ahead of time.
+// Data sets, and the loader that prepares their batches ahead of time.
 
 #include <cstdint>
 #include <memory>
@@ -14,7 +14,7 @@
 
 namespace vdnn {
 
-// Which sample, and in which pass over the data: augmentation shows another view of a sample in every epoch.
+// A sample in one pass over the data: augmentation produces another view of a sample in every epoch.
 struct SampleKey {
   std::uint64_t index = 0;
   std::uint64_t epoch = 0;
@@ -27,13 +27,13 @@ class Dataset {
   virtual std::uint64_t size() const = 0;
   // C, then space.
   virtual const Dims& sample_dims() const = 0;
-  // Empty: one class a sample. Else the space of a label map, with a class at each place.
+  // Empty for one class per sample; otherwise the space of a label map, which has a class at each place.
   virtual const Dims& target_dims() const = 0;
   virtual std::int64_t classes() const = 0;
-  // Writes a sample, normalised fp32, channels last (H, W, C), and its classes in [0, classes): one, or one a
-  // place of the label map, row-major; -1 is a place without a class, which no loss counts. The spans hold
-  // element_count(sample_dims()) and element_count(target_dims()) elements (which is 1 for one class a
-  // sample).
+  // Writes a sample as normalised fp32, channels last (H, W, C), and its classes in [0, classes): one per
+  // sample or per place of the label map, row-major. -1 marks a place without a class, which no loss counts.
+  // The spans hold element_count(sample_dims()) and element_count(target_dims()) elements; the latter is 1
+  // for one class per sample.
   virtual void read(const SampleKey& key, std::span<float> image, std::span<std::int32_t> targets) const = 0;
 };
 
@@ -50,49 +50,51 @@ struct DatasetOptions {
   //                      channels, or 1 (grey)
   // synthetic            of any shape, a function of seed and index; the only one with label maps
   std::string text;
-  Dims sample_dims;          // what the network takes; of a data set with a shape of its own, it must agree
+  Dims sample_dims;          // of the network; a data set with a fixed shape must agree
   Dims target_dims;          // empty, or the space of the label maps that the network learns
-  std::int64_t classes = 0;  // of the network; likewise
+  std::int64_t classes = 0;  // of the network; a data set with fixed classes must agree
   std::uint64_t seed = 1;    // of synthetic samples and of augmentation
-  // Training images (2-D) are shifted by up to `crop_padding` pixels either way, zeros (after normalisation)
-  // coming in, and half of them mirrored left to right: a function of (seed, epoch, index) alone. Label maps
-  // move along, with -1 coming in.
+  // Training images (2-D) are shifted by up to `crop_padding` pixels either way and filled up with zeros
+  // (after normalisation), and half of them are mirrored left to right. All of it depends only on (seed,
+  // epoch, index). Label maps move with their images and are filled up with -1.
   bool augment = false;
   std::int64_t crop_padding = 4;  // at least 0, less than height and width
 };
 
-// Throws InvalidArgument (unknown name, a shape, label map or number of classes that does not fit) and
-// DataError (missing, damaged, truncated: says which file and what was expected).
+// Throws InvalidArgument for an unknown name, and UnsuitableOptions or InvalidArgument for a shape, label map
+// or number of classes that the data do not have. Throws DataError, with the file and what was expected, for
+// data that are missing, damaged or truncated.
 DatasetSplits open_dataset(const DatasetOptions& options);
 
-// Which samples make up which batch. Training (`shuffle`): every epoch a fresh permutation by (seed, epoch),
-// and every batch is full: where the samples do not fill the last batch of an epoch, the permutation starts
-// again from its beginning. These samples are seen once more in that epoch, and count, since a batch's
-// statistics are taken over all of its places (batch normalisation): a place filled with anything but a
-// sample would be learned. Evaluation: in order, each sample once. Its last batch may be short; the missing
-// places are filled with zeros and target -1, which no loss counts, and inference has no batch statistics.
+// The samples of each batch.
 //
-// Where a batch is more than one device computes at once, it is cut into parts of equal size, of which a rank
-// has its own, one behind the other. So the samples of a batch, and their order, are the same however many
-// ranks share it, and each rank has as many parts as any other.
+// In training (`shuffle`), every epoch has a fresh permutation by (seed, epoch), and every batch is full. If
+// the samples do not fill the last batch of an epoch, the permutation starts again from its beginning. These
+// samples occur twice in the epoch and count both times: batch normalisation computes its statistics over all
+// places of a batch, so a place without a sample would be learned.
+//
+// Evaluation reads each sample once, in order. Its last batch may be short. The missing places are filled
+// with zeros and target -1, which no loss counts; inference has no batch statistics.
+//
+// A batch of several micro-steps or ranks is cut into parts of equal size, and each rank has the same number
+// of consecutive parts. So the samples of a batch and their order do not depend on the number of ranks.
 struct BatchOrder {
   std::uint64_t samples = 0;
   std::int64_t batch = 0;  // of all parts together
   bool shuffle = false;    // training; else evaluation
   std::uint64_t seed = 0;
-  // What this reader has of each batch: `own_parts` of `parts`, from `first_part` on. `batch` is a multiple
-  // of `parts`.
+  // This reader's parts of each batch: `own_parts` of `parts`, from `first_part` on. `batch` is a multiple of
+  // `parts`.
   std::uint32_t parts = 1;
   std::uint32_t first_part = 0;
   std::uint32_t own_parts = 1;
 
   std::int64_t part() const { return batch / parts; }  // samples
   std::uint64_t batches_per_epoch() const;
-  // The epoch that part `number`, counted over this reader's parts from the start of training, belongs to;
-  // from 0.
+  // The epoch, from 0, of part `number`, which counts this reader's parts from the start of training.
   std::uint64_t epoch(std::uint64_t number) const;
-  // Indices of the samples of this reader's part `number`: part() of them with `shuffle`; else at most as
-  // many, and at least one of a batch that is not cut.
+  // Indices of the samples of this reader's part `number`: part() of them with `shuffle`; otherwise at most
+  // part(), and at least one if batches are not cut.
   std::vector<std::uint64_t> indices(std::uint64_t number) const;
 };
 
@@ -101,18 +103,18 @@ struct StagedBatch {
   std::uint64_t number = 0;
   AddressRange images;        // batch x sample, fp32, channels last
   AddressRange targets;       // batch x label map, i32
-  std::uint32_t samples = 0;  // that count; less than there are places only in evaluation
-  std::uint32_t slot = 0;     // the loader's own
+  std::uint32_t samples = 0;  // fewer than places only in evaluation
+  std::uint32_t slot = 0;     // for the loader
 };
 
-// Loads and converts batches ahead on a thread of its own, into a ring of page-locked slots that it takes
-// once. next() and recycle() belong to one thread. A failure in the thread surfaces at next(): what
-// Dataset::read() throws, and DataError, which names the sample, for a class that is not one of the data
-// set's. A new loader goes on after it.
+// Loads and converts batches ahead on a separate thread, into a ring of page-locked slots that it allocates
+// once. Call next() and recycle() from one thread. next() throws failures of the loading thread: exceptions
+// of Dataset::read(), and DataError, which names the sample, for a class that the data set does not have.
+// Create a new loader to continue after a failure.
 class BatchLoader {
  public:
-  // Parts `first` to `first + count - 1` of this reader's: batches, where they are not cut. The data set must
-  // outlive the loader.
+  // Loads this reader's parts `first` to `first + count - 1`; a part is a whole batch unless batches are cut.
+  // The data set must outlive the loader.
   BatchLoader(Device& device, PinnedPool& pool, const Dataset& data, BatchOrder order, std::uint64_t first,
               std::uint64_t count, std::uint32_t slots = kStagedBatches);
   ~BatchLoader();
@@ -121,7 +123,7 @@ class BatchLoader {
 
   // The next batch; blocks until it is converted. Throws InvalidArgument past the last one.
   StagedBatch next();
-  // The batch's memory may be written again once `copied` is reached.
+  // Lets the loader overwrite the batch's memory once `copied` is reached.
   void recycle(const StagedBatch& batch, const Frontier& copied);
 
  private:

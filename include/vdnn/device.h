@@ -1,36 +1,34 @@
 #pragma once
-// A device: memory, streams and copies behind about fifteen functions. Everything above (allocator, executor)
-// is written once against this class; a driver (cpu, cuda, sim) fills in the protected part.
+// A device: memory, streams and copies. Everything above (allocator, executor) is written once against this
+// class; a driver (cpu, cuda, sim) fills in the protected part.
 //
 // Order is made on the device. `submit` and `copy` append to a stream and return at once; `wait` makes a
 // stream, not the host, wait for a frontier. Only `synchronize` blocks the host. The class keeps each
-// stream's frontier (what its next work is ordered after), so that a wait for something that is known already
-// costs nothing and never reaches the driver; nor, of several points that are waited for at once, do those
-// that others of them come after.
+// stream's frontier: the points that its next work is ordered after. So a wait for a known point costs
+// nothing and never reaches the driver. Of several points in one wait, those that another of them implies do
+// not reach it either.
 //
-// Memory is two-fold. Device memory is address space that is reserved once and committed in granules; what is
-// committed counts against the budget of the device. Page-locked host memory is taken in exact sizes.
+// There are two kinds of memory. Device memory is address space that is reserved once and committed in
+// granules; committed bytes count against the budget of the device. Page-locked host memory is allocated in
+// exact sizes.
 //
 // Failures of submitted work surface late: at the next `synchronize` of a frontier that contains it, as the
 // exception that it threw. From then on the stream refuses work with the same cause, until `recover`; its
-// points still become reached, so nothing hangs. What a call refuses, or fails to take for want of memory, is
-// not a submission: its point is never counted, and nobody can wait for it.
+// points are still reached, so nothing hangs. Work that a call refuses, for lack of memory or another reason,
+// is no submission: its point is never counted, and nothing can wait for it.
 //
 // Thread-safety: the memory functions, `synchronize`, `reached`, `frontier` and the counters may be called
-// from any thread; one stream must be submitted to by one thread at a time. A Device has no global state: two
-// Devices on two threads are two worlds.
+// from any thread; one thread at a time may submit to a stream. A Device has no global state: two Devices on
+// two threads are two worlds.
 
-#include <array>
 #include <atomic>
 #include <cstdint>
 #include <functional>
 #include <memory>
 #include <mutex>
-#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
-#include <thread>
 #include <vector>
 
 #include "vdnn/address_range.h"
@@ -43,17 +41,17 @@ struct DeviceProperties {
   std::string name;                     // as `--device` spells it: "cpu", "sim:titan-x"
   std::uint64_t memory_bytes = 0;       // what there is
   std::uint64_t budget_bytes = 0;       // what may be committed; commit() throws OutOfMemory beyond
-  std::uint64_t host_budget_bytes = 0;  // likewise for page-locked memory
+  std::uint64_t host_budget_bytes = 0;  // the same for page-locked memory
   std::uint64_t granule_bytes = 0;      // unit of commit; a power of two
   std::uint64_t alignment_bytes = 0;    // of blocks that kernels are given; a power of two
   std::uint64_t library_bytes = 0;      // taken by context and libraries, measured; beside budget_bytes
-  std::uint64_t reserve_bytes = 0;      // of what was free, for what they take later; beside budget_bytes
+  std::uint64_t reserve_bytes = 0;      // free memory kept for context and libraries; beside budget_bytes
   bool touches_memory = true;           // false: addresses are offsets, work and copies move nothing
 };
 
-// What a piece of work does to one range. `version` names the contents: drivers that check (sim) verify that
-// what is read carries the version that the reader expects; 0 on a read means "not checked", on a write
-// "scratch: nobody may read this with a version afterwards".
+// An access of a piece of work to one range. `version` identifies the contents: drivers that check (sim)
+// verify that a read finds the version that the reader expects. 0 on a read means "not checked", on a write
+// "scratch: no later read with a version may see this".
 struct Access {
   AddressRange range;
   std::uint64_t version = 0;
@@ -123,14 +121,20 @@ class DeviceGraph {
 
  private:
   friend class Device;
+  friend class GraphRecording;
   std::vector<StreamId> streams_;
-  // A submission or a wait: what about it must be the same each time.
-  std::vector<std::uint64_t> trail_;
+  std::vector<std::uint64_t> signatures_;  // of its submissions and waits, in order
 };
+
+// Of the implementation (streams/).
+template <class T>
+class AppendOnlyList;
+class GraphRecording;
+struct Timeline;
 
 class Device {
  public:
-  virtual ~Device() = default;
+  virtual ~Device();
   Device(const Device&) = delete;
   Device& operator=(const Device&) = delete;
 
@@ -169,8 +173,8 @@ class Device {
   // Blocks the host until `frontier` is reached. Throws what failed work among it threw.
   void synchronize(const Frontier& frontier);
   void synchronize_all();
-  // Waits for everything, then forgets which streams have failed, so that they take work again; what the
-  // failed work has left in memory is the caller's to put right. Throws where the device is lost.
+  // Waits for everything, then forgets which streams have failed, so that they accept work again. The caller
+  // has to repair memory that failed work was writing. Throws if the device is lost.
   void recover();
   // Does not block. For statistics and polling: no placement and no order of submissions depends on it under
   // the executor.
@@ -181,48 +185,48 @@ class Device {
   virtual double now_seconds() const = 0;
   // Of work that the host has synchronised with, and that was timed when it was submitted.
   virtual StreamTimes times(StreamId stream) const = 0;
-  // Empty where what is submitted now is timed; or the reason why it is not, as where measuring costs and
+  // Empty if work submitted now is timed; otherwise the reason, for example that timing costs time and
   // nothing is traced (`cuda`).
   virtual std::string why_not_timed() const { return ""; }
   // From now on work, waits and counters are recorded (off at start).
   void set_tracing(bool on) { tracing_.store(on); }
   bool tracing() const { return tracing_.load(); }
-  // What was recorded since the last call. Throws std::bad_alloc, and starts afresh, when there was no memory
-  // to record all of it: a trace with holes would be read as idle time.
+  // The events recorded since the last call. Throws std::bad_alloc, and starts afresh, if there was no memory
+  // to record all of them: holes in a trace would look like idle time.
   std::vector<TraceEvent> take_trace();
   // While tracing: samples a named counter when `stream` gets here. Not a submission.
-  void mark(StreamId stream, std::string_view counter, std::uint64_t value);
+  void sample_counter(StreamId stream, std::string_view counter, std::uint64_t value);
 
-  // --- optional slots --------------------------------------------------------------------------------------
-  // In stream order, forbids or allows every access to `range` of device memory (a debugging aid). Drivers
-  // that can say so; `why_not_protect()` is a reason in words, empty where it is supported.
+  // --- optional functions ----------------------------------------------------------------------------------
+  // In stream order, forbids or allows every access to `range` of device memory (a debugging aid). Not every
+  // driver supports it: `why_not_protect()` is the reason, or empty.
   virtual std::string why_not_protect() const { return "this driver cannot protect memory"; }
   Point protect(StreamId stream, AddressRange range, Protection protection);
 
-  // Makes what `submit_all` submits to `streams` a graph, which is then launched: as if it had been submitted
-  // one by one, but that `streams` wait for each other before and after, the first of them being the one that
-  // the graph is launched on. Points inside are reached with the launch. Until `submit_all` returns nothing
-  // of it runs; meanwhile other streams cannot wait for it, `streams` for nothing that others are given, and
-  // the host for none of it (InvalidArgument). The thread that captures does nothing for which the driver
-  // might wait, whatever it concerns: synchronize, ask what is reached, recover, take memory from the device
-  // or give it back (InvalidArgument, and the capture goes on); in a replay, memory must stay likewise. Where
-  // something is thrown in the middle there is no graph: nothing inside will run, its points count as work
-  // that has failed with what was thrown, and that is thrown on. One capture or replay at a time.
+  // Captures the submissions of `submit_all` to `streams` as a graph, and launches it. The effect is that of
+  // the single submissions, except that `streams` wait for each other before and after; the graph is launched
+  // on the first of them. Its points are reached with the launch. Until `submit_all` returns, nothing of it
+  // runs. Meanwhile other streams and the host cannot wait for it, and `streams` cannot wait for later work
+  // of others (InvalidArgument). The capturing thread may make no call for which the driver might wait:
+  // synchronize, query points, recover, allocate or free memory of the device (InvalidArgument, and the
+  // capture goes on). In a replay that holds for memory, too. If an exception is thrown in the middle, there
+  // is no graph: nothing inside will run, its points count as work that has failed with this exception, and
+  // the exception is rethrown. One capture or replay at a time.
   virtual std::string why_not_capture() const { return "this driver cannot capture graphs"; }
   // Whether the calling thread is in a capture: what might wait is refused it, see capture().
   bool capturing() const;
   std::unique_ptr<DeviceGraph> capture(std::span<const StreamId> streams,
                                        const std::function<void()>& submit_all);
-  // The same once more from a graph: what `submit_all` submits is counted, and the graph launched in its
-  // place; Work::run is not called. It must be what was captured, at the same addresses: the first thing that
-  // is not is refused (InvalidArgument), which ends the replay as above.
+  // Launches a graph again: the submissions of `submit_all` are counted, and the graph runs in their place;
+  // Work::run is not called. They must be the captured ones, at the same addresses. The first that differs is
+  // refused (InvalidArgument), which ends the replay as above.
   void replay(const DeviceGraph& graph, const std::function<void()>& submit_all);
 
  protected:
-  explicit Device(DeviceProperties properties) : properties_(std::move(properties)) {}
+  explicit Device(DeviceProperties properties);
 
-  // What a driver fills in. The arguments have been checked; `point` is the point that the work will
-  // complete; `frontier` is the stream's frontier at that submission (its own point excluded).
+  // The functions that a driver implements. The arguments have been checked; `point` is the point that the
+  // work will complete; `frontier` is the stream's frontier at that submission, without its own point.
   virtual AddressRange do_reserve(std::uint64_t bytes) = 0;
   virtual void do_unreserve(AddressRange reservation) = 0;
   virtual void do_commit(AddressRange range) = 0;
@@ -238,15 +242,15 @@ class Device {
   virtual bool do_reached(const Frontier& frontier) = 0;
   // Everything submitted is done. Nothing to do where work cannot fail late.
   virtual void do_recover() {}
-  virtual void do_mark(StreamId stream, std::string_view counter, std::uint64_t value) = 0;
+  virtual void do_sample_counter(StreamId stream, std::string_view counter, std::uint64_t value) = 0;
   virtual void do_protect(Point point, const Frontier& frontier, AddressRange range, Protection protection);
   // `streams` have been made to wait for everything that was submitted.
   virtual void do_begin_capture(std::span<const StreamId> streams);
-  // `frontier` contains what was submitted inside; throws what failed work among it threw.
+  // `frontier` contains the captured submissions; rethrows the exception of failed work among them.
   virtual std::unique_ptr<DeviceGraph> do_end_capture(std::span<const StreamId> streams,
                                                       const Frontier& frontier);
-  // Launches on the first of `streams`; the others wait for that. What they were given between `before` and
-  // `after` is completed by the launch, which is the last point of the first stream.
+  // Launches on the first of `streams`; the others wait for that. The launch is the last point of the first
+  // stream and completes the submissions of all of them between `before` and `after`.
   virtual void do_launch(const DeviceGraph& graph, std::span<const StreamId> streams, const Frontier& before,
                          const Frontier& after);
   // Of a capture or a replay that did not come to its launch, called for each of its streams, the first one
@@ -254,71 +258,45 @@ class Device {
   virtual void do_abandon(StreamId stream, std::uint64_t before, std::uint64_t last,
                           const std::exception_ptr& cause) noexcept;
 
-  // Never fails, since what it observes has happened already; see take_trace().
+  // Never fails, since the recorded event has already happened; see take_trace().
   void record(TraceEvent::Kind kind, StreamId stream, std::string_view name, double begin_seconds,
               double end_seconds, std::uint64_t value = 0) noexcept;
 
  private:
-  struct Timeline {
-    // What is further back is seldom waited for together with what comes after it.
-    static constexpr std::size_t kRemembered = 16;
-
-    std::string name;
-    Frontier known;  // own submissions included
-    // Of the latest submissions, by count: what their ends are ordered after, themselves included.
-    std::array<Frontier, kRemembered> behind = {};
-
-    // Null: not remembered.
-    const Frontier* behind_submission(Point own) const;
-    void remember(Point own, Frontier what_is_behind) noexcept;
-  };
-  Timeline& timeline(StreamId stream);
-  const Timeline& timeline(StreamId stream) const;
-  // A capture, or the replay of a graph.
-  struct Recording {
-    std::vector<StreamId> streams;
-    Frontier before;
-    const DeviceGraph* replayed = nullptr;  // null: this is a capture
-    std::vector<std::uint64_t> trail;       // of a capture
-    std::size_t position = 0;               // in the trail of what is replayed
-    std::thread::id thread;
-
-    bool has(StreamId stream) const;
-    bool has(Point point) const { return has(point.stream) && !before.dominates(point); }
-  };
+  Timeline& timeline(StreamId stream) const;
   void check_submitted(const Frontier& frontier) const;
-  // Refuses what a driver cannot do on a thread that captures: the capture would be lost.
+  // Refuses calls that a driver cannot make on a thread that captures: the capture would be lost.
   void check_not_capturing(const char* what) const;
-  // Refuses to wait for what a recording has not launched yet.
+  // Refuses to wait for work of a recording that is not launched yet.
   void check_launched(const Frontier& frontier) const;
   void check_recorded(StreamId stream, const Frontier& missing) const;
   // Those of its points that no other one is ordered after.
   Frontier without_implied(const Frontier& missing) const;
-  bool inside_recording(StreamId stream) const;
-  std::uint64_t count(StreamId stream) const;  // of its submissions
   Frontier everything() const;
-  // Makes one more submission on `stream`: `give(point, frontier)` gives it to the driver. It counts only
-  // once the driver has it. `mark` is a hash of what it does, where.
-  template <class Give>
-  Point advance(StreamId stream, std::string_view name, std::uint64_t mark, const Give& give);
-  // Of a submission or a wait; whether the driver is to be given it. Throws where it is not what is to be
-  // replayed.
-  bool needs_giving(StreamId stream, std::string_view name, std::uint64_t mark);
-  // What the driver was given is to be replayed where this is a capture.
-  void keep_mark(StreamId stream, std::uint64_t mark);
-  std::uint64_t mark_of_wait(Point point) const;
-  template <class Record>
-  void record_graph(std::span<const StreamId> streams, const DeviceGraph* replayed, const Record& record);
-  void begin_recording(std::span<const StreamId> streams, const DeviceGraph* replayed);
+  // Makes one more submission on `stream`: `give_to_driver(point, frontier)`. It counts only once the driver
+  // has it. `sign()` is its signature (streams/graph_recording.h), which only recordings need.
+  template <class Sign, class Give>
+  Point advance(StreamId stream, std::string_view name, const Sign& sign, const Give& give_to_driver);
+  // Gives the driver a submission or a wait unless it is one of a replay. Throws if a replay has another one
+  // at this place.
+  template <class Sign, class Give>
+  void give(StreamId stream, std::string_view name, const Sign& sign, const Give& give_to_driver);
+  // Of a recording: whether it is a replay, which has repeated this submission.
+  bool repeat(StreamId stream, std::string_view name, std::uint64_t signature);
+  template <class Begin, class Record>
+  void record_graph(std::span<const StreamId> streams, const Begin& begin, const Record& record);
+  void set_recording(std::unique_ptr<GraphRecording> recording);
+  void end_recording() noexcept;
   void launch(const DeviceGraph& graph);
   void abandon(const std::exception_ptr& cause) noexcept;
 
   DeviceProperties properties_;
   std::mutex creation_mutex_;  // one stream at a time: the driver numbers them as this class does
-  mutable std::mutex mutex_;   // guards what follows but for tracing_
-  std::vector<std::unique_ptr<Timeline>> timelines_;
+  mutable std::mutex
+      mutex_;  // guards all members below except tracing_; for timelines see streams/timeline.h
+  std::unique_ptr<AppendOnlyList<Timeline>> timelines_;
   DeviceCounters counters_;
-  std::optional<Recording> recording_;
+  std::unique_ptr<GraphRecording> recording_;
   std::vector<TraceEvent> trace_;
   bool trace_has_holes_ = false;
   std::atomic<bool> tracing_{false};

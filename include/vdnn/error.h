@@ -1,7 +1,7 @@
 #pragma once
-// Errors. Everything that this library reports late or rarely is an exception of one of these types; what is
-// an expected outcome on a hot path (a pool that is exhausted) is an enum instead. Nothing here ever exits
-// the process. The command maps the types to its exit status (src/cli).
+// Errors. The library reports failures as exceptions of these types. An outcome that is expected on a hot
+// path, for example an exhausted pool, is an enum instead. The library never exits the process. The command
+// maps the types to its exit status (src/cli).
 
 #include <cstdint>
 #include <stdexcept>
@@ -15,7 +15,7 @@ class Error : public std::runtime_error {
   using std::runtime_error::runtime_error;
 };
 
-// What the caller passed cannot be: a shape, an option, a file. Found before anything runs.
+// The caller passed an impossible argument: a shape, an option, a file. Found before anything runs.
 class InvalidArgument : public Error {
  public:
   using Error::Error;
@@ -33,7 +33,7 @@ class ScheduleError : public Error {
   using Error::Error;
 };
 
-// A device that failed. `lost()` means that it is gone for good: every later call returns the first cause.
+// A device failed. `lost()`: it is gone for good, and every later call fails with the first cause.
 class DeviceError : public Error {
  public:
   explicit DeviceError(const std::string& what, bool lost = false) : Error(what), lost_(lost) {}
@@ -43,7 +43,7 @@ class DeviceError : public Error {
   bool lost_;
 };
 
-// The numbers behind a failed allocation, all in bytes.
+// The numbers of a failed allocation, all in bytes.
 struct MemoryShortage {
   std::uint64_t asked = 0;
   std::uint64_t in_use = 0;              // handed out to callers
@@ -58,7 +58,7 @@ struct MemoryShortage {
 class OutOfMemory : public Error {
  public:
   OutOfMemory(const std::string& where, const MemoryShortage& shortage);
-  // Of a plan, which needs `asked` bytes in a budget of `budget` bytes: `text` has these numbers.
+  // For a plan that needs `asked` bytes in a budget of `budget` bytes. `text` contains these numbers.
   OutOfMemory(const std::string& text, std::uint64_t asked, std::uint64_t budget);
   const MemoryShortage& shortage() const { return shortage_; }
 
@@ -66,8 +66,8 @@ class OutOfMemory : public Error {
   MemoryShortage shortage_;
 };
 
-// Numbers that are not finite where training needs finite ones: a loss, the norm of the gradients, or a state
-// that was to be saved. `step()`: updates since the start of training, the one at fault included; from 1.
+// A number is not finite where training needs it to be: a loss, the norm of the gradients, or a state to be
+// saved. `step()` counts updates since the start of training from 1, the one at fault included.
 class Diverged : public Error {
  public:
   Diverged(const std::string& what, std::uint64_t step) : Error(what), step_(step) {}

@@ -1,30 +1,31 @@
 #pragma once
-// The executor: a plain interpreter of schedules. It knows no policy and no kind of layer; it is handed the
-// device, the pools, the mathematics and the schedule, and submits one step after the other. The host does
-// not wait inside a step: order is made on the device, and what a step returns (loss, correct answers) is
-// read when the caller asks for it, one step late in a training loop.
+// The executor: a plain interpreter of schedules. It knows no policy and no kind of layer. It is given the
+// device, the pools, the compiled ops and the schedule, and submits one step after the other. The host does
+// not wait inside a step: the device orders the work. The results of a step (loss, correct answers) are read
+// when the caller asks for them, which in a training loop is one step late.
 //
-// Placement depends on the order of instructions and on frontiers alone, so every step returns the same
-// addresses, and a run on `sim` takes the same memory, to the byte, as a run on the device that it stands
+// Placement depends only on the order of instructions and on frontiers. So every step uses the same
+// addresses, and a run on `sim` needs the same memory, to the byte, as a run on the device that it stands
 // for.
 //
-// With `graph` a step is captured as a graph (Device::capture) when its batch and its results lie where they
-// have not lain before, and replayed whenever they lie there again; the first with an update and the first
-// without run as they are, so that the pools have what it takes and kernels are loaded, and so do steps while
-// tracing. Steps do not overlap then. What changes from step to step kernels read from a small block of
-// device memory, which is copied at the beginning of each.
+// With `graph`, one graph (Device::capture) is captured per set of input and result addresses and replayed
+// when these occur again. The first step with an update and the first without one run uncaptured, so that the
+// pools have grown and kernels are loaded. Steps also run uncaptured while tracing. Steps do not overlap with
+// `graph`. Kernels read the numbers that change from step to step from a small block of device memory, which
+// each step begins with copying.
 //
-// Where gradients are accumulated, all micro-steps of a step but the last leave out what belongs to the
-// update; memory is taken and given back alike. What ranks do together goes through the communicator, which
-// the host then waits through, too.
+// If gradients are accumulated, all micro-steps of a step but the last leave out the instructions of the
+// update. They allocate and release the same memory. Collectives go through the communicator, through which
+// the host then waits, too.
 //
-// An executor belongs to one thread. After an exception it takes no further step; its destructor waits for
-// what is in flight and gives everything back.
+// An executor belongs to one thread. After an exception it accepts no further step. Its destructor waits for
+// the work in flight and releases all memory.
 
 #include <array>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <initializer_list>
 #include <memory>
 #include <optional>
 #include <span>
@@ -42,19 +43,46 @@
 
 namespace vdnn {
 
-// One stream for each role, made once for a device and shared by its executors.
+// A set of roles.
+class StreamRoles {
+ public:
+  constexpr StreamRoles(std::initializer_list<StreamRole> roles) {
+    for (const StreamRole role : roles) {
+      bits_ |= bit(role);
+    }
+  }
+  constexpr bool contains(StreamRole role) const { return (bits_ & bit(role)) != 0; }
+
+ private:
+  static constexpr std::uint32_t bit(StreamRole role) {
+    return std::uint32_t{1} << static_cast<std::uint32_t>(role);
+  }
+
+  std::uint32_t bits_ = 0;
+};
+
+// The roles that steps of one device need, and those of devices that train together.
+inline constexpr StreamRoles kStepRoles{StreamRole::kCompute, StreamRole::kOffload, StreamRole::kPrefetch,
+                                        StreamRole::kLoad};
+inline constexpr StreamRoles kSharedStepRoles{StreamRole::kCompute, StreamRole::kOffload,
+                                              StreamRole::kPrefetch, StreamRole::kLoad, StreamRole::kReduce};
+// The roles that steps of `tape` need: with kReduce if the tape has collectives.
+StreamRoles stream_roles(const Tape& tape);
+
+// One stream for each of some roles, created once for a device and shared by its executors.
 class StreamSet {
  public:
-  // `reduces`: also for what ranks do together.
-  explicit StreamSet(Device& device, bool reduces = false);
+  StreamSet(Device& device, StreamRoles roles);
+  // `role` must be one of those that the set was created with.
   StreamId operator[](StreamRole role) const { return streams_[static_cast<std::size_t>(role)]; }
-  std::span<const StreamId> all() const { return std::span(streams_).first(count_); }
+  // In the order of StreamRole.
+  std::span<const StreamId> all() const { return all_; }
   // Everything submitted to any of them so far.
   Frontier everything(const Device& device) const;
 
  private:
-  std::array<StreamId, kStreamRoles> streams_{};
-  std::size_t count_ = 0;  // that there are; kReduce is the last role
+  std::array<StreamId, kStreamRoles> streams_{};  // by role
+  std::vector<StreamId> all_;
 };
 
 // Batches that a loader stages ahead, and that predictions count.
@@ -68,20 +96,20 @@ struct StepTicket {
   Frontier done;           // everything of this step
 };
 
-// What one loss said of a step.
+// The metrics of one loss in one step.
 struct LossMetrics {
   float loss = 0;     // mean over the places that count
-  float correct = 0;  // how many of them were right
-  float counted = 0;  // how many there are
+  float correct = 0;  // the number of these that were right
+  float counted = 0;  // the number of these
 };
 struct StepMetrics {
-  double loss = 0;                  // the weighted sum of all losses: what is minimised
+  double loss = 0;                  // the weighted sum of all losses, which training minimises
   std::vector<LossMetrics> losses;  // in the order of the network
-  // Of an update whose gradients are clipped: their norm before that. Also where losses are scaled, of the
-  // unscaled gradients.
+  // The norm of the unscaled gradients before clipping. Present for updates that clip gradients or scale
+  // losses.
   std::optional<float> gradient_norm;
-  // Of an update where losses are scaled: the scale that the gradients had, whether they overflowed, so that
-  // nothing was updated, and how many updates were skipped so far, this one included.
+  // For updates that scale losses: the scale of the gradients, whether the update was skipped because they
+  // overflowed, and the number of updates skipped so far, this one included.
   struct Scaling {
     float scale = 0;
     bool skipped = false;
@@ -90,96 +118,99 @@ struct StepMetrics {
   std::optional<Scaling> loss_scaling;
 };
 
-// A value that an op of a step has made, by its first launch or a recomputation, or that was loaded.
+// A value that a step has just computed, for the first time or again, or has loaded.
 struct MadeValue {
   OpId op = kNone;  // kNone: a load
   ValueId value = kNone;
-  std::span<const std::byte> bytes;  // on the host, as the device holds them; there during the call
+  std::span<const std::byte> bytes;  // on the host, in the device's layout; valid during the call
 };
-// Is shown every value as it is made, on the thread that submits the step, which waits for each: a debugging
-// aid. What it throws fails the step.
+// A debugging aid: called with every value as soon as it is computed. The thread that submits the step calls
+// it and waits for each value. An exception from it fails the step.
 using ValueInspector = std::function<void(const MadeValue&, const StepScalars&)>;
 
-// Of the last step submitted.
+// Device memory in use, by the pool's count, in the last step submitted.
 struct StepMemory {
-  double average_bytes = 0;      // handed out by the pool: the mean over the step's instructions
-  std::uint64_t peak_bytes = 0;  // handed out by the pool: the most
+  double average_bytes = 0;      // mean over the step's instructions
+  std::uint64_t peak_bytes = 0;  // maximum
 };
 
-// What an executor is handed; everything must outlive it. Without a `program` no op is run: for
-// devices that run no work, and to look at placement alone.
+// The parts that an executor works with. All of them must outlive it.
 struct ExecutorParts {
-  Device* device = nullptr;
-  DevicePool* pool = nullptr;
-  PinnedPool* pinned = nullptr;
-  const StreamSet* streams = nullptr;
-  ParameterStore* parameters = nullptr;
-  const Tape* tape = nullptr;
-  const Schedule* schedule = nullptr;
+  Device& device;
+  DevicePool& pool;
+  PinnedPool& pinned;
+  const StreamSet& streams;  // with the roles of stream_roles(tape)
+  ParameterStore& parameters;
+  const Tape& tape;
+  const Schedule& schedule;
+  // Null: no op runs, for devices that run no work and for tests of placement.
   OpProgram* program = nullptr;
-  Communicator* communicator = nullptr;  // of the other ranks; a tape with collectives wants one
-  // Steps are graphs where why_not_graph() is empty; elsewhere they run as they are, in the same memory and
+  // Joins the device with those of the other ranks. Required if the tape has collectives.
+  Communicator* communicator = nullptr;
+  // Steps become graphs if why_not_graph() is empty. Otherwise they run one by one, in the same memory and
   // order, as predictions do.
   bool graph = false;
   // Not with `graph`, nor on a device that does not touch memory. May be empty.
   ValueInspector inspect = {};
-  // Take so much page-locked memory for the results of a step, where they do not need more: executors that
-  // follow each other then find each other's.
+  // Least page-locked memory for the results of a step, in bytes. With the same least size, executors that
+  // follow each other reuse each other's blocks.
   std::uint64_t least_result_bytes = 0;
 };
 
-// Empty, or why steps of this tape and program (null: nothing is run) cannot be graphs on the device.
+// The reason why steps of this tape and program (null: no op runs) cannot be graphs on the device. Empty if
+// they can.
 std::string why_not_graph(const Device& device, const Tape& tape, const OpProgram* program);
 
-// Page-locked memory that the results of one step of a tape take. Bytes.
+// Page-locked memory for the results of one step of the tape, in bytes.
 std::uint64_t result_bytes(const Tape& tape);
 
 class Executor {
  public:
-  // Takes the schedule's persistent buffers. Throws OutOfMemory, and InvalidArgument where values cannot be
-  // inspected. The schedule must have passed the checker
-  // (checker.h): what it proves is not checked again.
+  // Allocates the schedule's persistent buffers. The schedule must have passed the checker (checker.h), whose
+  // checks are not repeated here. Throws OutOfMemory, and InvalidArgument if values cannot be inspected, a
+  // communicator is missing, or the store lacks a parameter.
   explicit Executor(const ExecutorParts& parts);
   ~Executor();
   Executor(const Executor&) = delete;
   Executor& operator=(const Executor&) = delete;
 
-  // Submits one step. `inputs`: page-locked memory in the order of Tape::inputs(), as many bytes as those
-  // values have, not to be written before inputs_copied. At most two steps may be submitted whose results
-  // have not been waited for. Throws InvalidArgument where this is not so, OutOfMemory (numbers inside), and
-  // what the device throws.
+  // Submits one step. `inputs` are page-locked memory in the order and of the sizes of Tape::inputs(); the
+  // host must not write them until inputs_copied. At most two steps may be submitted whose results have not
+  // been waited for. Throws InvalidArgument if there are more or sizes differ, OutOfMemory with the numbers,
+  // and the device's exceptions.
   StepTicket submit(std::span<const AddressRange> inputs, const StepScalars& scalars);
-  // Blocks until the step's results are on the host. Once a step, in order of submission, with the ticket of
-  // this executor; InvalidArgument otherwise. After it has thrown what the device threw, the executor takes
-  // no further step.
+  // Blocks until the step's results are on the host. Call it once per step, in order of submission, with this
+  // executor's ticket; InvalidArgument otherwise. After an exception of the device the executor accepts no
+  // further step.
   StepMetrics wait(const StepTicket& ticket);
 
-  // Where a result (an index into Tape::results()) of a step that has been waited for lies, in page-locked
-  // memory, as the device holds it; overwritten by the next step but one.
+  // The page-locked memory of a result of a step that has been waited for, in the device's layout. `index`
+  // counts Tape::results(). The next step but one overwrites it.
   AddressRange result(std::uint64_t step, std::size_t index) const;
 
-  // Something was thrown in the middle of a step: no further one is taken.
+  // An exception ended a step; no further step is accepted.
   bool failed() const { return failed_; }
 
   const StepMemory& memory() const { return memory_; }
-  // Where a buffer lies, or was placed last (its range is empty before): for pictures, and tests of
-  // placement.
+  // The current or last place of each buffer; empty before its first allocation. For pictures and tests.
   const std::vector<AddressRange>& placements() const { return placements_; }
 
  private:
   struct Launch;
+  struct PreparedInstruction;
   struct BufferState;
   struct StepGraph;
-  // What a step takes from StepScalars, where steps are graphs.
+  // Memory for the numbers of StepScalars that kernels read when steps are graphs.
   struct StepNumbers {
     std::optional<AddressRange> range;                 // on the device
     std::array<std::optional<AddressRange>, 2> slots;  // page-locked, for even and odd steps
     std::uint64_t version = 0;
   };
 
+  void prepare_instructions();
   void number_awaited_instructions();
   void take_arena();
-  std::uint64_t arena_in_use() const;  // as the pool counts it
+  std::uint64_t arena_in_use() const;  // by the pool's count
   AddressRange memory_for(const Buffer& buffer, StreamId stream);
   void bind_persistent_buffers();
   void take(BufferId buffer, StreamId stream);
@@ -189,30 +220,31 @@ class Executor {
 
   void submit_as_graph(std::span<const AddressRange> inputs, const StepScalars& scalars);
   void submit_instructions(std::span<const AddressRange> inputs, const StepScalars& scalars);
-  // The graph of steps whose batch and results lie there; null: none yet, and none to be made.
+  // The graph of steps with these inputs and the current result slot; null if there are too many graphs.
   StepGraph* find_graph(std::span<const AddressRange> inputs, bool updates);
   void join_streams();
   void take_step_numbers();
   void write_step_numbers(const StepScalars& scalars) const;
   void copy_step_numbers();
 
-  void execute(std::uint32_t index, const Instruction& instruction, std::span<const AddressRange> inputs,
+  void execute(PreparedInstruction& prepared, std::span<const AddressRange> inputs,
                const StepScalars& scalars);
-  void do_work(std::uint32_t index, const Instruction& instruction, std::span<const AddressRange> inputs,
+  void do_work(PreparedInstruction& prepared, std::span<const AddressRange> inputs,
                const StepScalars& scalars);
-  Frontier waited_for(const Instruction& instruction) const;
+  Frontier awaited_frontier(const Instruction& instruction) const;
   void release(const Instruction& instruction);
-  void launch(std::uint32_t index, const Instruction& instruction, const StepScalars& scalars);
-  void inspect(std::uint32_t index, const Instruction& instruction, const StepScalars& scalars);
-  std::vector<std::byte> on_host(std::uint32_t index, const BufferUse& use);
-  void reduce(std::uint32_t index, const Instruction& instruction);
-  void load(std::uint32_t index, const Instruction& instruction, std::span<const AddressRange> inputs);
-  void move(std::uint32_t index, const Instruction& instruction, BufferId from, BufferId to);
+  void launch(PreparedInstruction& prepared, const StepScalars& scalars);
+  void inspect(const PreparedInstruction& prepared, const StepScalars& scalars);
+  std::vector<std::byte> on_host(const PreparedInstruction& prepared, const BufferUse& use);
+  void reduce(const PreparedInstruction& prepared);
+  void load(const PreparedInstruction& prepared, std::span<const AddressRange> inputs);
+  void move(const PreparedInstruction& prepared, BufferId from, BufferId to);
   void take_result_slots();
-  void read_result(std::uint32_t index, const Instruction& instruction);
+  void read_result(const PreparedInstruction& prepared);
   void read_gradient_norm(std::uint64_t step, StepMetrics& metrics) const;
   void synchronize(const Frontier& frontier);
-  void copy(std::uint32_t index, CopyDirection direction, const Access& destination, const Access& source);
+  void copy(const PreparedInstruction& prepared, CopyDirection direction, const Access& destination,
+            const Access& source);
 
   AddressRange operand_range(BufferId buffer, ValueId value) const;
   std::uint64_t version_of(BufferId buffer, ValueId value) const;
@@ -221,18 +253,13 @@ class Executor {
   void mark_memory();
 
   ExecutorParts parts_;
-  std::uint64_t id_;                // tells tickets of different executors apart
-  std::vector<std::string> names_;  // an instruction: what traces and findings call it
-  std::vector<bool> of_update_;     // an instruction: left out where gradients are accumulated only
+  std::uint64_t id_;  // tells tickets of different executors apart
+  std::vector<PreparedInstruction> instructions_;
   std::vector<BufferState> buffers_;
   std::vector<AddressRange> placements_;
-  std::optional<AddressRange> arena_;                    // where the schedule brings its addresses
-  std::vector<std::vector<BufferUse>> uses_;             // an instruction: what it reads and writes
-  std::vector<std::shared_ptr<const Launch>> launches_;  // an instruction: operands as they were last
-  // An instruction: where its frontier is kept, kNone where nobody waits for it.
-  std::vector<std::uint32_t> frontier_index_;
+  std::optional<AddressRange> arena_;               // if the schedule has offsets
   std::array<std::vector<Frontier>, 2> frontiers_;  // even and odd steps: after instructions waited for
-  // Even and odd steps: page-locked memory for all results, one behind the other.
+  // Even and odd steps: page-locked memory for all results, one after the other.
   std::array<std::optional<AddressRange>, 2> result_slots_;
   std::vector<AddressRange> result_parts_;  // offsets into a slot
   StepNumbers numbers_;

@@ -1,6 +1,6 @@
 #pragma once
-// Failure injection: a pool's backend that passes everything on to another one, but for the calls that it is
-// told to fail. What a program does when memory or device refuse can be tried with it.
+// Failure injection: a pool's backend that forwards all calls to another one, except for those that it is
+// told to fail. It lets tests try how a program behaves when memory runs out or the device refuses.
 
 #include <cstdint>
 #include <functional>
@@ -12,10 +12,11 @@
 
 namespace vdnn {
 
-// As thread-safe as the other one, and `strikes`.
+// As thread-safe as the other backend and `strikes`.
 class FailingBackend final : public ForwardingBackend {
  public:
-  // `strikes` is asked before each call that may fail, and throws where it is to.
+  // `strikes(call)` is called before each call that may fail, with its name; it throws if the call is to
+  // fail.
   FailingBackend(std::unique_ptr<PoolBackend> backend, std::function<void(const char* call)> strikes)
       : ForwardingBackend(std::move(backend)), strikes_(std::move(strikes)) {}
 

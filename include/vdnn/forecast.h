@@ -1,7 +1,7 @@
 #pragma once
-// What a policy may ask of the world: what a schedule would take. Policies that choose by it (`dyn`,
-// `optimal`) are handed a Forecaster; predictor.h has the one that runs the real executor and the real
-// allocator on the `sim` driver, so that what a policy believes is what will be measured.
+// Forecasts: the memory and time that a schedule would take. Policies that choose by forecasts (`dyn`,
+// `optimal`) are given a Forecaster. The one in predictor.h runs the real executor and the real allocator on
+// the `sim` driver, so a forecast of memory is what will be measured.
 
 #include <cstdint>
 
@@ -10,15 +10,15 @@
 
 namespace vdnn {
 
-// What a plan must stay in. Bytes.
+// The limits that a plan must keep. Bytes.
 struct Budgets {
-  std::uint64_t device_bytes = 0;  // for everything but the library's own memory
+  std::uint64_t device_bytes = 0;  // without the memory that the vendor's library takes for itself
   std::uint64_t host_bytes = 0;    // page-locked
 };
 
 struct Forecast {
   std::uint64_t peak_bytes = 0;  // device memory, committed
-  std::uint64_t host_bytes = 0;  // page-locked, with what batches are staged in
+  std::uint64_t host_bytes = 0;  // page-locked, staging memory of batches included
   double step_seconds = 0;       // in the steady state
 
   bool fits(const Budgets& budgets) const {
@@ -26,7 +26,7 @@ struct Forecast {
   }
 };
 
-// Deterministic: equal schedules, equal forecasts.
+// Deterministic: equal schedules have equal forecasts.
 class Forecaster {
  public:
   virtual ~Forecaster() = default;

@@ -1,5 +1,6 @@
 #pragma once
-// A backend of pools that hands everything to another one: for what changes, counts or watches one thing.
+// A pool's backend that forwards all calls to another one: the base of backends that change, count or watch
+// some of them.
 
 #include <cstdint>
 #include <memory>
@@ -10,7 +11,7 @@
 
 namespace vdnn {
 
-// As thread-safe as its target, which must outlive it where it is not handed over.
+// As thread-safe as its target, which must outlive it unless the constructor was given its ownership.
 class ForwardingBackend : public PoolBackend {
  public:
   explicit ForwardingBackend(PoolBackend& target) : PoolBackend(target.properties()), target_(target) {}

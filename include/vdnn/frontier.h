@@ -2,8 +2,8 @@
 // Timelines and frontiers: the one notion of order in this project.
 //
 // Every stream counts its submissions: the n-th piece of work on stream s ends at the *point* (s, n). A
-// *frontier* is a set of points, at most one a stream: a vector clock. A frontier F *dominates* a point (s,
-// n) when F has reached at least n on s: whoever is ordered after F is ordered after that point.
+// *frontier* is a set of points, at most one per stream: a vector clock. A frontier F *dominates* a point (s,
+// n) if its count on s is at least n: work that is ordered after F is also ordered after that point.
 //
 // Three things are the same arithmetic: waiting (join the other's frontier into mine), reusing memory (a free
 // block carries the frontier of its last users; a requester that dominates it may write at once), and

@@ -1,6 +1,5 @@
 #pragma once
-// Where training begins: parameters drawn by a seed, and the hash that says whether two trainings ended
-// alike.
+// Initial parameters by seed, and the hash that tells whether two trainings have the same parameters.
 
 #include <cstdint>
 #include <string>
@@ -10,8 +9,8 @@
 
 namespace vdnn {
 
-// Fresh parameters of a tape in logical form (dense, filters KRSC), as the recipes say, a function of the
-// seed.
+// Initial parameters of a tape in logical form (dense, filters KRSC), drawn as the recipes specify; a
+// function of the seed.
 std::vector<std::vector<float>> initial_parameters(const Tape& tape, std::uint64_t seed);
 
 // SHA-256 over all parameters in order of creation, little-endian fp32 in logical order.

@@ -1,6 +1,6 @@
 #pragma once
-// Learning rates that change while training runs, as a function of the step alone: a run that is resumed at
-// step n gets bit for bit what the run that was never interrupted had there.
+// Learning rates that change while training runs, as a function of the step alone. A run that resumes at step
+// n has, bit for bit, the rate that the uninterrupted run had there.
 
 #include <cstdint>
 #include <string>
@@ -8,12 +8,12 @@
 
 namespace vdnn {
 
-// What a schedule is laid over.
+// The run that a schedule extends over.
 struct LearningRateRun {
   double base_rate = 0.01;  // finite, not negative
-  // Of the whole training, not of what is left of it after resuming.
+  // Of the whole training, not only of the part after resuming.
   std::uint64_t total_steps = 0;
-  // Only asked where the text counts in epochs; then at least 1.
+  // Used only if the text counts in epochs; then at least 1.
   std::uint64_t steps_per_epoch = 0;
 };
 
@@ -34,8 +34,8 @@ class LearningRateSchedule {
   // negative or not finite, for epochs when steps_per_epoch is 0, and when steps overflow 64 bits.
   LearningRateSchedule(std::string_view text, const LearningRateRun& run);
 
-  // Of the step `step`, counted from 0; computed in fp64 and rounded once. From the last step of the run on
-  // the cosine stays where it is.
+  // The rate of step `step`, counted from 0; computed in fp64 and rounded once. After the last step of the
+  // run the cosine keeps its value.
   float rate(std::uint64_t step) const;
 
  private:

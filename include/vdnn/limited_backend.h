@@ -1,7 +1,7 @@
 #pragma once
-// Several pools under one budget: each has a LimitedBackend on the same SharedLimit, which counts what all of
-// them have committed, besides the budget of each. What one pool gives back (StreamPool::trim(), the
-// high-water mark) another may take.
+// Several pools under one limit: each has a LimitedBackend on the same SharedLimit, which counts the bytes
+// that all of them have committed. The budget of each pool holds as well. Memory that one pool gives back
+// (StreamPool::trim(), the high-water mark) another pool may commit.
 
 #include <atomic>
 #include <cstdint>
@@ -18,7 +18,7 @@ class SharedLimit {
 
   std::uint64_t bytes() const { return bytes_; }
   std::uint64_t taken() const { return taken_.load(std::memory_order_relaxed); }
-  // False, and nothing is taken, where that would be more than there is.
+  // Counts `bytes` as taken. False, and nothing changes, if that would exceed the limit.
   bool take(std::uint64_t bytes) {
     std::uint64_t taken = taken_.load(std::memory_order_relaxed);
     do {
@@ -35,8 +35,8 @@ class SharedLimit {
   std::atomic<std::uint64_t> taken_{0};
 };
 
-// As thread-safe as its target. Target and limit must outlive it. Only where granules can be mapped
-// (PoolBackendProperties::maps): else InvalidArgument.
+// As thread-safe as its target. Target and limit must outlive it. The constructor throws InvalidArgument if
+// granules of the target cannot be mapped (PoolBackendProperties::maps).
 class LimitedBackend final : public ForwardingBackend {
  public:
   LimitedBackend(PoolBackend& target, SharedLimit& limit);

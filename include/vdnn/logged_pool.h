@@ -1,7 +1,7 @@
 #pragma once
-// A stream pool that keeps a log of what it is asked (vdnn/allocation_log.h), so that the same can be asked
-// of other allocators later: `bench/allocator_replay`. It is put around a pool that others may use directly,
-// too; those requests are not in the log.
+// A wrapper of a stream pool that logs its calls (vdnn/allocation_log.h), so that `bench/allocator_replay`
+// can ask other allocators for the same. Calls of the pool that bypass the wrapper are allowed and are not in
+// the log.
 
 #include <cstdint>
 #include <memory>
@@ -12,9 +12,9 @@
 
 namespace vdnn {
 
-// Thread-safe: the log has the calls of all threads in an order that explains them. The functions are those
-// of StreamPool; what is refused, or throws, is not in the log. The pool must outlive it. A log grows with
-// every call.
+// Thread-safe. The log has the calls of all threads in an order in which they may have happened: a free comes
+// before the reuse of its memory. The functions are those of StreamPool; calls that are refused, or throw,
+// are not in the log. The pool must outlive this object. A log grows with every call.
 class LoggedPool {
  public:
   explicit LoggedPool(StreamPool& pool);
@@ -27,11 +27,12 @@ class LoggedPool {
   void free(std::uint64_t address);
   void free(std::uint64_t address, StreamHandle stream);
   void used_on(std::uint64_t address, StreamHandle stream);
-  // What follows is a step: it frees all that it allocates, and nothing else, or the log cannot be written.
+  // The calls that follow are a step, which must free all blocks that it allocates, and no others. Otherwise
+  // write_allocation_log() throws.
   void begin_step();
 
-  // So far. Streams are numbered as they turn up, from 0; a handle that is used again for another stream is
-  // the same one.
+  // The log so far. Streams are numbered from 0 as their handles turn up; a handle that is reused for another
+  // stream keeps its number.
   AllocationLog log() const;
 
  private:

@@ -1,18 +1,18 @@
 #pragma once
-// What the ops of one tape cost on one device, measured there before a run (cost_measurement.h) or in it
-// (learned_costs.h) and kept in a file. With
-// it `sim` takes seconds that were seen in the place of seconds that follow from counts and rates, and the
-// preference `performance` takes the fastest algorithm in the place of the library's first choice.
+// The times of the ops of one tape on one device, measured before a run (cost_measurement.h) or during it
+// (learned_costs.h) and kept in a file. With them `sim` uses measured seconds instead of seconds from counts
+// and rates, and the preference `performance` selects the fastest algorithm instead of the library's first
+// choice.
 //
-// Times hold for what they were measured of and for nothing else: for another network, batch, device, number
-// of threads or library the costs are refused, as are costs that lack an op of the tape or have one too many.
+// Times are valid only for the network, batch, device, number of threads and library of the measurement.
+// Costs of others are refused, and so are costs that lack an op of the tape or have an additional one.
 //
-// A simulated device measures nothing: its costs are what its model predicts (expected_costs() in
-// learned_costs.h), in the same form, so that they can be read, edited and planned with. They are marked,
-// serve simulated devices alone, and leave `performance` at the library's first choice.
+// A simulated device measures nothing. Its costs are predictions of its model (expected_costs() in
+// learned_costs.h) in the same form, so that people can read and edit them and plan with them. They are
+// marked, apply only to simulated devices, and leave `performance` at the library's first choice.
 //
-// The file is JSON (docs/measured_costs.schema.json). Its version is 1 where all times were measured, 2 where
-// some were reckoned, 3 where all come from a model; all are read.
+// The file is JSON (docs/measured_costs.schema.json). Its version is 1 if all times were measured, 2 if some
+// were derived, 3 if all come from a model. All versions can be read.
 
 #include <cstdint>
 #include <filesystem>
@@ -28,31 +28,30 @@
 
 namespace vdnn {
 
-// Of fewer, a median says little.
+// The fewest steps for a useful median.
 inline constexpr std::uint64_t kFewestMeasuredSteps = 5;
 
 // One op with one algorithm, over launches of different steps.
 struct MeasuredTime {
-  // Median. A launch takes from when its stream was done with what came before until it is done: the gap in
-  // front of it is part of it.
+  // Median. A launch lasts from the end of the previous work on its stream to its own end, the gap included.
   double seconds = 0;         // > 0
   double spread_seconds = 0;  // from lower to upper quartile
-  // 0: none was seen, and the seconds are reckoned from what was expected (learned_costs.h).
+  // 0: no launch was traced, and the seconds are derived from expected ones (learned_costs.h).
   std::uint64_t launches = 0;
 
   friend bool operator==(const MeasuredTime&, const MeasuredTime&) = default;
 };
 
-// What times depend on.
+// The setting that times depend on.
 struct MeasuredSetting {
   std::string model;
   std::string input;  // of a sample, "3x32x32"
   std::int64_t classes = 0;
   std::int64_t batch = 0;
-  std::string device;             // "cpu", the GPU as its maker calls it, or the simulated GPU's profile
-  int threads = 0;                // compute threads of cpu; 1 of a simulated GPU
-  std::string algorithms_source;  // as the catalog says it
-  // Tell networks of one name apart, and optimizers.
+  std::string device;             // "cpu", the GPU's product name, or the simulated GPU's profile
+  int threads = 0;                // compute threads of cpu; 1 for a simulated GPU
+  std::string algorithms_source;  // as OpCatalog has it
+  // These tell networks of the same name, and optimizers, apart.
   std::uint64_t feature_map_bytes = 0;
   std::uint64_t persistent_bytes = 0;  // parameters and the optimizer's state
 
@@ -62,35 +61,35 @@ struct MeasuredSetting {
 struct MeasuredCosts {
   MeasuredSetting setting;
   bool modelled = false;                         // by a simulated device; no time has launches
-  std::optional<double> link_gbytes_per_second;  // what copies were slowed to (session.h)
+  std::optional<double> link_gbytes_per_second;  // limit on the rate of copies (SessionOptions)
   LinkRates link_bytes_per_second;
-  LinkRates link_bytes_per_second_both_ways;  // at most those of one
-  double launch_seconds = 0;                  // of a copy, besides its bytes
-  // By name of op and of algorithm. None where nothing was measured, since it did not fit into the budget; of
-  // each op something was.
+  LinkRates link_bytes_per_second_both_ways;  // at most those of one way
+  double launch_seconds = 0;                  // fixed time of a copy
+  // By name of op and of algorithm. Absent for algorithms that did not fit into the budget; each op has at
+  // least one time.
   std::map<std::string, std::map<std::string, std::optional<MeasuredTime>>> ops;
 };
 
-// `device` as MeasuredSetting has it.
+// The setting of this tape; `device` as MeasuredSetting has it.
 MeasuredSetting measured_setting(const Network& network, const Tape& tape, const std::string& device,
                                  int threads, const std::string& algorithms_source);
 
-// Throws InvalidArgument that names the first key in which the costs were measured of something else than
-// `here`, with both values.
+// Throws InvalidArgument if the setting of the costs is not `here`, with the first different key and both
+// values.
 void require_measured_of(const MeasuredCosts& costs, const MeasuredSetting& here);
 
-// The tape with measured (or modelled) seconds for each algorithm of each op. What did not fit when it was
-// measured is taken to be no faster than anything that did. Throws InvalidArgument that names an op or an
-// algorithm that only one of both has.
+// The tape with measured (or modelled) seconds for each algorithm of each op. Algorithms without a time count
+// as no faster than those with one. Throws InvalidArgument, with the name, for an op or algorithm that only
+// one of tape and costs has.
 std::shared_ptr<const Tape> with_measured_costs(const Tape& tape, const MeasuredCosts& costs);
-// The device with the rates of the link and the time of a launch that were measured.
+// The device with the measured rates of the link and time of a launch.
 SimProfile with_measured_rates(SimProfile profile, const MeasuredCosts& costs);
 
-// The text of a file. Reading what was written gives the same costs.
+// The text of a file. Parsing it gives the same costs.
 std::string to_text(const MeasuredCosts& costs);
-// Throws DataError, which names the key, where one is missing, not known, or has a value that cannot be.
+// Throws DataError with the key for a key that is missing or unknown, or has an impossible value.
 MeasuredCosts parse_measured_costs(std::string_view text);
-// Of a file. Throws DataError with its name.
+// Reads a file. Throws DataError with its name.
 MeasuredCosts read_measured_costs(const std::filesystem::path& path);
 
 }  // namespace vdnn

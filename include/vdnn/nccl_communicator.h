@@ -1,12 +1,12 @@
 #pragma once
-// A communicator of GPUs through NCCL (libnccl.so.2, which is opened when the first one is made: programs
-// start without it).
+// A communicator of GPUs through NCCL. libnccl.so.2 is opened when the first communicator is made, so
+// programs start without it.
 //
-// NCCL's communicators can wait in three places: while ranks find each other, in a collective that a rank
-// does not come to, and while they are given up. Here all three are non-blocking (ncclConfig_t::blocking = 0)
-// and polled with ncclCommGetAsyncError, within a time that the options say; when it is over, or where NCCL
-// reports an error, ncclCommAbort ends the kernels that wait on the GPU. Inside a step the host waits until
-// NCCL has launched a collective, since a stream may be given nothing else before. Some releases launch every
+// NCCL can wait in three places: while ranks find each other, in a collective that a rank does not join, and
+// while a communicator is destroyed. Here all three are non-blocking (ncclConfig_t::blocking = 0) and polled
+// with ncclCommGetAsyncError, within the time of the options. After a timeout or an error of NCCL,
+// ncclCommAbort ends the kernels that wait on the GPU. Inside a step the host waits until NCCL has launched a
+// collective, since nothing else may be submitted to the stream until then: some releases launch every
 // collective of a non-blocking communicator from a thread of their own.
 //
 // Capture: a graph with a collective of several ranks outlives every way to end its communicator. Both
@@ -15,11 +15,11 @@
 // communicator has more than one rank; nothing is broken off.
 //
 // Memory: since 2.22 NCCL connects ranks at the first collective that one of its algorithms computes, and
-// allocates the memory for that then (NCCL_RUNTIME_CONNECT). It picks the algorithm by kind, reduction and
-// size: broadcasts use rings, and on GPUs that an NVSwitch connects sums of floats use NVLS where averages do
-// not. So before its memory is measured, the ranks make a broadcast, and sums and averages of many sizes,
-// from one value to a whole bucket, each four times the last, in each type that will be reduced. Until these
-// have completed they need 4/3 of a bucket's size of the GPU's memory, outside the budget.
+// allocates the memory for that then (NCCL_RUNTIME_CONNECT). It picks the algorithm by kind and size:
+// broadcasts use rings, and sums of floats use NVLS on GPUs that an NVSwitch connects. So before the memory
+// is measured, the ranks make a broadcast, and sums of many sizes in each type that will be reduced: from one
+// value to a whole bucket, each four times the last. Until these have completed, they need 4/3 of a bucket's
+// size of the GPU's memory, outside the budget.
 
 #include <array>
 #include <cstddef>
@@ -31,29 +31,29 @@
 
 namespace vdnn {
 
-// How ranks find each other: rank 0's goes to all of them. All zeros: rank 0 could not make one.
+// The id by which ranks find each other: rank 0 makes it, and all ranks use it. All zeros: rank 0 failed.
 using NcclId = std::array<std::byte, 128>;
 
 struct NcclOptions {
   int rank = 0;     // 0 .. size - 1, each once
   int size = 1;     // the same on every rank
   int ordinal = 0;  // of the device's GPU (CudaDeviceOptions::ordinal)
-  // Called once on each rank: on return `id` is what rank 0 called it with (a broadcast, as MPI's). It is
-  // called before anything else can fail but the check of these options.
+  // Broadcasts rank 0's `id` to all ranks. Called once on each rank, directly after these options are
+  // checked, so that no failure on one rank leaves the others waiting.
   std::function<void(NcclId& id)> exchange_id;
-  double start_seconds = 60;  // in which all ranks must have come, and then be connected; above 0
-  double wait_seconds = 30;   // Communicator::wait(), and what NCCL may take to launch a collective; above 0
-  // Size of the largest all-reduce that will be made; the same on every rank. NCCL may pick another algorithm
-  // for a larger one, whose connections library_bytes() does not count.
+  double start_seconds = 60;  // for all ranks to join, and again to be connected; above 0
+  double wait_seconds = 30;   // for Communicator::wait(), and for NCCL to launch a collective; above 0
+  // Size of the largest all-reduce; the same on every rank. NCCL may pick another algorithm for a larger one,
+  // and library_bytes() would not count its connections.
   std::uint64_t bucket_bytes = std::uint64_t{25} << 20U;
-  // Another type that will be reduced beside fp32, or fp32; the same on every rank. Its connections are made
-  // and counted, too.
+  // A type that will be reduced beside fp32, or fp32; the same on every rank. Its connections are made and
+  // counted, too.
   DataType bucket_type = DataType::kF32;
 };
 
-// Joins `device`, which is the GPU of the options, with those of the other ranks. Throws InvalidArgument for
-// options that cannot be, DeviceError where NCCL is missing or too old, fails, or other ranks do not come in
-// time, and where NCCL_COMM_BLOCKING=1 in the environment would make NCCL's calls wait without limit.
+// Joins `device`, the GPU of the options, with those of the other ranks. Throws InvalidArgument for options
+// out of range. Throws DeviceError if NCCL is missing, too old or fails, if other ranks do not join in time,
+// and if NCCL_COMM_BLOCKING=1 in the environment would make NCCL's calls wait without limit.
 std::unique_ptr<Communicator> make_nccl_communicator(Device& device, const NcclOptions& options);
 
 }  // namespace vdnn

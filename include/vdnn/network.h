@@ -1,6 +1,6 @@
 #pragma once
-// A network: what the user writes. Layers over named feature maps form a directed acyclic graph; a
-// NetworkBuilder checks every layer as it is added and knows every shape, a Network cannot change any more.
+// A network: what the user writes. Layers over named feature maps form a directed acyclic graph. A
+// NetworkBuilder checks every layer as it is added and knows every shape; a Network cannot change any more.
 //
 //   NetworkBuilder net("tiny", {64, 1, 28, 28});
 //   auto x = net.relu("relu1", net.convolution("conv1", net.input(), {.filters = 8, .kernel = {3, 3},
@@ -48,19 +48,20 @@ class Network {
   const TensorType& type(std::uint32_t feature_map) const { return types_[feature_map]; }
   const std::string& feature_map_name(std::uint32_t id) const { return names_[id]; }
   std::uint32_t input() const { return 0; }  // images
-  // What the losses compare with, in the order in which a step is given them; batch first.
+  // The targets of the losses, in the order in which a step is given them. Their first dimension is the
+  // batch.
   std::span<const std::uint32_t> targets() const { return targets_; }
-  // Feature maps that are given back to the host.
+  // Feature maps that the host reads after each step.
   std::span<const std::uint32_t> outputs() const { return outputs_; }
   std::int64_t batch() const { return types_[0].dims[0]; }
-  // Classes that the first loss over classes tells apart; 0 without one.
+  // The number of classes of the first loss over classes; 0 without one.
   std::int64_t classes() const;
-  // The same layers for another batch size. Throws InvalidArgument where a custom layer cannot.
+  // The same layers for another batch size. Throws InvalidArgument if a custom layer does not support it.
   Network with_batch(std::int64_t batch) const;
-  // The same layers over feature maps of such types, with the conversions that this takes (precision.h).
-  // Feature maps keep their numbers and names; those that the host is given or gives keep their place. Throws
-  // InvalidArgument for a storage that is none of floating-point numbers, and for exceptions that name no
-  // layer and no kind of one.
+  // The same layers over feature maps of these types, with the conversions that they need (precision.h).
+  // Feature maps keep their ids and names; inputs, targets and outputs keep their order. Throws
+  // InvalidArgument if the storage type is not a floating-point type, if an exception names no layer and no
+  // kind of layer, and if the network has conversions already.
   Network with_precision(const PrecisionOptions& options) const;
 
  private:
@@ -74,17 +75,17 @@ class Network {
 };
 
 // Not thread-safe. Every function throws InvalidArgument with the layer's name and the shapes involved, and
-// the names of both layers where two do not fit together.
+// with the names of both layers if two do not fit together.
 class NetworkBuilder {
  public:
   // `input`: N, C, then space.
   NetworkBuilder(std::string name, Dims input);
 
   Tensor input() const { return {0}; }
-  // Targets of a loss of their own: N first; i32 for classes.
+  // Targets for one loss. Their first dimension is N; classes are i32.
   Tensor target(const std::string& name, TensorType type);
 
-  // Any layer; the others are shorthands for this one.
+  // Adds any layer; the functions below are shorthands for this one.
   Tensor layer(const std::string& name, OpSpec spec, const std::vector<Tensor>& inputs);
 
   Tensor convolution(const std::string& name, Tensor x, ConvolutionSpec spec);
@@ -93,7 +94,7 @@ class NetworkBuilder {
   Tensor relu(const std::string& name, Tensor x, float negative_slope = 0);
   Tensor sigmoid(const std::string& name, Tensor x);
   Tensor pooling(const std::string& name, Tensor x, PoolingSpec spec);
-  Tensor global_pooling(const std::string& name, Tensor x, PoolingMode mode);  // to an extent of 1 each way
+  Tensor global_pooling(const std::string& name, Tensor x, PoolingMode mode);  // every extent becomes 1
   Tensor upsampling(const std::string& name, Tensor x, UpsamplingSpec spec);
   Tensor add(const std::string& name, Tensor a, Tensor b);
   Tensor concatenation(const std::string& name, const std::vector<Tensor>& inputs);
@@ -105,7 +106,8 @@ class NetworkBuilder {
   Tensor custom(const std::string& name, const std::vector<Tensor>& inputs,
                 std::shared_ptr<const CustomLayer> layer);
 
-  // Losses. Without targets of their own they share `targets`, which the first of them shapes.
+  // Losses. Those without targets of their own share the targets "targets", whose type the first one
+  // determines.
   void softmax_cross_entropy(const std::string& name, Tensor logits, SoftmaxCrossEntropySpec spec = {},
                              std::optional<Tensor> targets = {});
   void mean_squared_error(const std::string& name, Tensor prediction, MeanSquaredErrorSpec spec = {},
@@ -113,13 +115,13 @@ class NetworkBuilder {
   void dice_cross_entropy(const std::string& name, Tensor logits, DiceCrossEntropySpec spec = {},
                           std::optional<Tensor> targets = {});
 
-  // The feature map is given back to the host.
+  // The host reads the feature map after each step.
   void output(Tensor x);
 
   // Of a feature map of this builder.
   const TensorType& type(Tensor x) const;
 
-  // Throws InvalidArgument without a loss, or with a feature map or targets that nobody reads.
+  // Throws InvalidArgument if there is no loss, or if nothing reads a feature map or targets.
   Network build() &&;
 
  private:
@@ -132,8 +134,8 @@ class NetworkBuilder {
   std::optional<Tensor> shared_targets_;
 };
 
-// A layer that names its inputs: feature maps by the names of the layers that make them; "images" and the
-// names of targets for the rest. A loss without a second input takes the shared targets.
+// A layer that names its inputs: a feature map by the name of the layer that makes it, the input as "images",
+// targets by their names. A loss without a second input uses the shared targets.
 struct LayerDescription {
   std::string name;
   OpSpec spec;
@@ -145,54 +147,56 @@ struct TargetDescription {
   TensorType type;
 };
 // A network from layers in any order. Throws InvalidArgument as NetworkBuilder does, and for an input that no
-// layer makes, a name that repeats, and a cycle, which it names.
+// layer makes, a name that repeats, and a cycle; the message names the layers of the cycle.
 Network build_network(const std::string& name, const Dims& input, std::vector<LayerDescription> layers,
                       const std::vector<TargetDescription>& targets = {});
 
-// Of the gradients that are reduced together, where nothing else is asked for: as PyTorch's
-// DistributedDataParallel has it (bucket_cap_mb; Li et al., VLDB 2020).
+// The default size of a bucket of gradients, in bytes: that of PyTorch's DistributedDataParallel
+// (bucket_cap_mb; Li et al., VLDB 2020).
 inline constexpr std::uint64_t kBucketBytes = std::uint64_t{25} << 20U;
 
-// How a training tape is lowered.
+// How the tape of a training step is lowered.
 struct TrainingOptions {
   OptimizerSpec optimizer = SgdSpec{};
   // Gradients are scaled so that their norm is at most this; > 0. All gradients then live until the end of
-  // the backward pass, and updates follow it. The host is given the norm (StepMetrics::gradient_norm).
+  // the backward pass, and updates follow it. The host reads the norm (StepMetrics::gradient_norm).
   std::optional<float> clip_norm;
-  // Data parallelism: so many ranks take part in every update, each with a batch of its own, or, one after
-  // the other, with as many as there are micro-steps. Losses are divided by the number of all these batches,
-  // and gradients summed over them: first the rank's own, a left fold over its micro-steps in memory of their
-  // own, then over the ranks, in buckets, each as soon as the backward pass has made so many bytes of
-  // gradients. With several ranks all gradients live until the end of the backward pass, and updates follow
-  // it, each waiting for its bucket. All are at least 1.
+  // Data parallelism. In every update `ranks` ranks take part, each with one batch per micro-step. Losses are
+  // divided by the number of all these batches, and gradients are summed over them. Each rank sums its own
+  // first, a left fold over its micro-steps in memory of its own. Then the ranks sum theirs in buckets, each
+  // as soon as the backward pass has made `bucket_bytes` of gradients. With several ranks all gradients live
+  // until the end of the backward pass; updates follow it, and each waits for its bucket. All three numbers
+  // are at least 1.
   std::uint32_t ranks = 1;
   std::uint32_t micro_steps = 1;
   std::uint64_t bucket_bytes = kBucketBytes;
-  // How several ranks send gradients: kF32, or kF16 or kBf16, in half the bytes. A rank's gradient is then
-  // rounded to that type once, behind its micro-steps, and so is what the communicator makes of all of them;
-  // the update goes by the sum in fp32. With kF16 a sum beyond 65504 is an infinity, which loss scaling sees.
+  // The type in which several ranks send gradients: kF32, or kF16 or kBf16 with half the bytes. A rank's
+  // gradient is rounded to that type once, after its micro-steps, and so is the communicator's sum. The
+  // update uses the sum in fp32. With kF16 a sum beyond 65504 becomes an infinity, which loss scaling
+  // detects.
   DataType reduce_precision = DataType::kF32;
   DataType reduces_in() const { return ranks > 1 ? reduce_precision : DataType::kF32; }
-  // Batch normalisation takes its statistics over the batches of all ranks, in every micro-step. Ranks then
-  // wait for each other in each such layer, twice in forward and once in backward.
+  // Batch normalisation computes its statistics over the batches of all ranks, in every micro-step. The ranks
+  // then wait for each other in each such layer, twice in forward and once in backward.
   bool sync_batch_normalization = false;
   bool normalizes_over_ranks() const { return sync_batch_normalization && ranks > 1; }
   // How feature maps are stored. With fp16 losses are scaled.
   PrecisionOptions precision;
   LossScaling loss_scaling;
   bool scales_losses() const { return precision.storage == DataType::kF16; }
-  // Names of further values that the host is given after each step: "fc.y", "conv1.filter.gradient". Where
-  // losses are scaled, gradients are those of the scaled losses: divide them by StepMetrics::Scaling::scale.
+  // Names of further values that the host reads after each step: "fc.y", "conv1.filter.gradient". If losses
+  // are scaled, gradients are those of the scaled losses: divide them by StepMetrics::Scaling::scale.
   std::vector<std::string> results;
 };
 
 // The tape of one training step: forward, losses, backward, and the update of each parameter as soon as its
-// gradient is made and its own layer has read it for the last time. Throws InvalidArgument for results that
-// no op makes.
+// gradient is made and its own layer has read it for the last time. The tape keeps no reference to its
+// arguments. Throws InvalidArgument for options out of range, for results that no op makes, and for layers
+// that the catalog cannot compute.
 std::shared_ptr<const Tape> lower_to_tape(const Network& network, const OpCatalog& catalog,
                                           const TrainingOptions& options);
-// The tape of evaluation: forward and losses only, nothing saved. Its parameters are those of the training
-// tape of that precision, in the same order and form.
+// The tape of evaluation: forward and losses only, and ops save nothing for a backward pass. Its parameters
+// are those of the training tape of that precision, in the same order and storage.
 std::shared_ptr<const Tape> lower_to_evaluation_tape(const Network& network, const OpCatalog& catalog,
                                                      const PrecisionOptions& precision = {});
 

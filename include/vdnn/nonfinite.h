@@ -1,13 +1,12 @@
 #pragma once
-// Where a training that diverged has left the finite numbers: a Diverged error names the step whose loss, or
-// whose gradients' norm, is not finite, and the cause may lie in any op of it or of the steps before. So the
-// steps are trained once more, and every value is looked at as it is made: the first on the tape that is not
-// finite is the answer.
+// Finds the first value of a diverged training that is not finite. A Diverged error names the step whose loss
+// or gradient norm is not finite, but the cause may lie in any op of that step or of earlier ones. So the
+// steps are trained once more, and every value is inspected as soon as it is computed.
 //
-// Each value comes to the host, which waits for it, so a step takes many times its usual time; the device
-// takes the memory that it takes while training, page-locked memory 64 KiB more. The same steps give the same
-// numbers: start where the training started, or from a checkpoint that it has written, with the same run and
-// options. (They do not where the training was replanned with other algorithms.)
+// Each value is copied to the host, which waits for it, so a step needs many times its usual time. Device
+// memory is that of training; page-locked memory grows by 64 KiB. The same steps compute the same numbers if
+// they start where the training started, or from one of its checkpoints, with the same run and options. They
+// do not if the training was replanned with other algorithms.
 
 #include <cstdint>
 #include <optional>
@@ -21,31 +20,30 @@
 namespace vdnn {
 
 struct NonfiniteValue {
-  // Updates since the start of training, the one at fault included, from 1; of a state to go on from, those
-  // that it has behind it.
+  // The update that made the value, counted from 1 since the start of training; for a value of the initial
+  // state, the number of updates in that state.
   std::uint64_t step = 0;
   std::uint32_t micro_step = 0;  // of the step, from 0
-  std::optional<int> rank = {};  // none: it trains alone
-  std::string op =
-      {};  // "conv1.forward"; empty: none has made it, it is an input or of the state to go on from
-  std::string value;  // "conv1.y"
-  Dims dims;          // logical: N, C, then space
-  // Of the elements as the device holds them (feature maps channels last), which may be more than the dims
-  // say: so many are not finite, and the first of these, counted from 0, is `first`.
+  std::optional<int> rank = {};  // absent if a device trains alone
+  std::string op = {};           // "conv1.forward"; empty for an input and for a value of the initial state
+  std::string value;             // "conv1.y"
+  Dims dims;                     // logical: N, C, then space
+  // Elements in the device's layout (feature maps channels last), which may be more than those of the dims;
+  // the number of these that are not finite; and the index of the first of them, from 0.
   std::uint64_t elements = 0;
   std::uint64_t nonfinite = 0;
   std::uint64_t first = 0;
   float first_value = 0;  // NaN or an infinity
 };
 
-// One line: op, value, step, how many elements, the first.
+// One line with op, value, step, the number of elements and the first of them.
 std::string describe(const NonfiniteValue& value);
 
-// Trains from options.start, or from the beginning, up to and with `last_step` (Diverged::step()), as a
-// Trainer with these options does, but that it saves, evaluates, replans and traces nothing. Empty: all
-// values were finite. The trainer that diverged is to be gone, unless the device has room for both. Ranks
-// call it together; on all of them it is the first that any of them has made, in the order of steps and ops.
-// Throws as Trainer does, and InvalidArgument where no step is to be trained.
+// Trains from options.start, or from the beginning, up to and including `last_step` (Diverged::step()), as a
+// Trainer with these options does, but without saving, evaluating, replanning and tracing. Returns nothing if
+// all values were finite. Destroy the diverged trainer first, unless the device has room for both. Ranks call
+// it together and get the same value: the first on any rank in the order of steps and ops. Throws as Trainer
+// does, and InvalidArgument if there is no step to train.
 std::optional<NonfiniteValue> find_nonfinite(const PlannedRun& run, const DatasetSplits& data,
                                              const TrainOptions& options, std::uint64_t last_step);
 

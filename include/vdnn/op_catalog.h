@@ -1,9 +1,9 @@
 #pragma once
 // How a layer becomes ops on a given device. A catalog is asked for the *recipe* of a layer: which parameters
-// it has and how the device holds them, what its forward pass saves, which ops its passes consist of, which
-// operands each op reads and writes, what it may overwrite, and which algorithms exist with how much
-// workspace. What backward needs is a driver's business: oneDNN's max-pooling saves indices, cuDNN's reads X
-// and Y.
+// it has and how the device holds them, what its forward pass saves, and which ops its passes consist of. For
+// each op the recipe lists the operands that it reads and writes, the reads that it may overwrite, and its
+// algorithms with their workspaces. Each device decides what backward needs: oneDNN's max-pooling saves
+// indices, cuDNN's reads X and Y.
 //
 // A recipe names operands by role and index; `lower_to_tape` (network.h) puts values in their places, joins
 // gradients where a feature map forks, and adds the updates. A catalog never sees a network.
@@ -24,17 +24,17 @@ enum class OperandRole : std::uint8_t {
   kInput,           // X
   kOutput,          // Y
   kParameter,       // W; of a layer's op, its copy where there is one
-  kSaved,           // made by forward for backward, not a feature map (indices, probabilities); where it is
-                    // summed over ranks, by any op for those of its layer that follow
+  kSaved,           // made by a forward op for later ops of the layer, not a feature map: indices, statistics
   kOutputGradient,  // dY
   kInputGradient,   // dX
   kParameterGradient,  // dW
   kState,              // of the optimizer
-  kGradientNorm,   // norm and scale of all gradients; read by updates where gradients are clipped or losses
-                   // scaled
-  kGradientSum,    // over the micro-batches of a step
-  kParameterCopy,  // of an update: what it writes beside the parameter
-  kLossScale       // where losses are scaled: the last that the norm of the gradients reads
+  kGradientNorm,       // norm and scale of all gradients; updates read it if gradients are clipped or losses
+                       // scaled
+  kGradientSum,        // over the micro-batches of a step
+  kParameterCopy,      // of a parameter, in the narrow type that ops read; an update writes both
+  kLossScale,          // if losses are scaled: the last read of the op for the gradient norm
+  kGradientStatistic   // made by one backward op for a later one of the same layer, not a gradient
 };
 
 struct Operand {
@@ -45,17 +45,15 @@ struct Operand {
 
 enum class Direction : std::uint8_t { kForward, kBackwardData, kBackwardFilter, kUpdate };
 
-// A way to compute one op. `workspace_bytes` counts everything that lives for the op alone: the library's
-// scratchpad and converted copies of filters.
+// A way to compute one op; the same operands give the same bits.
 struct Algorithm {
   std::string name;
-  std::uint64_t workspace_bytes = 0;
-  bool deterministic = true;  // same operands, same bits
-  std::optional<Cost> cost;   // where it is another than the op's
+  std::uint64_t workspace_bytes = 0;  // all that lives for the op alone: scratch memory, converted filters
+  std::optional<Cost> cost;           // if it differs from the op's
 };
 
-// Write `write` may take the memory of read `read` (positions in the lists of the op): a permission, used
-// where the value read is not needed afterwards.
+// Write `write` may overwrite read `read` (positions in the lists of the op). A plan uses the permission if
+// the value that was read is not needed afterwards.
 struct Overwrite {
   std::uint32_t write = 0;
   std::uint32_t read = 0;
@@ -73,7 +71,7 @@ struct OpRecipe {
 enum class Initializer : std::uint8_t {
   kZero,
   kOne,
-  kHeNormal,  // normal, variance 2 / fan_in (He et al. 2015): what a rectifier follows
+  kHeNormal,  // normal, variance 2 / fan_in (He et al. 2015): for layers followed by a rectifier
   // Normal, deviation 0.01 (as Simonyan and Zisserman 2015): for the layer that makes the logits. No
   // rectifier follows it, and large logits at the start spoil the first steps.
   kLogitsNormal
@@ -85,68 +83,70 @@ struct ParameterRecipe {
   std::uint64_t copy_bytes() const { return copy ? stored_elements() * size_of(*copy) : 0; }
 
   std::string name;                 // "filter", "bias"
-  TensorType type;                  // logical; what hashes and checkpoints see, in KRSC order
+  TensorType type;                  // logical: hashes and checkpoints have it, in KRSC order
   std::uint64_t storage_bytes = 0;  // as the device holds it (blocked, padded)
   Initializer initializer = Initializer::kZero;
   std::int64_t fan_in = 0;  // of kHeNormal
-  // The catalog's name for how it lies: programs of one device that give a parameter the same name can share
-  // it.
+  // The catalog's name for the layout in device memory. Programs of one device can share a parameter if both
+  // name the same layout.
   std::string storage_layout;
-  // The type that the layer's ops read it in, if that is not its own: from a copy that lies like the
-  // parameter, element by element, and is kept from step to step.
+  // The type in which the layer's ops read it, if that is not its own. They read a copy that has the
+  // parameter's layout and persists between steps.
   std::optional<DataType> copy;
   // False: no gradient, no update; an op of the forward pass may write it (running statistics).
   bool trainable = true;
 };
 
-struct SavedRecipe {
+// A value that ops of the layer make for later ones, or the optimizer's state.
+struct ValueRecipe {
   std::string name;
   TensorType type;
-  // What the op makes is this rank's share; after it the shares of all ranks are summed, and ops that follow
-  // read the sum.
+  // The op makes this rank's share. The shares of all ranks are then summed, and later ops read the sum.
   bool summed_over_ranks = false;
 };
 
-// Ops stand in the order in which they run. An op in `backward` that writes no input gradient and no
-// parameter gradient that anybody asked for is dropped, so gradients of data inputs are never computed,
-// unless they come with others.
+// Ops are listed in the order in which they run. A backward op is dropped if no gradient that it writes is
+// needed. So gradients of data inputs are computed only by ops that also make others.
 struct LayerRecipe {
   std::vector<ParameterRecipe> parameters;
-  std::vector<SavedRecipe> saved;
+  std::vector<ValueRecipe> saved;  // Saved 0, 1, ...
   std::vector<OpRecipe> forward;
   std::vector<OpRecipe> backward;
+  std::vector<ValueRecipe> gradient_statistics = {};  // GradientStatistic 0, 1, ...
 };
 
-// Updates of one parameter: state of the optimizer (each as many bytes as the parameter, laid out like it)
-// and the op, which reads and writes Parameter 0 and State, and reads ParameterGradient 0 and, if `scaled`,
-// GradientNorm 0 as its last. Where the parameter has a copy, it writes ParameterCopy 0 as its last.
+// The update of one parameter. Each state of the optimizer has the parameter's size and layout. The op reads
+// and writes Parameter 0 and all State, and reads ParameterGradient 0. If gradients are scaled, its last read
+// is GradientNorm 0. If the parameter has a copy, its last write is ParameterCopy 0.
 struct UpdateRecipe {
-  std::vector<SavedRecipe> state;
+  std::vector<ValueRecipe> state;
   OpRecipe op;
 };
 
-enum class Mode : std::uint8_t { kTraining, kInference };  // inference saves nothing, has no backward
+// Inference saves nothing and has no backward pass.
+enum class Mode : std::uint8_t { kTraining, kInference };
 
 // Stateless after construction; thread-safe.
 class OpCatalog {
  public:
   virtual ~OpCatalog() = default;
 
-  // `inputs` and `outputs` are the types of the layer's values. Throws InvalidArgument where the device has
-  // no way to compute it.
+  // `inputs` and `outputs` are the types of the layer's values. Throws InvalidArgument if the device cannot
+  // compute the layer.
   virtual LayerRecipe recipe(const OpSpec& spec, std::span<const TensorType> inputs,
                              std::span<const TensorType> outputs, Mode mode) const = 0;
+  // `scaled`: gradients are multiplied by the factor in GradientNorm 0.
   virtual UpdateRecipe update_recipe(const OptimizerSpec& spec, const ParameterRecipe& parameter,
                                      bool scaled) const = 0;
-  // Reads ParameterGradient 0, 1, ... of `parameters`, and LossScale 0 where losses are scaled; writes
+  // The op reads ParameterGradient 0, 1, ... of `parameters`, and LossScale 0 if losses are scaled. It writes
   // GradientNorm 0.
   virtual OpRecipe gradient_norm_recipe(const GradientNormSpec& spec,
                                         std::span<const ParameterRecipe> parameters) const = 0;
 
-  // Reads ParameterGradient 0 and GradientSum 0 of the parameter, writes GradientSum 0 in place.
+  // The op adds ParameterGradient 0 of the parameter to GradientSum 0, in place.
   virtual OpRecipe gradient_sum_recipe(const ParameterRecipe& parameter) const = 0;
 
-  // As `algorithms_source` reports it: "onednn 2.6.3".
+  // The library and its version, as the report field `algorithms_source` shows them: "onednn 2.6.3".
   virtual std::string algorithms_source() const = 0;
 };
 

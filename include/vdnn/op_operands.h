@@ -1,5 +1,5 @@
 #pragma once
-// What an op is given when it runs.
+// The arguments of an op when it runs: memory, and the numbers of the step.
 
 #include <cstdint>
 #include <span>
@@ -8,24 +8,24 @@
 
 namespace vdnn {
 
-// Where an op's operands lie, in the order of Op::reads and Op::writes. A write that overwrites a read has
+// Addresses of an op's operands, in the order of Op::reads and Op::writes. A write that overwrites a read has
 // the same range.
 struct OpOperands {
   std::span<const AddressRange> reads;
   std::span<const AddressRange> writes;
   AddressRange workspace;
-  // Where device memory has what OpProgram::write_step_numbers wrote of the step. 0: nowhere.
+  // Device address of what OpProgram::write_step_numbers() wrote for the step; 0: the op uses StepScalars.
   std::uint64_t step_numbers = 0;
 };
 
-// What may change from step to step. Everything random in a step is a function of these: recomputed, or
-// computed on another device, it comes out the same.
+// The numbers that change from step to step. Everything random in a step is a function of them, so that a
+// recomputation, or another device, has the same result.
 struct StepScalars {
   float learning_rate = 0;
   std::uint64_t step = 0;          // updates since the start of training, from 0
   std::uint64_t seed = 0;          // of dropout
-  std::uint64_t first_sample = 0;  // where this batch begins in the step's samples, all devices together
-  // Of the batches whose gradients are summed into one update: which this is. The last one updates.
+  std::uint64_t first_sample = 0;  // of this batch, counted over the step's samples on all devices
+  // Index of this micro-batch and their number in the step. The last one updates.
   std::uint32_t micro_step = 0;
   std::uint32_t micro_steps = 1;
 

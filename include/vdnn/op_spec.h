@@ -1,8 +1,8 @@
 #pragma once
-// What a layer, a loss or an optimizer is, apart from shapes: the numbers that its author writes, and the
-// formula that they stand for.
+// The definitions of layers, losses and optimizers, apart from shapes: the numbers that the author of a
+// network writes, and the formula that uses them.
 //
-// Window geometry has one entry a dimension of space. Output size: (in + 2 padding - extent) / stride + 1,
+// Window geometry has one entry per dimension of space. Output size: (in + 2 padding - extent) / stride + 1,
 // where extent = dilation (kernel - 1) + 1; padding < extent.
 
 #include <cstdint>
@@ -24,7 +24,7 @@ struct ConvolutionSpec {  // cross-correlation; parameters: filter K x C/groups 
 };
 
 // The gradient of a convolution with respect to its input, as a layer. Output size: (in - 1) stride
-// - 2 padding + kernel. Parameters: filter K x C x space (K of the output), bias K.
+// - 2 padding + kernel. Parameters: filter K x C x space (K: channels of the output), bias K.
 struct TransposedConvolutionSpec {
   std::int64_t filters = 0;
   Dims kernel;
@@ -33,13 +33,13 @@ struct TransposedConvolutionSpec {
   bool bias = true;
 };
 
-// Input flattened in its own layout's order. Parameters: filter K x C x space, bias K.
+// The input is flattened in the order of its own layout. Parameters: filter K x C x space, bias K.
 struct FullyConnectedSpec {
   std::int64_t outputs = 0;
   bool bias = true;
 };
 
-struct ReluSpec {  // x < 0: negative_slope x; leaky where that is > 0
+struct ReluSpec {  // y = negative_slope x for x < 0; leaky if negative_slope > 0
   float negative_slope = 0;
 };
 
@@ -59,25 +59,25 @@ enum class UpsamplingMode : std::uint8_t {
 };
 struct UpsamplingSpec {
   UpsamplingMode mode = UpsamplingMode::kNearest;
-  Dims factors;  // a dimension of space, whole numbers
+  Dims factors;  // one per dimension of space, whole numbers
 };
 
 struct AddSpec {};            // inputs 0 and 1, same type
-struct ConcatenationSpec {};  // two or more inputs, alike but for their channels, one behind the other
+struct ConcatenationSpec {};  // along channels: two or more inputs, alike in all other dimensions
 
-// Over the batch and space, a channel (Ioffe and Szegedy 2015): y = scale (x - mean) / sqrt(variance +
-// epsilon) + shift. Parameters: scale, shift; running mean and running variance, not trainable, follow by
-// running += momentum (batch - running), with the variance over n - 1, and serve inference. Where devices
-// train together, the batch is each device's own, or all of theirs
+// Each channel, over the batch and space (Ioffe and Szegedy 2015): y = scale (x - mean) / sqrt(variance +
+// epsilon) + shift. Parameters: scale and shift; running mean and running variance, which are not trainable.
+// The latter two follow by running += momentum (batch - running), with the variance over n - 1, and inference
+// uses them. If devices train together, the batch is that of each device, or the batches of all devices
 // (TrainingOptions::sync_batch_normalization).
 struct BatchNormalizationSpec {
   float epsilon = 1e-5F;
   float momentum = 0.1F;
-  std::uint32_t ranks = 1;  // whose batches are the batch: lowering says so, whatever a network has here
+  std::uint32_t ranks = 1;  // whose batches make up the batch; lowering sets it, whatever a network has here
 };
 
-// Over a group of channels and space, a sample (Wu and He 2018); as many groups as channels: instance
-// normalisation (Ulyanov et al. 2016). Parameters: scale, shift, a channel.
+// Each group of channels of each sample, over its channels and space (Wu and He 2018). With as many groups as
+// channels it is instance normalisation (Ulyanov et al. 2016). Parameters: scale and shift of each channel.
 struct GroupNormalizationSpec {
   std::int64_t groups = 1;
   float epsilon = 1e-5F;
@@ -93,10 +93,11 @@ struct LrnSpec {
 };
 
 // Inverted dropout: in training y = x / (1 - probability), or 0 with that probability; in inference y = x.
-// What is dropped is a function of (seed, step, sample, key, element) and never stored: see StepScalars.
+// Which elements are dropped is a function of (seed, step, sample, key, element) and never stored: see
+// StepScalars.
 struct DropoutSpec {
   float probability = 0.5F;
-  std::uint64_t key = 0;  // tells layers apart; 0: the network gives each its own, by position
+  std::uint64_t key = 0;  // tells layers apart; 0: the network derives one from the layer's position
 };
 
 // The same numbers in another floating-point type, rounded to the nearest. Its gradient is converted back.
@@ -104,37 +105,37 @@ struct ConversionSpec {
   DataType to = DataType::kF32;
 };
 
-// Losses. Inputs: 0 prediction, 1 targets. Output 0: metrics, three floats: the mean loss, how many
-// predictions were right, how many places counted (those whose target is not negative). Gradients are those
-// of `weight` times the mean loss. Class targets lie as written, whatever the layout of the prediction.
+// Losses. Inputs: 0 prediction, 1 targets. Output 0: metrics, three floats: the mean loss, the number of
+// right predictions, and the number of places that count (those whose target is not negative). Gradients are
+// those of `weight` times the mean loss. Class targets are row-major, whatever the layout
+// of the prediction.
 
-// Logits N x K x space..., targets N x space... (i32, a class each).
+// Logits N x K x space..., targets N x space... (i32, one class each).
 struct SoftmaxCrossEntropySpec {
   float weight = 1;
 };
-// Prediction and targets fp32 of one shape; the mean over all elements. Nothing is right or wrong: 0; all
-// elements count.
+// Prediction and targets are fp32 and of one shape; the mean is over all elements, and all of them count. The
+// number of right predictions is 0.
 struct MeanSquaredErrorSpec {
   float weight = 1;
 };
-// As softmax cross-entropy, plus 1 - the mean over samples and classes of the soft Dice coefficient
-// (2 sum p t + smooth) / (sum p + sum t + smooth) over the places that count (Milletari et al. 2016; the sum
-// of both as Isensee et al. 2021 use it). A sample without a place that counts is no part of the mean; where
-// there is no other, loss and gradients are 0.
+// Softmax cross-entropy plus one minus the mean soft Dice coefficient. The mean is over samples and classes,
+// of (2 sum p t + smooth) / (sum p + sum t + smooth) over the places that count (Milletari et al. 2016; the
+// sum of both losses as in Isensee et al. 2021). A sample without a place that counts is left out of the
+// mean. If all are left out, loss and gradients are 0.
 struct DiceCrossEntropySpec {
   float weight = 1;
   float smooth = 1;
 };
 
-// A layer from outside the library; see custom_layer.h. Without one: a stretch of a foreign program's step,
-// which only that program can run; see learned_step.h.
+// A layer from outside the library (custom_layer.h). If null, the op is a stretch of a foreign program's
+// step, which only that program can run (learned_step.h).
 class CustomLayer;
 struct CustomSpec {
   std::shared_ptr<const CustomLayer> layer;
 };
 
-// Optimizers. Where gradients are clipped each update multiplies its gradient by the scale that the
-// gradients' norm gives.
+// Optimizers. If gradients are clipped, each update multiplies its gradient by the scale of GradientNormSpec.
 
 // Momentum SGD: m = momentum m + (g + weight_decay w); w = w - learning_rate m. One state: m.
 struct SgdSpec {
@@ -155,21 +156,21 @@ struct AdamSpec {
 using OptimizerSpec = std::variant<SgdSpec, AdamSpec>;
 
 // The Euclidean norm of all parameter gradients together, and the scale min(1, max_norm / (norm + 1e-6)).
-// Output: two floats, norm and scale. Where the norm is not finite the scale is NaN, so that a run that
-// diverges is seen.
+// Output: two floats, norm and scale. If the norm is not finite, the scale is NaN, so that a run that
+// diverges shows it.
 //
-// With `loss_scaled` gradients are those of a loss that was multiplied by the loss scale, which is the op's
-// last read: norm and scale are then of the gradients divided by it. A norm that is not finite is an
-// overflow: updates are skipped. Output: a LossScaledNorm.
+// With `loss_scaled` the gradients are those of a loss that was multiplied by the loss scale, which is the
+// op's last read. Norm and scale are then those of the gradients divided by the loss scale. A norm that is
+// not finite is an overflow, and updates are skipped. Output: a LossScaledNorm.
 struct GradientNormSpec {
   float max_norm = 1;  // > 0; infinite with `loss_scaled`: gradients are not clipped
   bool loss_scaled = false;
 };
 
 // Loss scaling as PyTorch's GradScaler defines it (Micikevicius et al., ICLR 2018): the loss, and so every
-// gradient, is multiplied by a scale that keeps small gradients representable. Where gradients overflow the
-// update is skipped and the scale is multiplied by `backoff`; after `growth_interval` updates in a row
-// without an overflow, by `growth`. The scale lives on the device, as a LossScale.
+// gradient, is multiplied by a scale that keeps small gradients representable. If gradients overflow, the
+// update is skipped and the scale multiplied by `backoff`. After `growth_interval` updates in a row without
+// an overflow the scale is multiplied by `growth`. The scale is on the device, as a LossScale.
 struct LossScaling {
   float initial = 65536;
   float growth = 2;
@@ -177,22 +178,22 @@ struct LossScaling {
   std::uint32_t growth_interval = 2000;
   friend bool operator==(const LossScaling&, const LossScaling&) = default;
 };
-// Gradients that overflow with a smaller scale are infinite without any: a training that gets here has
-// diverged. Training begins with no smaller one.
+// Gradients that overflow with a smaller scale than this are infinite without any, so the training has
+// diverged. No training may begin with a smaller scale.
 inline constexpr float kLeastLossScale = 0x1p-24F;
 
-// Floats of the device: whole numbers below 2^24 are exact.
+// On the device, as floats: whole numbers below 2^24 are exact.
 struct LossScale {
   float scale = 0;
-  float good_steps = 0;     // updates in a row that were not skipped, since the scale last changed
+  float good_steps = 0;     // consecutive updates without an overflow since the scale last changed
   float skipped_steps = 0;  // in all
 };
 struct LossScaledNorm {
   float norm = 0;           // of the unscaled gradients
-  float scale = 0;          // that updates multiply gradients by
+  float scale = 0;          // by which updates multiply gradients
   float skips = 0;          // 1: updates are skipped
-  float loss_scale = 0;     // that the gradients have
-  float skipped_steps = 0;  // before this one
+  float loss_scale = 0;     // of the gradients
+  float skipped_steps = 0;  // earlier than this one
 };
 
 // A gradient map times the loss scale. Inputs: 0 the map, 1 the LossScale.
@@ -202,11 +203,11 @@ struct LossScaleUpdateSpec {
   LossScaling scaling;
 };
 
-// Gradient accumulation: sum = gradient in the first micro-batch of a step (StepScalars::micro_step), sum +
-// gradient in those that follow; so the sum of a step is a left fold over its micro-batches.
+// Gradient accumulation: sum = gradient in the first micro-batch of a step (StepScalars::micro_step), and sum
+// = sum + gradient in the others. So the sum of a step is a left fold over its micro-batches.
 struct GradientSumSpec {};
 
-// The sum of each operand over all ranks, in place. No program runs it: the executor's communicator does.
+// The sum of each operand over all ranks, in place. The executor's communicator runs it, not an op program.
 struct AllReduceSpec {};
 
 using OpSpec =
@@ -216,17 +217,17 @@ using OpSpec =
                  MeanSquaredErrorSpec, DiceCrossEntropySpec, CustomSpec, SgdSpec, AdamSpec, GradientNormSpec,
                  GradientSumSpec, GradientScalingSpec, LossScaleUpdateSpec, AllReduceSpec>;
 
-// "convolution", "batch_normalization": by which users may name all layers of a kind.
+// "convolution", "batch_normalization": names by which users select all layers of a kind.
 const char* kind_of(const OpSpec& spec);
 
-// Does it end a network? Its output is metrics, its input 1 targets.
+// Whether it is a loss: its output is metrics, its input 1 targets.
 inline bool is_loss(const OpSpec& spec) {
   return std::holds_alternative<SoftmaxCrossEntropySpec>(spec) ||
          std::holds_alternative<MeanSquaredErrorSpec>(spec) ||
          std::holds_alternative<DiceCrossEntropySpec>(spec);
 }
 
-// Floats of a loss's output.
+// The number of floats in a loss's output.
 inline constexpr std::int64_t kMetricsFloats = 3;
 
 }  // namespace vdnn

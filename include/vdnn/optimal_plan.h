@@ -1,16 +1,18 @@
 #pragma once
-// The policy `optimal`: for each feature map keep, offload or recompute, for each op an algorithm, for each
-// copy when it starts, so that the step is as short as can be within the budgets. vDNN (Rhu et al., MICRO
-// 2016) decides once for a network; SuperNeurons (Wang et al., PPoPP 2018), Capuchin (Peng et al., ASPLOS
-// 2020), MONeT (Shah et al., ICLR 2021) and POFO (Beaumont et al., NeurIPS 2021) showed what deciding for
-// each value brings, here for any tape and all three at once.
+// The policy `optimal` makes the step as short as it can within the budgets. It decides for each feature map
+// to keep, offload or recompute it, chooses an algorithm for each op, and a start for each copy. vDNN (Rhu et
+// al., MICRO 2016) decides once for a network. SuperNeurons (Wang et al., PPoPP 2018), Capuchin (Peng et al.,
+// ASPLOS 2020), MONeT (Shah et al., ICLR 2021) and POFO (Beaumont et al., NeurIPS 2021) showed the gain of
+// deciding for each value. This policy does so for any tape, with all three kinds of decisions together.
 //
-// The problem is NP-hard (it contains knapsack), so this is a search: for a row of memory sizes, which do not
-// depend on the budget, and under a few limits of workspace, many recipes choose what leaves, each choice is
-// laid out and timed by a model (src/plan/optimal/layout.h), and the best are improved value by value. Of all
-// that is found the plan that the forecaster says is fastest is taken, so that what is promised is what the
-// real executor does, and more memory never makes it slower: what fits in less is found again.
-// lower_bound_seconds() says how far from the best any plan can be.
+// The problem is NP-hard (it contains knapsack), so this is a search. It goes through a series of memory
+// sizes, which do not depend on the budget, under a few limits of workspace. For each, many recipes choose
+// the values that leave. A model lays out and times each choice (src/plan/optimal/step_model.h), and the best
+// are improved value by value. Of all plans found, the forecaster's fastest is the result, so the promise is
+// what the real executor does. More memory never makes the result slower, since the plans for less memory are
+// found again.
+//
+// lower_bound_seconds() bounds the distance to the best possible plan.
 
 #include "vdnn/forecast.h"
 #include "vdnn/plan.h"
@@ -18,21 +20,21 @@
 
 namespace vdnn {
 
-// The addresses are planned with everything else: the schedule brings them.
+// A plan and its schedule, which has addresses if the policy plans them.
 struct PlannedSchedule {
   Plan plan;
   Schedule schedule;
-  // The least peak of all plans that were found, committed bytes: no smaller budget will do.
+  // The least peak of all plans that were found, in committed bytes: the smallest budget for this policy.
   std::uint64_t smallest_peak_bytes = 0;
 };
 
-// Deterministic. Long tapes are searched on several threads, which have ended when this returns. `options`:
-// the workspace limit and recorded or kept algorithms are obeyed, the preference is not asked for otherwise.
-// No other policy that fits is faster. Where nothing fits, the plan that takes the least memory.
+// No other policy that fits is faster. If nothing fits, the plan that needs the least memory. Of `options`,
+// the workspace limit and recorded or kept algorithms are obeyed; the preference matters only for kept ones.
+// Deterministic. Long tapes are searched on several threads, which have ended when this returns.
 PlannedSchedule plan_optimal(const Tape& tape, const PlanOptions& options, const Budgets& budgets,
                              const PlanCosts& costs, const Forecaster& forecaster);
 
-// No plan of this tape can have a shorter step in so much device memory. Seconds.
+// A lower bound on the time of a step, in seconds, for any plan of this tape in that much device memory.
 double lower_bound_seconds(const Tape& tape, const PlanCosts& costs, std::uint64_t device_bytes);
 
 }  // namespace vdnn

@@ -1,6 +1,7 @@
 #pragma once
-// Where parameters and the optimizer's state lie: taken from the pool once, shared by every executor that
-// trains or evaluates the same network. Not thread-safe; belongs to the thread of its executors.
+// Device memory of the parameters and the optimizer's state. The store allocates it once, and all executors
+// that train or evaluate the same network share it. Not thread-safe: it belongs to the thread of its
+// executors.
 
 #include <cstdint>
 #include <memory>
@@ -18,44 +19,44 @@ namespace vdnn {
 
 class ParameterStore {
  public:
-  // Takes memory for the parameters and states of `tape` in their order. Throws OutOfMemory.
+  // Allocates memory for the parameters and states of `tape` in their order. Throws OutOfMemory.
   ParameterStore(DevicePool& pool, StreamId stream, const Tape& tape);
   ~ParameterStore();
   ParameterStore(const ParameterStore&) = delete;
   ParameterStore& operator=(const ParameterStore&) = delete;
 
-  // One persistent value in memory. `version` counts its rewrites (see Access::version).
+  // The memory of one persistent value. `version` identifies its contents (see Access::version).
   struct Slot {
     AddressRange range;
     std::uint64_t version = 0;
   };
   std::size_t parameters() const { return parameter_slots_.size(); }
   Slot& parameter(std::size_t index) { return slots_[parameter_slots_[index]]; }
-  // Of each value of `tape`, which need not be the tape of the constructor: an evaluation tape has the same
-  // parameters in the same order. Null where the store holds no such value.
+  // The slot of each value of `tape`; null for values that the store does not hold. `tape` may be another one
+  // than the constructor's with the same parameters in the same order, for example for evaluation.
   std::vector<Slot*> slots(const Tape& tape);
 
   // The loss scale of a tape that has one; 0 before it is set.
   void set_loss_scale(PinnedPool& pinned, StreamId stream, const LossScale& scale);
   LossScale loss_scale(PinnedPool& pinned, StreamId stream);
-  // Makes all copies in narrow types of the parameters as they are; blocks.
+  // Computes the narrow copies of all parameters anew; blocks.
   void renew_copies(PinnedPool& pinned, StreamId stream);
 
-  // Of page-locked memory, that moving parameters takes: as much as the largest slot.
+  // Page-locked memory that moving parameters needs, in bytes: the size of the largest slot.
   std::uint64_t transfer_bytes() const;
 
-  // Versions that no other work on this device uses; see Access.
+  // A version that no other work on this device uses (see Access).
   std::uint64_t next_version() { return ++versions_; }
 
-  // Overwrites parameters and states on `stream`, from logical values (an array a parameter, and one a state
-  // of it, in the order and form of OpProgram::pack_parameter; without states these are cleared); blocks
-  // until done. On a device that does not touch memory only the versions move.
+  // Overwrites parameters and states on `stream` with logical values, one array per parameter and one per
+  // state of it, in the form of OpProgram::pack_parameter. Without `states` the states become zero. Blocks
+  // until done. On a device that does not touch memory only the versions change.
   void upload(PinnedPool& pinned, StreamId stream, OpProgram* program,
               std::span<const std::vector<float>> logical,
               std::span<const std::vector<std::vector<float>>> states = {});
   void upload_one(PinnedPool& pinned, StreamId stream, OpProgram& program, std::uint32_t index,
                   std::span<const float> logical);
-  // The reverse, after everything that `stream` knows of; blocks.
+  // The reverse, after all work that `stream` is ordered after; blocks.
   std::vector<std::vector<float>> download(PinnedPool& pinned, StreamId stream, OpProgram& program);
   std::vector<float> download_one(PinnedPool& pinned, StreamId stream, OpProgram& program,
                                   std::uint32_t index);

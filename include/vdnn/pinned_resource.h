@@ -1,10 +1,10 @@
 #pragma once
 // Page-locked host memory for containers of the standard library: a std::pmr::memory_resource over a
-// PinnedPool. What is kept there copies to a device at full speed and without a copy in between, and in the
+// PinnedPool. Copies between such a container and a device run at full speed, without a staging copy. In the
 // steady state a container that comes and goes with the same size locks no page.
 //
-// The standard's interface says nothing of devices, so the resource is told at its making which stream
-// copies to and from what it gives out.
+// The standard's interface knows no devices, so the constructor is told which stream copies to and from the
+// memory.
 
 #include <cstddef>
 #include <memory_resource>
@@ -14,22 +14,22 @@
 
 namespace vdnn {
 
-// Thread-safe. Pool and device must outlive it, and it must outlive what it has given out.
+// Thread-safe. Pool and device must outlive it, and it must outlive the memory that it has handed out.
 class PinnedResource final : public std::pmr::memory_resource {
  public:
-  // No work is in flight on what is given back.
+  // For memory that is idle when it is given back.
   explicit PinnedResource(PinnedPool& pool) : pool_(pool) {}
-  // What is given back may still be used by what `stream` of `device`, the pool's, was given before; whoever
-  // is given it next has the host wait for that.
+  // For memory that may still be in use when it is given back, by work that `stream` of the pool's `device`
+  // was given earlier. The host waits for that work when the memory is handed out next.
   PinnedResource(PinnedPool& pool, const Device& device, StreamId stream)
       : pool_(pool), device_(&device), stream_(stream) {}
 
  private:
-  // Throws OutOfMemory where the pool's budget does not allow it, InvalidArgument for an alignment of more
-  // than 4096. Size 0 is size 1.
+  // Throws OutOfMemory when the pool's budget does not allow it, InvalidArgument for an alignment of more
+  // than 4096 bytes. Size 0 is size 1.
   void* do_allocate(std::size_t bytes, std::size_t alignment) override;
   void do_deallocate(void* block, std::size_t bytes, std::size_t alignment) override;
-  // One that gives to the same pool in the same order.
+  // Whether `other` gives back to the same pool in the same order.
   bool do_is_equal(const std::pmr::memory_resource& other) const noexcept override;
 
   PinnedPool& pool_;

@@ -1,14 +1,18 @@
 #pragma once
-// Policies that ask what a plan would take before they settle on it. The static ones (plan.h) decide by the
-// tape alone.
+// Policies that forecast the memory and time of plans before they choose one. The static policies (plan.h)
+// decide by the tape alone.
 //
-//   dyn   as the vDNN paper has it (Rhu et al., MICRO 2016, section III-C), its profiling passes being
-//         forecasts. (1) `all` with memory-optimal algorithms must fit; where it does not, nothing does, and
-//         that is the plan. (2) The first that fits of `none`, `conv` and `all` with performance-optimal
-//         algorithms. (3) Else greedily, under `conv`, then under `all`: layer by layer, where the fastest
-//         algorithm overflows the budget, the next, as far as the one with the least workspace. (4) Else
-//         the plan of (1). Beyond the paper: an op that (3) or (4) leaves with an algorithm that takes more
-//         than three times as long as its first choice has the first faster one that a forecast says fits.
+// `dyn` follows the vDNN paper (Rhu et al., MICRO 2016, section III-C), with forecasts for its profiling
+// passes:
+//
+//   1. `all` with memory-optimal algorithms must fit. If it does not, nothing fits, and it is the plan.
+//   2. The first of `none`, `conv` and `all` that fits with performance-optimal algorithms is the plan.
+//   3. Otherwise a greedy choice under `conv`, then under `all`: layer by layer, if the fastest algorithm
+//      overflows the budget, the next one, down to the one with the least workspace.
+//   4. If no greedy choice fits, the plan of (1).
+//
+// Beyond the paper: (3) or (4) may leave an op with an algorithm that takes more than three times as long as
+// its first choice. Such an op gets the first faster algorithm that fits by a forecast.
 
 #include "vdnn/forecast.h"
 #include "vdnn/plan.h"
@@ -16,11 +20,10 @@
 
 namespace vdnn {
 
-// `options.preference` is looked at for `keep_algorithms` alone; `recorded` algorithms and the workspace
-// limit are obeyed, so with recorded or kept ones there is nothing for (3) to choose. The plan's policy is
-// kDynamic. It does not fit only where (1) does not. Deterministic, as the forecaster is; asks it for some
-// twenty forecasts at most, and one for each faster algorithm that an op with so slow a one could have.
-// Throws as make_plan().
+// The plan's policy is kDynamic. It fits unless the plan of (1) does not. `options.preference` matters only
+// with `keep_algorithms`. Recorded algorithms and the workspace limit are obeyed; with recorded or kept
+// algorithms step (3) has no choice. Deterministic if the forecaster is. It asks for about twenty forecasts
+// at most, and one more for each faster algorithm that it tries for a slow op. Throws as make_plan() does.
 Plan plan_dynamic(const Tape& tape, const PlanOptions& options, const Budgets& budgets,
                   const Forecaster& forecaster);
 

@@ -1,6 +1,6 @@
 #pragma once
-// Everything that is decided before a run: network, tape, plan, schedule, and what it will take. `vdnn plan`
-// prints it, `vdnn train` carries it out; both get it from here, so they cannot disagree.
+// Everything that is decided before a run: network, tape, plan, schedule and predicted memory and time. `vdnn
+// plan` prints it and `vdnn train` carries it out. Both get it from here, so they cannot disagree.
 
 #include <cstdint>
 #include <filesystem>
@@ -8,6 +8,7 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -17,6 +18,7 @@
 #include "vdnn/measured_costs.h"
 #include "vdnn/network.h"
 #include "vdnn/op_library.h"
+#include "vdnn/option_error.h"
 #include "vdnn/plan.h"
 #include "vdnn/predictor.h"
 #include "vdnn/schedule.h"
@@ -25,12 +27,12 @@
 
 namespace vdnn {
 
-// 100 Gb/s, as InfiniBand EDR and 100-gigabit Ethernet have it; what NCCL counts on of one such port is 12.0.
+// 100 Gb/s, the rate of InfiniBand EDR and 100-gigabit Ethernet. NCCL's cost model uses 12.0 for such a port.
 inline constexpr double kNetworkBytesPerSecond = 12.5e9;
 // A hop of a ring over the network in NCCL's own cost model (src/graph/tuning.cc, hwLat).
 inline constexpr double kNetworkSeconds = 14e-6;
 
-// Trials of engines take at most so long by default.
+// Default time limit for trials of engines.
 inline constexpr double kEngineTrialSeconds = 60;
 
 // The file in which a user's times of engines are kept, for RunOptions::engine_cache, by the XDG base
@@ -42,33 +44,33 @@ std::optional<std::filesystem::path> default_engine_cache(const std::optional<st
 
 struct RunOptions {
   ModelOptions model;
-  // The learned step of a foreign program, in the place of a model: of `model` its batch alone counts. Such a
-  // run can be planned and predicted, not carried out. Null: none.
+  // The learned step of a foreign program, instead of a model; of `model` only the batch is then used. Such a
+  // run can be planned and predicted, but not carried out. Null: none.
   std::shared_ptr<const LearnedStep> step;
-  // "auto" (the GPU with the most free memory; cpu where none can be driven, or not in this budget), "cpu",
-  // "cuda:N", "sim:NAME", or "sim:FILE.json" with a device of one's own.
+  // "auto" (the GPU with the most free memory, or cpu if no GPU can be driven in this budget), "cpu",
+  // "cuda:N", "sim:NAME", or "sim:FILE.json" for a device that the caller describes.
   std::string device = "auto";
   // Where `cuda:N` and `auto` look for GPUs. Null: make_gpu_system().
   std::shared_ptr<GpuSystem> gpus;
-  // Of a GPU that is to be one of several ranks: what joining them takes of this device's memory, in bytes,
-  // beside what context and libraries do (measure_communicator() in trainer.h, which all ranks call
-  // together). Called while planning, once, on the planning thread, and kept in PlannedRun::options. Empty:
-  // nothing is known of it.
+  // For a GPU that is one of several ranks: the device memory in bytes that joining the ranks needs beside
+  // context and libraries, for example measured by measure_communicator() in trainer.h, which all ranks call
+  // together. Called once while planning, on the planning thread, and kept in PlannedRun::options. Empty:
+  // unknown.
   std::function<std::uint64_t(Device& device, int gpu)> communicator_bytes;
-  // Device budget in bytes, > 0. Absent: the device's memory (a GPU: what is free but for a reserve; cpu:
-  // half of the machine's, or of what the process's control group, as a container's, may take of it).
+  // Device budget in bytes, > 0. Absent: the device's memory. For a GPU that is the free memory without a
+  // reserve; for cpu it is half of the machine's memory, or of the limit of the process's control group.
   std::optional<std::uint64_t> memory_bytes;
   // Of a GPU's default budget, see CudaDeviceOptions::reserve_bytes. Not beside memory_bytes.
   std::optional<std::uint64_t> gpu_reserve_bytes;
   // Budget for page-locked memory in bytes, > 0. Absent: half of the machine's memory, likewise.
   std::optional<std::uint64_t> host_memory_bytes;
-  // Of the machine's devices, this one included, so many copy at once (> 0): what is known of roots that they
-  // share (SimProfile) makes its link slower in predictions. Absent: those that train together.
+  // The number of the machine's devices that copy at once, this one included (> 0). Predictions slow its link
+  // down by the roots that the devices share (SimProfile). Absent: the number that train together.
   std::optional<std::uint64_t> link_shared_by;
-  // The ranks of `training` are spread evenly over so many machines (> 0, a divisor of the ranks), in
-  // predictions.
+  // For predictions: the number of machines over which the ranks of `training` are spread evenly (> 0, a
+  // divisor of the ranks).
   std::uint32_t machines = 1;
-  // Of a machine, each way at once, which its devices share (> 0); likewise.
+  // For predictions: the network rate of a machine, each way at once, which its devices share (> 0).
   double network_bytes_per_second = kNetworkBytesPerSecond;
   // Compute threads of `cpu`. 0: all cores.
   int threads = 0;
@@ -76,35 +78,34 @@ struct RunOptions {
   std::optional<Policy> policy;
   AlgorithmPreference algorithms = AlgorithmPreference::kPerformance;
   std::optional<std::uint64_t> workspace_limit;
-  // `dyn` and `optimal`, and so `auto`, keep the algorithms that `none` takes with the same options, in
-  // whatever budget: results have its bits. Engines of GPUs are then timed for `engine_timings` alone. Beside
-  // `recorded_algorithms` there is nothing left to keep.
+  // `dyn`, `optimal` and `auto` keep the algorithms that `none` uses with the same options, in any budget, so
+  // that results have its bits. Engines of GPUs are then timed only for `engine_timings`. Has no effect
+  // beside `recorded_algorithms`.
   bool keep_algorithms = false;
-  // True: convolutions and matrix products may round fp32 to TF32 first; refused where no algorithm does.
-  // False: none may. Absent, that of `recorded_algorithms` where there are any; else, as in PyTorch,
-  // convolutions may, on GPUs that have TF32, and matrix products may not.
+  // True: convolutions and matrix products may round fp32 to TF32 first; refused on devices without TF32.
+  // False: none may. Absent: as in `recorded_algorithms`, or, without these, as in PyTorch: convolutions may
+  // on GPUs that have TF32, and matrix products may not.
   std::optional<bool> tf32;
-  // Times of all engines are taken from this file, and what it lacks is timed, whatever the policy. For
-  // `cuda:N`.
+  // Times of all engines come from this file under any policy; missing ones are measured. For `cuda:N`.
   std::optional<std::filesystem::path> engine_timings;
-  // Absent that file, policies that choose algorithms (`dyn`, `optimal`) go by times, too, on `cuda:N` and
-  // without a profile: those engines are timed that they could choose, and the times are kept in this file,
-  // whose folder is made. default_engine_cache() is where the vdnn command keeps them. Absent: they are
-  // forgotten with the run. Not where several ranks train together, whose times would differ.
+  // Without `engine_timings`, policies that choose algorithms (`dyn`, `optimal`) also use times, on `cuda:N`
+  // and without a profile. The engines that they could choose are timed, and the times are kept in this file,
+  // whose folder is created. The vdnn command keeps them in default_engine_cache(). Absent: the times are
+  // lost with the run. Not used if several ranks train together, since their times would differ.
   std::optional<std::filesystem::path> engine_cache;
-  // Engines are timed for so many seconds at most, in the whole run (GpuOpsOptions::most_trial_seconds). 0:
-  // engines are not timed, nor times looked up, unless `engine_timings` is given. Absent:
-  // kEngineTrialSeconds, or unlimited with `engine_timings`. For `cuda:N`; elsewhere more than 0 is refused.
+  // Limit on the time for timing engines in the whole run (GpuOpsOptions::most_trial_seconds), in seconds. 0:
+  // engines are neither timed nor looked up, unless `engine_timings` is given. Absent: kEngineTrialSeconds,
+  // or unlimited with `engine_timings`. For `cuda:N`; other devices refuse more than 0.
   std::optional<double> engine_trial_seconds;
-  // Costs that were measured of this run on this device (measured_costs.h): in predictions, and in the choice
-  // of algorithms.
+  // A file of costs that were measured of this run on this device (measured_costs.h), for predictions and the
+  // choice of algorithms.
   std::optional<std::filesystem::path> profile;
-  // Told what people should know and no run fails for. May be empty.
+  // Called with warnings for people. May be empty.
   std::function<void(const std::string&)> warn;
   TrainingOptions training;
-  // Op by op, by name: overrides `algorithms`, as a checkpoint has recorded them. Empty, or complete; or
-  // complete of the same training with `sync_batch_normalization` the other way: the planned run's then have
-  // what `algorithms` prefers for batch normalisation, and these for all else.
+  // Algorithms by name of op, as a checkpoint has recorded them; overrides `algorithms`. Empty or complete.
+  // They may be those of the same training with the other `sync_batch_normalization`: then `algorithms`
+  // decides for batch normalisation, and these for all other ops.
   std::map<std::string, std::string> recorded_algorithms;
   // Steps of training are graphs (executor.h); refused by sessions on devices that cannot capture them.
   bool graph = false;
@@ -113,147 +114,178 @@ struct RunOptions {
   bool trace_prediction = false;
 };
 
-// A device as it will be used.
+// The device of a run, with budgets.
 struct RunTarget {
   std::string name;  // "cpu", "cuda:0", "sim:titan-x"
-  std::string why;   // of `auto`, for people: the GPU's name, or what is missing to drive one
+  std::string why;   // for `auto`, for people: the GPU's name, or the reason why none can be driven
   bool simulated = false;
   std::optional<int> gpu;           // the ordinal of a GPU
   std::shared_ptr<GpuSystem> gpus;  // whose GPU it is; null: no GPU
-  SimProfile profile;               // of the device, or of what stands for it in predictions
+  SimProfile profile;               // of the device, or of its substitute in predictions
   std::uint64_t budget_bytes = 0;
   std::uint64_t host_budget_bytes = 0;
-  std::uint64_t library_bytes = 0;       // what is not the pool's: context, libraries, what joins ranks
-  std::uint64_t communicator_bytes = 0;  // of that, what joins ranks
-  std::uint64_t reserve_bytes = 0;       // kept back of what the GPU had free
+  std::uint64_t library_bytes = 0;       // outside the pool: context, libraries, communicator
+  std::uint64_t communicator_bytes = 0;  // part of library_bytes
+  std::uint64_t reserve_bytes = 0;       // part of the GPU's free memory that is not in the budget
   int threads = 0;
 };
 
 struct PlannedRun {
   RunOptions options;
   RunTarget target;
-  std::optional<Network> network;            // that the tape is of; none: it is of RunOptions::step
+  std::optional<Network> network;            // source of the tape; absent for a learned step
   std::shared_ptr<const OpCatalog> catalog;  // null without a network
-  std::shared_ptr<OpLibrary> library;        // null where nothing can be run (sim, a learned step)
+  std::shared_ptr<OpLibrary> library;        // null where ops cannot run (sim, a learned step)
   std::shared_ptr<const Tape> tape;
-  ProductPrecisions precisions;                     // that algorithms may have
+  ProductPrecisions precisions;                     // permitted to algorithms
   EngineTiming engine_timing = EngineTiming::kOff;  // on a GPU
   std::shared_ptr<const EngineTrialReport> trials;  // of engines on a GPU; else null
-  std::optional<MeasuredCosts> measured;  // what the tape's costs and the link's rates are from, if measured
+  std::optional<MeasuredCosts> measured;  // source of the tape's costs and the link's rates, if measured
   Plan plan;
   Schedule schedule;
   Prediction prediction;
-  // The least peak that the policy was found to do with. Static policies have but one: placement does not
-  // depend on the budget.
+  // The smallest known peak of the policy. Static policies have only one, since placement does not depend on
+  // the budget.
   std::uint64_t smallest_peak_bytes = 0;
 
-  // The smallest budget, in whole granules, that the policy can run in with these algorithms (those that
-  // choose for themselves: with any): that peak and the library's own memory.
+  // The smallest budget in bytes, in whole granules, in which the policy runs with these algorithms, or with
+  // any if it chooses algorithms: smallest_peak_bytes and the library's own memory.
   std::uint64_t smallest_budget_bytes() const { return smallest_peak_bytes + target.library_bytes; }
-  bool fits() const;
+  bool fits() const { return fits_in(target.budget_bytes); }
+  // Whether this very plan fits into another device budget, in bytes.
+  bool fits_in(std::uint64_t budget_bytes) const;
   // Throws InvalidArgument for a learned step, which only its own program can run.
   const Network& own_network() const;
-  // Samples that one device computes at once.
+  // Samples in one step of one device.
   std::int64_t batch() const;
-  // Of a machine, that train together.
+  // Devices of one machine that train together.
   std::uint32_t devices() const { return options.training.ranks / options.machines; }
   // The precision of convolutions and of matrix products: the narrowest that any op of that kind uses.
   ProductPrecisions product_precisions() const;
-  // Samples an update, of all devices and micro-steps together.
+  // Samples per update, over all devices and micro-steps.
   std::uint64_t global_batch() const;
-  // Where algorithms and their order come from: "onednn 2.6.3", "cudnn 9.19.0, timed", "profile FILE", or
+  // The source of algorithms and their order: "onednn 2.6.3", "cudnn 9.19.0, timed", "profile FILE", or
   // "PyTorch 2.15.0 on cpu" of a learned step.
   std::string algorithms_source() const;
-  // Identifies what a measurement of this run applies to; throws as own_network() does. It does not depend on
-  // whether engines were timed by default.
+  // Identifies the runs to which measurements of this one apply. Throws as own_network() does. It does not
+  // depend on whether engines were timed by default.
   MeasuredSetting measured_setting() const;
 };
 
-// The data set `text` as the network wants its samples. Throws InvalidArgument for a network that learns
-// something else than one class a sample or one a place.
+// Options of the data set `text` with the samples that the network reads. Throws InvalidArgument for networks
+// whose targets are not one class per sample or per place.
 DatasetOptions dataset_options(const Network& network, const std::string& text, std::uint64_t seed);
 
-// The file that a device is described in ("sim:FILE.json"); none where its name is that of a known one.
+// The file that describes the device ("sim:FILE.json"); nothing for devices that the library knows by name.
 std::optional<std::string> device_file(const std::string& device);
-// The other way: the device that `file` ("FILE.json") describes.
+// The reverse: the name of the device that `file` ("FILE.json") describes.
 std::string file_device(const std::string& file);
 
-// Decides. Throws InvalidArgument for options that cannot be (of a learned step, too, for options that only
-// networks have), DataError for a profile that is none,
-// DeviceError for a GPU that cannot be driven,
-// OutOfMemory for a budget of more than it has free; a budget that does not suffice is no error here, see
-// fits(). `--policy auto` settles on `none` where that fits, else on `optimal`.
+// Plans a run. Without a policy it chooses `none` if that fits, otherwise `optimal`. Throws InvalidArgument
+// for impossible options, and for options of networks beside a learned step; DataError for a damaged profile;
+// DeviceError for a GPU that cannot be driven; OutOfMemory for a budget above the GPU's free memory. A budget
+// that does not suffice is no error here: see fits().
 PlannedRun plan_run(const RunOptions& options);
-// The same for a network that is not the zoo's; `options.model` and `options.step` are not looked at.
+// The same for the caller's own network; `options.model` and `options.step` are ignored.
 PlannedRun plan_run(Network network, const RunOptions& options);
 
-// The same run with the schedule given (from a file) instead of made. Throws ScheduleError where it is not
-// right.
+// The same run with a given schedule, for example from a file. Throws ScheduleError if the checker refuses
+// it.
 PlannedRun plan_run_with_schedule(const RunOptions& options,
                                   const std::function<Schedule(const Tape&)>& read);
 
-// The same decisions, predicted with other costs. Throws InvalidArgument for costs that were measured of
-// something else.
+// The same decisions, predicted with other costs. Throws InvalidArgument for costs of another run.
 PlannedRun with_costs(PlannedRun run, const MeasuredCosts& costs);
 
 struct ReplanOptions {
-  // Algorithms may be chosen anew, where the policy chooses. Results are then those of other algorithms:
-  // otherwise they are kept, and a plan moves bytes alone. Not beside RunOptions::keep_algorithms.
+  // Policies that choose algorithms may choose others, whose results have other bits. Otherwise algorithms
+  // are kept, and only the movement of bytes changes. Not beside RunOptions::keep_algorithms.
   bool change_algorithms = false;
-  // In the place of the policy that the run was asked for.
+  // Replaces the policy that the run was asked for.
   std::optional<Policy> policy;
 };
-// Decides anew, with the costs that the run has by now, for the same network, device and budgets. As with
-// plan_run(), a plan that does not fit is no error. Throws as plan_run() does.
+// Plans the run anew with its present costs, for the same network, device and budgets. As with plan_run(), a
+// plan that does not fit is no error. Throws as plan_run() does.
 PlannedRun replan_run(const PlannedRun& run, const ReplanOptions& options = {});
 
-// In whose terms an OutOfMemory speaks, and whether it names ways out: other batches, policies, algorithms.
-enum class WaysOut : std::uint8_t {
-  kUntold,         // in terms of RunOptions; the smallest budget alone
-  kOptions,        // in terms of RunOptions
-  kCommand,        // in terms of the command's options
-  kCommandBudgets  // likewise, the smallest budget alone: all else is given, as by a schedule in a file
+// A change of options with which a run that does not fit would fit.
+struct WayOut {
+  std::vector<OptionSetting> settings;  // of RunOptions, to be made together
+  std::string effect;                   // for people: "with a step of 40.1 ms"; may be empty
 };
 
-// Where the run does not fit: which budget is short by how much, the smallest that would do, and the ways out
-// that were asked for, with figures. Finding those takes up to ten plans. Nothing where it fits.
-std::optional<OutOfMemory> shortage(const PlannedRun& run, WaysOut ways_out);
-// Throws it.
+// Puts settings that belong together into words.
+using SettingsInWords = std::function<std::string(std::span<const OptionSetting>)>;
+
+// A budget that does not suffice for a run.
+struct BudgetShortage {
+  Policy policy = Policy::kOffloadNone;  // of the run
+  std::string device;
+  bool page_locked = false;         // RunOptions::host_memory_bytes is short; otherwise memory_bytes
+  std::uint64_t needed_bytes = 0;   // the smallest budget that suffices
+  std::uint64_t budget_bytes = 0;   // the budget that the run has
+  bool is_default = false;          // nobody asked for that budget
+  std::uint64_t reserve_bytes = 0;  // kept back beside a default budget
+  std::string fullest_op;           // the op with most memory in use; empty for page-locked memory
+  std::vector<WayOut> ways_out;
+
+  // What is short, by how much, and what would fit. Pass `in_words` to name options differently.
+  std::string text(const SettingsInWords& in_words) const;
+};
+
+// A planned run that does not fit. The text names options of RunOptions.
+class DoesNotFit : public OutOfMemory {
+ public:
+  explicit DoesNotFit(BudgetShortage shortage);
+  const BudgetShortage& budget_shortage() const { return shortage_; }
+
+ private:
+  BudgetShortage shortage_;
+};
+
+// Whether other batches, policies and algorithms that fit are looked for, which takes up to ten plans.
+enum class WaysOut : std::uint8_t { kUntold, kTold };
+
+// The budget that does not suffice for the run. Nothing where the run fits.
+std::optional<BudgetShortage> find_shortage(const PlannedRun& run, WaysOut ways_out);
+// Throws DoesNotFit where there is one.
 void require_fit(const PlannedRun& run, WaysOut ways_out = WaysOut::kUntold);
 
-// The ops, in order, that have other algorithms than `none` takes with the same options: results then have
-// other bits than those of `none`. Empty unless the policy chooses algorithms. Where engines of a GPU were
-// timed for the policy, the network is lowered once more, without their times.
+// The ops, in order, with other algorithms than `none` uses with the same options; results then differ in
+// bits from those of `none`. Empty unless the policy chooses algorithms. If engines of a GPU were timed for
+// the policy, the network is lowered once more without their times.
 std::vector<std::string> ops_with_other_algorithms(const PlannedRun& run);
 
-// The same run decided anew, under that policy and in that device budget (bytes, > 0): as plan_run() decides,
+// The same run under another policy and in another device budget (bytes, > 0), decided as plan_run() does
 // without lowering the network again.
 PlannedRun plan_again(const PlannedRun& run, Policy policy, std::uint64_t budget_bytes);
+// Likewise with other options of planning, for example without keeping algorithms.
+PlannedRun plan_again(const PlannedRun& run, const PlanOptions& plan, std::uint64_t budget_bytes);
 
-// How its schedule was predicted, and another one is that is to be compared to it.
+// The options of the run's prediction, for predictions that are compared to it.
 PredictionOptions prediction_options(const PlannedRun& run);
 
-// What another policy would take on the same device in the same budgets.
+// Predicts another policy on the same device in the same budgets.
 Prediction predict_policy(const PlannedRun& run, const PlanOptions& plan);
 
-// Of a step of `none` with the fastest algorithms in unlimited memory. Its input is loaded into the place of
-// the one before, so that a plan that hides the next input's load can be below it. Seconds.
+// The time of a step of `none` with the fastest algorithms in unlimited memory, in seconds. Its input is
+// loaded over the previous one, so a plan that hides the next input's load can be faster.
 double oracle_step_seconds(const PlannedRun& run);
 
-// No plan can have a shorter step on that device in that budget (optimal_plan.h). Seconds.
+// A lower bound in seconds on the step of any plan on this device in this budget (optimal_plan.h).
 double lower_bound_step_seconds(const PlannedRun& run);
 
-// Of a run with a network: evaluation in the memory that training has left, the parameters and the
-// optimizer's state resident. Its batch is the largest that takes no more memory than training does and wants
-// the parameters as they are stored, found by halving. Its ops have the algorithms of training where they
-// can. Throws OutOfMemory where there is none, InvalidArgument where inference has other parameters than
-// training.
+// Evaluation in the memory that training has left, with the parameters and the optimizer's state resident.
 struct EvaluationPlan {
   std::int64_t batch = 0;  // divides the batch of training
   std::shared_ptr<const Tape> tape;
   Schedule schedule;
   std::uint64_t peak_bytes = 0;  // committed
 };
-EvaluationPlan plan_evaluation(const PlannedRun& run);
+// Plans evaluation for a run with a network. Its batch is the largest, found by halving, that commits at most
+// `most_bytes` (absent: what training commits) and needs the parameters as training stores them. Its ops have
+// the algorithms of training where they can. Throws OutOfMemory if no batch fits, InvalidArgument if
+// inference has other parameters than training.
+EvaluationPlan plan_evaluation(const PlannedRun& run, std::optional<std::uint64_t> most_bytes = std::nullopt);
 
 }  // namespace vdnn

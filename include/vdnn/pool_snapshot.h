@@ -1,7 +1,6 @@
 #pragma once
-// What a stream pool consists of at a moment, as JSON: for tools of ours, and for the memory visualiser of
-// PyTorch. Both are complete: every byte that is committed is in them once. Stacks are in terms of functions
-// and binaries.
+// The state of a stream pool as JSON: for our tools, and for PyTorch's memory visualiser. Both forms contain
+// every committed byte once. Stacks name functions and binaries.
 
 #include <cstdint>
 #include <string>
@@ -10,15 +9,16 @@
 
 namespace vdnn {
 
-// After docs/pool_snapshot.schema.json: figures, pieces, and what history the pool keeps.
+// By docs/pool_snapshot.schema.json: figures, pieces, and the history that the pool keeps.
 std::string pool_snapshot_json(const StreamPool& pool);
 
 // With the keys of torch.cuda.memory._snapshot(), whose pickle https://pytorch.org/memory_viz reads:
 //
 //   pickle.dump(json.load(open("snapshot.json")), open("snapshot.pickle", "wb"))
 //
-// A segment is what is committed without a gap, of one kind; in the cache of a stream is "inactive", as free
-// is. `device` is the number that it shows. Streams are the pool's ids, since handles may have been reused.
+// A segment is adjacent committed memory of one kind. Blocks in the cache of a stream are "inactive", as free
+// ones are. `device` is the number that the visualiser shows. Streams are ids of the pool's backend, since
+// handles may have been reused.
 std::string torch_snapshot_json(const StreamPool& pool, std::uint32_t device);
 
 }  // namespace vdnn

@@ -1,7 +1,7 @@
 #pragma once
-// What a schedule will take and how long a step will be, without running it: the real executor and the real
-// allocator on the `sim` driver. There is no second model of the runtime that could drift from the first, so
-// the predicted peak is the peak that the device will count, to the byte. Times are as good as the profile.
+// Predicts the memory of a schedule and the time of its steps with the real executor and the real allocator
+// on the `sim` driver. There is no second model of the runtime that could drift from the first, so the
+// predicted peak is the peak that the device will count, to the byte. Times are as good as the profile.
 
 #include <cstdint>
 #include <memory>
@@ -20,53 +20,54 @@
 namespace vdnn {
 
 struct PredictionOptions {
-  SimProfile profile;                // of the device that it stands for
-  bool page_aligned_blocks = false;  // as the device is made
-  bool graph = false;                // as ExecutorParts has it, of training
+  SimProfile profile;                // of the predicted device
+  bool page_aligned_blocks = false;  // as CpuDeviceOptions has it
+  bool graph = false;                // as ExecutorParts has it, for training
   bool trace = false;                // record the last step
-  CollectiveCosts collectives = {};  // of a tape that several ranks train together
-  std::uint32_t micro_steps = 1;     // an update, as TrainingOptions has it
+  CollectiveCosts collectives = {};  // for tapes that several ranks train together
+  std::uint32_t micro_steps = 1;     // per update, as TrainingOptions has it
 };
 
-// When an instruction runs on its stream; an allocation or a release: when the compute stream gets there in
-// the order of the list.
+// When an instruction runs on its stream. For an allocation or a release: when the compute stream reaches it
+// in the order of the list.
 struct InstructionTime {
   double begin_seconds = 0;
   double end_seconds = 0;
 };
 
-// The last step of a prediction, instruction by instruction. Steps overlap: what does not wait for the step
-// before, as the copy of the next batch, begins before `begin_seconds`.
+// The last step of a prediction, instruction by instruction. Steps overlap: instructions that do not wait for
+// the previous step, for example the copy of the next batch, begin earlier than `begin_seconds`.
 struct TracedStep {
-  double begin_seconds = 0;              // when everything of the step before is done
-  std::vector<InstructionTime> times;    // an instruction
-  std::vector<AddressRange> placements;  // a buffer: where it lies in its space
+  double begin_seconds = 0;              // when the previous step is done
+  std::vector<InstructionTime> times;    // by instruction
+  std::vector<AddressRange> placements;  // by buffer, in its space
 };
 
 struct Prediction {
-  std::uint64_t peak_bytes = 0;  // committed; with any budget not below this, the same
-  double average_bytes = 0;      // handed out, mean over the step's instructions
-  std::uint64_t host_bytes = 0;  // page-locked, with the batches' staging
-  double step_seconds = 0;       // from step to step in the steady state; the micro-step that updates
-  double stall_seconds = 0;      // of the compute stream in such a step, waiting for transfers
-  // The others, which leave out what belongs to the update: their mean, so that an update takes
-  // step_seconds + (micro_steps - 1) * micro_step_seconds. 0 where there are none.
+  std::uint64_t peak_bytes = 0;  // committed; the same with any budget that is not smaller
+  double average_bytes = 0;      // in use, mean over the step's instructions
+  std::uint64_t host_bytes = 0;  // page-locked, staged batches included
+  double step_seconds = 0;       // from step to step in the steady state, of micro-steps that update
+  double stall_seconds = 0;      // in such a step, while the compute stream waits for transfers
+  // Mean of the micro-steps without an update, so that an update needs step_seconds +
+  // (micro_steps - 1) * micro_step_seconds. 0 if there are none.
   double micro_step_seconds = 0;
-  // Empty where it was not traced.
+  // Empty without PredictionOptions::trace.
   std::vector<TraceEvent> trace;
   std::vector<std::string> stream_names;
   std::optional<TracedStep> step;
 };
 
-// Deterministic. Needs as much simulated memory as it takes: no budget can refuse.
+// Deterministic. The simulated device has no budget, so no prediction runs out of memory.
 Prediction predict(const Tape& tape, const Schedule& schedule, const PredictionOptions& options);
 
-// What policies that choose by predictions are handed.
+// Forecasts for policies that choose by predictions. Never traces.
 std::unique_ptr<Forecaster> make_forecaster(PredictionOptions options);
+// The costs of the ops of `tape` and of the link on the profile's device, for planners.
 PlanCosts plan_costs(const Tape& tape, const PredictionOptions& options);
 
-// The peak (committed bytes) of evaluating while the parameters and the optimizer's state of `training` are
-// resident and nothing else of it is.
+// The peak of evaluation in committed bytes. Of `training`, only the parameters and the optimizer's state are
+// resident.
 std::uint64_t predict_evaluation_peak(const Tape& training, const Tape& evaluation,
                                       const Schedule& evaluation_schedule, const PredictionOptions& options);
 

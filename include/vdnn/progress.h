@@ -1,6 +1,6 @@
 #pragma once
-// How training is going, for people: a bar that is redrawn in place on a terminal; elsewhere, for example in
-// a log file, a line from time to time. The end of an epoch always is a line of its own.
+// The progress of a training, for people: on a terminal a bar that is redrawn in place; elsewhere, for
+// example in a log file, a line from time to time. The end of an epoch always has a line of its own.
 
 #include <cstdint>
 #include <functional>
@@ -19,30 +19,32 @@ struct TrainingProgress {
   double images_per_second = 0;
   std::uint64_t memory_bytes = 0;  // of the device, in use
   std::uint64_t budget_bytes = 0;
-  std::optional<double> stall_fraction;  // of the step, compute stream idle for a transfer; none: not shown
+  std::optional<double> stall_fraction;  // part of the step in which the compute stream waits for a copy;
+                                         // none: not shown
   std::optional<double> loss_scale;      // none: not shown
-  std::uint64_t skipped_steps = 0;       // whose gradients have overflowed; shown with the scale
+  std::uint64_t skipped_steps = 0;       // steps whose gradients have overflowed; shown with the scale
 };
 
 struct ProgressOptions {
-  bool terminal = false;  // the stream is one (what isatty says)
-  // Elsewhere: seconds from one line to the next, >= 0. 0: the ends of epochs alone have lines.
+  bool terminal = false;  // whether the stream is one (as isatty reports)
+  // Elsewhere: seconds from one line to the next, >= 0. 0: only the ends of epochs have lines.
   double seconds_between_lines = 30;
   std::function<double()> now_seconds = {};  // a monotonic clock; empty: the system's
 };
 
-// Belongs to one thread. The stream must outlive it; what is written is flushed at once.
+// Belongs to one thread. The stream must outlive it, and is flushed after each text.
 //
-// The ETA is the time that the steps left will take if they take as long as those since the first update,
-// with what came between them (evaluation, checkpoints). It is shown from the second update on.
+// The ETA assumes that the steps left take as long as those since the first update, including evaluations and
+// checkpoints between them. It is shown from the second update on.
 class ProgressBar {
  public:
   // Throws InvalidArgument for `seconds_between_lines` below 0.
   ProgressBar(std::ostream& out, const ProgressOptions& options);
 
-  // A step has been completed. A terminal is drawn on at most ten times a second.
+  // Reports a completed step. Draws on a terminal at most ten times a second.
   void update(const TrainingProgress& progress);
-  // Training is over, or something else is to be printed: steps since the last line get theirs.
+  // Call when training is over, or before other text is printed: writes the line of the steps since the last
+  // line.
   void finish();
 
  private:

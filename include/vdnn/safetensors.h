@@ -1,14 +1,13 @@
 #pragma once
 // safetensors (https://github.com/huggingface/safetensors, the format's own page), the file format of
 // checkpoints: eight bytes N (little-endian), N bytes of JSON that name each tensor's data type, shape and
-// place, then the data without holes. It holds nothing that could be executed, and Python reads it with one
-// call.
+// place, then the data without holes. It holds nothing executable, and Python reads it with one call.
 //
 // A file is written as a stream: the header needs names and shapes only, then the data pass through in pieces
 // of any size, so that a checkpoint of gigabytes needs no second copy in memory. A file is read tensor by
 // tensor, after its header was checked as a whole: *a header that lies is never believed*. Whatever a file
 // holds, reading it ends in a DataError or in tensors that lie inside the file, each byte in exactly one of
-// them; and the memory that it takes is proportional to the header.
+// them. The memory needed is proportional to the header.
 
 #include <cstddef>
 #include <cstdint>
@@ -40,19 +39,19 @@ struct SafetensorsTensor {
 
 using SafetensorsMetadata = std::map<std::string, std::string>;
 
-// What the reference implementation accepts as a header, in bytes.
+// The largest header that the reference implementation accepts, in bytes.
 constexpr std::uint64_t kLargestSafetensorsHeader = 100'000'000;
-// As many dimensions as NumPy has.
+// The most dimensions, as in NumPy.
 constexpr std::size_t kLargestSafetensorsRank = 64;
 
 // Writes one file, which replaces what was there when it is committed, and only then (see atomic_file.h): the
 // previous checkpoint survives a failure at any point. Belongs to one thread.
 class SafetensorsWriter {
  public:
-  // Writes the header. The data follow in the order of `tensors`; where each tensor is a multiple of four
-  // bytes, or the bytes come last, all of them are aligned. Throws InvalidArgument when two tensors share a
-  // name or one is called `__metadata__`, when a text is not UTF-8, a rank exceeds kLargestSafetensorsRank, a
-  // size overflows, or the header exceeds kLargestSafetensorsHeader; DataError when the file cannot be
+  // Writes the header. The data follow in the order of `tensors`; all of them are aligned if each tensor is a
+  // multiple of four bytes, or tensors of bytes come last. Throws InvalidArgument if two tensors share a
+  // name, one is called `__metadata__`, a text is not UTF-8, or a size overflows. Also if a rank exceeds
+  // kLargestSafetensorsRank or the header kLargestSafetensorsHeader. Throws DataError if the file cannot be
   // written.
   SafetensorsWriter(const std::filesystem::path& path, std::vector<SafetensorsTensor> tensors,
                     const SafetensorsMetadata& metadata = {});
@@ -60,11 +59,11 @@ class SafetensorsWriter {
   SafetensorsWriter(const SafetensorsWriter&) = delete;
   SafetensorsWriter& operator=(const SafetensorsWriter&) = delete;
 
-  // The next bytes of the data. A tensor may come in any number of pieces; a piece that runs past its
-  // tensor's end throws InvalidArgument, before any of it is written. DataError when the disk refuses.
+  // Writes the next bytes of the data. A tensor may come in any number of pieces. Throws InvalidArgument for
+  // a piece that runs past its tensor's end, before any of it is written, and DataError if the disk refuses.
   void write(std::span<const std::byte> bytes);
-  // Puts the file in place, durably. Throws InvalidArgument when data are missing, DataError when the disk
-  // refuses. Without it the file is dropped.
+  // Puts the file in place, durably. Throws InvalidArgument if data are missing, DataError if the disk
+  // refuses. Without a commit the file is dropped.
   void commit();
 
  private:
@@ -79,12 +78,16 @@ class SafetensorsWriter {
 // An open file whose header was found sound. May be shared by threads.
 class SafetensorsFile {
  public:
-  // Reads and checks the header, none of the data. Throws DataError, with the file, the tensor, what was
-  // expected and what was found: for a file that cannot be read or is none; a header whose length is past
-  // kLargestSafetensorsHeader or the end of the file; anything that is not JSON of exactly the format's form,
-  // keys that appear twice included; data types other than F32, F16, BF16, I32 and U8; shapes that are
-  // negative, overflow, have more than kLargestSafetensorsRank dimensions or do not fit their offsets; data
-  // that overlap, leave holes, run past the end of the file or end before it.
+  // Reads and checks the header, none of the data. Throws DataError, which names the file, the tensor, what
+  // was expected and what was found, for
+  //
+  //  * a file that cannot be read or is not regular;
+  //  * a header longer than kLargestSafetensorsHeader or the file;
+  //  * anything but JSON of exactly the format's form, or a key that appears twice;
+  //  * data types other than F32, F16, BF16, I32 and U8;
+  //  * shapes that are negative, overflow, exceed kLargestSafetensorsRank dimensions or do not fit their
+  //    offsets;
+  //  * data that overlap, leave holes, or do not end with the file.
   explicit SafetensorsFile(const std::filesystem::path& path);
   ~SafetensorsFile();
   SafetensorsFile(SafetensorsFile&&) noexcept;
@@ -93,18 +96,18 @@ class SafetensorsFile {
   const SafetensorsMetadata& metadata() const { return metadata_; }
   // In the order of their data.
   const std::vector<SafetensorsTensor>& tensors() const { return tensors_; }
-  // nullptr: there is none of that name. Valid as long as the file.
+  // nullptr if no tensor has that name. Valid as long as the file.
   const SafetensorsTensor* find(std::string_view name) const;
 
-  // Reads a whole tensor. Throws DataError when the file has none of that name, when it cannot be read or
-  // became shorter since it was opened; InvalidArgument unless `into` has exactly the tensor's bytes.
+  // Reads a whole tensor. Throws DataError if the file has none of that name, cannot be read, or became
+  // shorter since it was opened; InvalidArgument unless `into` has exactly the tensor's bytes.
   void read(std::string_view name, std::span<std::byte> into) const;
 
  private:
   std::filesystem::path path_;
   SafetensorsMetadata metadata_;
   std::vector<SafetensorsTensor> tensors_;
-  std::vector<std::uint64_t> positions_;  // in the file, a tensor each
+  std::vector<std::uint64_t> positions_;  // of each tensor in the file
   std::map<std::string, std::size_t, std::less<>> index_;
   std::unique_ptr<FileDescriptor> file_;
 };

@@ -1,20 +1,20 @@
 #pragma once
-// A schedule: the plan lowered to a flat list of instructions, one iteration, each on a named stream with the
-// instructions that it waits for. The executor interprets it; it can be printed, stored, compared, checked
+// A schedule: the plan as a flat list of instructions for one iteration, each on a named stream with the
+// instructions that it waits for. The executor interprets it. It can be printed, stored, compared, checked
 // (checker.h) and replayed on any driver.
 //
-// Instructions are executed (submitted) in the order of the list, and steps follow each other. What an
-// instruction is ordered after: what came before it on its stream, its waits, and their past. Memory adds
-// order of its own at run time (a block is reused only after its last users, see device_pool.h), but a
-// schedule may not rely on that: it must be right for memory that is never reused.
+// Instructions are submitted in the order of the list, and steps follow each other. An instruction is ordered
+// after the earlier instructions of its stream, after its waits, and after all that those are ordered after.
+// Memory adds order of its own at run time, since a block is reused only after its last users
+// (device_pool.h). A schedule may not rely on that: it must be right for memory that is never reused.
 //
-// Buffers are what is allocated. A persistent buffer exists before the first step and after the last; any
-// other is allocated and released in each step. `Release` belongs to no stream: its waits are the last uses,
-// and the allocator gets their frontier.
+// A buffer is a piece of memory that is allocated. A persistent buffer exists before the first step and after
+// the last; any other is allocated and released in each step. A release belongs to no stream: its waits are
+// the last uses of the buffer, and the allocator gets their frontier.
 //
-// A schedule may bring its own addresses (placement.h): then one block of the device, the arena, is taken for
-// all buffers that are not persistent, and the waits of an allocation are the last uses of what lay in its
-// bytes before, so that such a schedule is right for the memory that it names.
+// A schedule may bring its own addresses (src/plan/placement.h). Then all buffers on the device that are not
+// persistent lie in one block, the arena. The waits of an allocation are the last uses of the buffers that
+// lay in its bytes before it, so such a schedule is right for the memory that it names.
 
 #include <cstdint>
 #include <iosfwd>
@@ -30,7 +30,7 @@ namespace vdnn {
 
 using BufferId = std::uint32_t;
 
-// kReduce: what ranks do together, and nothing else; there is none where a device trains alone.
+// kReduce carries sums over ranks and nothing else; a device that trains alone has no work on it.
 enum class StreamRole : std::uint8_t { kCompute, kOffload, kPrefetch, kLoad, kReduce };
 inline constexpr std::size_t kStreamRoles = 5;
 std::string to_string(StreamRole role);
@@ -42,7 +42,7 @@ struct Buffer {
   std::uint64_t bytes = 0;
   Space space = Space::kDevice;
   bool persistent = false;
-  std::optional<std::uint64_t> offset;  // in the arena
+  std::optional<std::uint64_t> offset;  // in the arena, in bytes
 };
 
 enum class InstructionKind : std::uint8_t {
@@ -53,71 +53,86 @@ enum class InstructionKind : std::uint8_t {
   kOffload,     // value from buffer to host_buffer
   kPrefetch,    // value from host_buffer to buffer
   kReadResult,  // value (one of the tape's results) from buffer to the host
-  kRecompute    // op once more, on operands, for values that had been dropped
+  kRecompute    // op once more, on operands, for values that were dropped
 };
 std::string to_string(InstructionKind kind);
-// Does it run an op?
+// Whether the instruction runs an op.
 constexpr bool is_launch(InstructionKind kind) {
   return kind == InstructionKind::kLaunch || kind == InstructionKind::kRecompute;
 }
 
-// An instruction of the same step, or of the one before; the latter is no wait in the first step.
+// For an instruction of the same step or of the previous one. The first step ignores waits of the latter
+// kind.
 struct Wait {
   std::uint32_t instruction = 0;
   std::uint32_t steps_ago = 0;  // 0 or 1
   friend bool operator==(const Wait&, const Wait&) = default;
 };
 
+// The buffers between which an instruction copies a value.
+struct BufferCopy {
+  ValueId value = kNone;
+  BufferId from = kNone;
+  BufferId to = kNone;
+};
+
+// A field that does not belong to the kind is kNone or empty.
 struct Instruction {
   InstructionKind kind = InstructionKind::kLaunch;
   StreamRole stream = StreamRole::kCompute;
-  OpId op = kNone;
-  ValueId value = kNone;
-  BufferId buffer = kNone;
-  BufferId host_buffer = kNone;
-  // Launch, recompute: a buffer for each of the op's reads, then each of its writes, then the workspace
-  // (kNone without).
+  OpId op = kNone;               // launch, recompute
+  ValueId value = kNone;         // load, offload, prefetch, read_result
+  BufferId buffer = kNone;       // all but launch and recompute
+  BufferId host_buffer = kNone;  // offload, prefetch
+  // Of a launch or recomputation: the buffers of the op's reads, then of its writes, then of its workspace
+  // (kNone if it has none).
   std::vector<BufferId> operands;
   std::vector<Wait> waits;
+
+  // Each throws InvalidArgument for an instruction of another kind.
+  OpId launched_op() const;    // launch, recompute
+  BufferId workspace() const;  // launch, recompute; kNone if the op has none
+  BufferCopy copy() const;     // offload, prefetch
   friend bool operator==(const Instruction&, const Instruction&) = default;
 };
 
 struct Schedule {
-  std::vector<std::uint32_t> algorithms;  // an op
+  std::vector<std::uint32_t> algorithms;  // by op: index into Op::algorithms
   std::vector<Buffer> buffers;            // persistent ones first
   std::vector<Instruction> instructions;
-  // Of the block that holds the buffers with an offset; 0: there are none. Where it is not, all buffers on
-  // the device have one but those that are persistent.
+  // Size of the block that holds the buffers with an offset. If nonzero, every non-persistent device buffer
+  // has an offset; if 0, none has.
   std::uint64_t arena_bytes = 0;
 };
 
-// Waits are on real dependencies only, and none that another already implies. Throws InvalidArgument where
-// the plan does not belong to the tape.
+// Instructions wait for real dependencies only, and no wait is implied by another. Throws InvalidArgument if
+// the plan does not belong to the tape or cannot be carried out (plan.h).
 Schedule make_schedule(const Tape& tape, const Plan& plan);
 
-// Copied to the host in one step. Bytes.
+// Bytes that one step copies to the host.
 std::uint64_t offload_bytes(const Tape& tape, const Schedule& schedule);
-// Ops that are launched once more in one step.
+// The number of recomputations in one step.
 std::size_t recomputed_ops(const Schedule& schedule);
-// The name of the op that a step launches last; empty where it launches none.
+// The name of the op that a step launches last; empty if it launches none.
 std::string_view last_launch(const Tape& tape, const Schedule& schedule);
 
-// The op at which most of the device's memory is in use, judged by the order of the list; 0 without ops.
+// The op at which the most bytes of the device are in use, judged by the order of the list; 0 without ops.
 OpId fullest_op(const Tape& tape, const Schedule& schedule);
 
-// A line an instruction, for people.
+// One instruction in words, for messages.
 std::string describe(const Tape& tape, const Instruction& instruction);
-// What traces and findings call its work: the op that is launched, else describe().
+// The name of the instruction's work in traces and findings: the op that it launches, else describe().
 std::string trace_name(const Tape& tape, const Instruction& instruction);
+// One line per instruction.
 void print(std::ostream& out, const Tape& tape, const Schedule& schedule);
 
-// What a launch, recompute, load, offload, prefetch or read of a result reads and writes, as pairs of buffer
-// and value; reads first.
+// A read or write of a value in a buffer.
 struct BufferUse {
   BufferId buffer = kNone;
   ValueId value = kNone;  // kNone: workspace
   bool write = false;
 };
+// The reads and then the writes of the instruction. Empty for allocations and releases.
 std::vector<BufferUse> uses(const Tape& tape, const Instruction& instruction);
 
 }  // namespace vdnn

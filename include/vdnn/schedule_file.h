@@ -9,16 +9,18 @@
 
 namespace vdnn {
 
-// A hash over everything in a tape that a schedule depends on (names, operands, sizes, which algorithms there
-// are, in whatever order): 16 hex digits.
+// A hash over everything in a tape that a schedule depends on: names, operands, sizes, and the set of
+// algorithms of each op, whatever their order. 16 hex digits.
 std::string fingerprint(const Tape& tape);
 
-// `origin` is a JSON object, kept verbatim: what the tape was made from, for whoever reads the file.
+// `origin` is a JSON object that says what the tape was made from. It is kept verbatim for readers of the
+// file.
 void write_schedule(std::ostream& out, const Tape& tape, const Schedule& schedule, const std::string& origin);
 
-// The `origin` of a stored schedule. Throws DataError for what is not one.
+// The `origin` of a stored schedule. Throws DataError if the file is no schedule.
 std::string read_schedule_origin(std::istream& in);
-// Throws DataError: not such a file, another schema, unknown keys, numbers out of range, another tape.
+// Throws DataError for a file that is no schedule, has another schema, unknown keys or numbers out of range,
+// or was made for another tape. It does not check the schedule (checker.h).
 Schedule read_schedule(std::istream& in, const Tape& tape);
 
 }  // namespace vdnn

@@ -1,32 +1,31 @@
 #pragma once
-// Training in the caller's own loop. A Session makes the device of a planned run with its budget, initialises
-// the parameters and steps the schedule: the caller brings the data, the learning rate and the decision when
-// to stop, and gets losses, outputs and gradients back by name. `Trainer` is such a loop.
+// Training in the caller's own loop. A Session creates the device of a planned run with its budget,
+// initialises the parameters and steps the schedule. The caller provides data and learning rate and decides
+// when to stop. It gets losses, outputs and gradients back by name. `Trainer` is such a loop.
 //
 //   Session session(plan_run(std::move(network), {.policy = Policy::kOffloadAll}), {.seed = 1});
 //   while (session.step({images, targets}, 0.01F).loss > 0.1) { ... }
 //
-// What a step is given: the inputs of the network in the order of Tape::inputs() (images, then targets), as
-// bytes: fp32 channels last (N x H x W x C), classes as i32. step() copies them and waits for the step. For a
-// loop that overlaps loading with computing there are submit() and wait() over page-locked memory.
+// A step reads the inputs of the network in the order of Tape::inputs() (images, then targets) as bytes: fp32
+// channels last (N x H x W x C), classes as i32. step() copies them and waits for the step. A loop that
+// overlaps loading with computing calls submit() and wait() with page-locked memory.
 //
-// Training and evaluation take turns in the same memory: the first call of the other kind closes what the
-// last one used, once everything submitted has been waited for. A Session belongs to one thread.
+// Training and evaluation take turns in the same memory. The first call of the other kind releases the memory
+// of the previous phase, once all submitted steps have been waited for. A Session belongs to one thread.
 //
-// Between steps a session may learn from a trace of those behind it (learn()) and plan the following ones
-// anew (replan()): bytes then move otherwise, and with the same algorithms results stay what they would have
-// been.
+// Between steps a session may learn from a trace of past steps (learn()) and plan the following steps anew
+// (replan()). Only the movement of bytes then changes; with the same algorithms results keep their bits.
 //
-// Where several ranks train together (TrainingOptions::ranks), each has a session, and all make the same
-// calls in the same order. Parameters and optimizer states begin as those of rank 0, and so after restore().
-// What a step says of its losses is then of all ranks: the mean loss, the sums of what was right and what
-// counted. Where gradients are accumulated (TrainingOptions::micro_steps), a step() is a micro-step, and only
-// the last of so many updates the parameters; steps() counts updates.
+// If several ranks train together (TrainingOptions::ranks), each has a session, and all make the same calls
+// in the same order. Parameters and optimizer states begin as those of rank 0, also after restore(). The
+// metrics of a step then cover all ranks: the mean loss, and the sums of the correct and the counted places.
+// If gradients are accumulated (TrainingOptions::micro_steps), a step() is a micro-step, and the last one of
+// an update changes the parameters; steps() counts updates.
 //
-// Arguments that cannot be are refused before anything happens. A step that fails in the middle (memory, the
-// device, a custom layer) may have updated parameters in part: from then on every call throws the first cause
-// again, until restore() has put a whole state in place. (It is vdnn::Error or, where the host's heap is
-// exhausted, std::bad_alloc.)
+// Impossible arguments are refused without any effect. A step that fails halfway (memory, the device, a
+// custom layer) may have updated some parameters. Every later call then throws the first cause again, until
+// restore() has replaced the whole state. The cause is a vdnn::Error or, if the host's heap is exhausted,
+// std::bad_alloc.
 
 #include <cstddef>
 #include <cstdint>
@@ -53,90 +52,92 @@ namespace vdnn {
 
 struct SessionOptions {
   std::uint64_t seed = 1;  // of initialisation and dropout
-  // Slows the copies of cpu to this many 10^9 bytes a second each way; > 0.
+  // Slows the copies of cpu down to this rate each way, in 10^9 bytes per second; > 0.
   std::optional<double> link_gbytes_per_second;
-  // Debugging aids of the cpu driver (cpu_device.h, device_pool.h); they want
-  // RunOptions::page_aligned_blocks where the driver does.
+  // Debugging aids of the cpu driver (cpu_device.h, device_pool.h), which also say when they need
+  // RunOptions::page_aligned_blocks.
   std::optional<std::uint64_t> delay_seed;
   bool protect_released = false;
   bool check_accesses = false;
-  // Is handed the session's device and gives back what the session then uses: a wrapper around it, for
-  // example one that counts, or fails on purpose, with the same properties.
+  // Overrides RunOptions::graph: steps are not graphs, so that values can be inspected and ops timed.
+  bool steps_one_by_one = false;
+  // Maps the session's device to the device that the session uses: a wrapper with the same properties, for
+  // example one that counts calls or fails on purpose. May be empty.
   std::function<std::unique_ptr<Device>(std::unique_ptr<Device>)> wrap_device = {};
-  // Is shown every value of training steps as it is made (executor.h). Not of a run whose steps are graphs.
+  // Called with every value of training steps (executor.h). Not for steps that are graphs.
   ValueInspector inspect = {};
-  // Joins the session's device with those of the other ranks; wanted where TrainingOptions::ranks is above 1.
+  // Joins the session's device with those of the other ranks. Required if TrainingOptions::ranks is above 1.
   std::function<std::unique_ptr<Communicator>(Device&)> connect = {};
 };
 
-// The numbers of one parameter, in logical form: dense, channels last (filters KRSC).
+// The values of one parameter in logical form: dense, channels last (filters KRSC).
 struct ParameterValues {
   std::string name;  // "conv1.filter"
-  Dims dims;         // as they lie: K, R, S, C
+  Dims dims;         // in the order of storage: K, R, S, C
   std::vector<float> values;
   bool trainable = true;
 };
-// The optimizer's state of a parameter lies like the parameter.
+// The state of a training. The optimizer's state of a parameter has the parameter's form.
 struct TrainingState {
   std::uint64_t step = 0;
   std::uint64_t seed = 0;
   std::vector<ParameterValues> parameters;  // in order of creation
   std::vector<ParameterValues> optimizer;   // "conv1.filter.momentum"; likewise
-  // Where losses are scaled. Absent in a state that is restored: the scale begins anew.
+  // Present if losses are scaled. If it is absent in a restored state, the scale starts anew.
   std::optional<LossScale> loss_scale;
 };
-// The state of training `tape` without its numbers: the names and dims, in the order, that a state must have.
+// The names and dims, in order, that a state of training `tape` must have; without values.
 TrainingState describe_state(const Tape& tape);
 
-// What came of planning anew.
+// The outcome of planning anew.
 struct ReplanReport {
   enum class Outcome : std::uint8_t {
     kReplanned,  // the new plan is in force
-    kKept,       // no new plan is expected to take less than 99 % of the time of the one in force
-    kRefused     // there is no new plan, see `reason`; the one in force goes on
+    kKept,       // the new plan would not shorten the step by 1 % or more; the old one stays in force
+    kRefused     // there is no new plan, see `reason`; the old one stays in force
   };
   Outcome outcome = Outcome::kKept;
-  std::string reason;  // empty but for kRefused
-  // Of the plan before: what its costs said, and what the new costs say.
+  std::string reason;  // of kRefused, otherwise empty
+  // Predictions for the old plan: with its own costs, and with the new costs.
   double expected_step_seconds = 0;
   double corrected_step_seconds = 0;
   std::uint64_t predicted_peak_bytes_before = 0;
-  // Of the plan in force from here on.
+  // Predictions for the plan in force from now on.
   double predicted_step_seconds = 0;
   std::uint64_t predicted_peak_bytes = 0;  // committed; evaluation, where that is planned, included
-  bool algorithms_changed = false;         // results are those of other algorithms
+  bool algorithms_changed = false;         // results then have other bits
 };
 std::string to_string(ReplanReport::Outcome outcome);
 
 class Session {
  public:
-  // Throws OutOfMemory where the run does not fit, InvalidArgument for a simulated device.
+  // Throws DoesNotFit with ways out if the run does not fit, InvalidArgument for a simulated device or a
+  // learned step.
   explicit Session(PlannedRun run, const SessionOptions& options = {});
   Session(const Session&) = delete;
   Session& operator=(const Session&) = delete;
 
-  // As it is in force.
+  // The run with the plan in force.
   const PlannedRun& run() const { return run_; }
-  // Training steps submitted since the start of training, those before a restored state included; of several
-  // micro-steps the last one counts.
+  // Updates submitted since the start of training, including those in a restored state.
   std::uint64_t steps() const { return steps_; }
 
   // --- steps that wait -------------------------------------------------------------------------------------
   using Bytes = std::span<const std::byte>;
-  // Throws InvalidArgument where the inputs do not have the sizes that the network wants, or a target is not
-  // one of its classes: the text names sample, target and classes. Nothing has been submitted then, and the
-  // session takes the next batch.
+  // Throws InvalidArgument if the inputs do not have the network's sizes, or a target is not one of its
+  // classes; the text then names sample, target and classes. Nothing has been submitted in that case, and the
+  // session accepts the next batch.
   StepMetrics step(std::span<const Bytes> inputs, float learning_rate);
   StepMetrics step(std::initializer_list<Bytes> inputs, float learning_rate) {
     return step(std::span(inputs.begin(), inputs.size()), learning_rate);
   }
-  // Forward only, as inference computes it; nothing is learned. As many samples as evaluation_batch() says.
+  // Runs the forward pass alone, in inference mode, on evaluation_batch() samples.
   StepMetrics evaluate(std::span<const Bytes> inputs);
   StepMetrics evaluate(std::initializer_list<Bytes> inputs) {
     return evaluate(std::span(inputs.begin(), inputs.size()));
   }
-  // Samples of an evaluation step: the batch of training, or the largest half, quarter... that fits into the
-  // memory that training takes. Throws OutOfMemory where none does.
+  // Samples of an evaluation step: the batch of training, or the largest half, quarter and so on of it that
+  // fits into the memory of training. Throws OutOfMemory if none fits.
   std::int64_t evaluation_batch();
 
   // --- steps in flight -------------------------------------------------------------------------------------
@@ -145,75 +146,77 @@ class Session {
   StepTicket submit(std::span<const AddressRange> inputs, float learning_rate);
   StepTicket submit_evaluation(std::span<const AddressRange> inputs);
   StepMetrics wait(const StepTicket& ticket);
-  // Waits for everything submitted (results that nobody waited for are lost) and gives back what steps hold
-  // between them.
+  // Waits for all submitted steps and releases the memory that steps hold between them. Results that have not
+  // been waited for are lost.
   void finish();
 
   // --- learning from the run -------------------------------------------------------------------------------
-  // Costs as the steps have shown them: those that the plan was made with when this is first called,
-  // corrected by `trace` and the traces before. `trace` is what Device::take_trace() gave of steps of the
-  // plan in force, all done; more than a few, since medians are taken. Throws InvalidArgument where no launch
-  // of them is in it.
+  // Corrects the costs that the first plan was made with by `trace` and all earlier traces. `trace` comes
+  // from Device::take_trace() and covers finished steps of the plan in force; several, since costs are
+  // medians. Throws InvalidArgument if the trace has no launch of these steps.
   MeasuredCosts learn(std::span<const TraceEvent> trace);
-  // Plans the following steps anew, with these costs and within the same budgets, and puts the new plan in
-  // the place of the one in force if it is expected to be faster by 1 % or more, or of a policy that was
-  // asked for.
-  // Parameters, optimizer, running statistics and the count of steps stay where they are. Never are both
-  // plans' feature maps resident; what the new one takes is there when this returns, so that no step fails
-  // for want of it and no later step allocates, and what it does not take has been given back. Finishes as
-  // finish() does, and takes as long as planning. Throws InvalidArgument with steps in flight, for costs of
-  // something else and for times that are not finite or not above 0; what finish() throws; and, where even
-  // the plan before does not get its memory back, OutOfMemory, DeviceError or std::bad_alloc.
+  // Plans the following steps anew with these costs and within the same budgets. The new plan replaces the
+  // one in force if its predicted step is shorter by 1 % or more, or if the options ask for a policy.
+  //
+  // Parameters, optimizer, running statistics and the count of steps stay in place. The feature maps of both
+  // plans are never resident together. When this returns, the session holds exactly the memory of the new
+  // plan, so no later step allocates or runs out of memory. Finishes as finish() does, and needs as long as
+  // planning. Throws InvalidArgument with steps in flight, for costs of another run and for times that are
+  // not finite or not above 0; the exceptions of finish(); and OutOfMemory, DeviceError or std::bad_alloc if
+  // not even the old plan gets its memory back.
   ReplanReport replan(const MeasuredCosts& costs, const ReplanOptions& options = {});
 
   // --- values by name --------------------------------------------------------------------------------------
-  // What the last step that was waited for gave back: outputs of the network and, of a training step, what
-  // TrainingOptions::results names, a gradient for example; dense, channels last. There until the next step
-  // but one is submitted, the next of the other kind, or finish(). Throws InvalidArgument where the host is
-  // not given it.
+  // A result of the last step that was waited for, dense and channels last: an output of the network or, of a
+  // training step, a value in TrainingOptions::results, for example a gradient. Available until the next step
+  // but one or the next step of the other kind is submitted, or finish() is called. Throws InvalidArgument
+  // for other values.
   std::vector<float> result(std::string_view name) const;
-  // A parameter or running statistic, after all steps submitted. Throws InvalidArgument for an unknown name,
-  // and for another number of elements.
+  // A parameter or running statistic after all submitted steps. Throws InvalidArgument for an unknown name or
+  // a wrong number of elements.
   ParameterValues parameter(std::string_view name);
   void set_parameter(std::string_view name, std::span<const float> values);
   std::vector<std::string> parameter_names() const;
 
-  // Running statistics are each rank's own; afterwards those of rank 0 are everybody's. Nothing where a
-  // device trains alone. Finishes as finish() does.
+  // Copies the running statistics of rank 0, which otherwise differ between ranks, to all ranks. Does nothing
+  // if a device trains alone. Finishes as finish() does.
   void share_statistics();
 
-  // Throws the cause where a collective of a step has failed, also before anyone waits for that step. Nothing
-  // where a device trains alone.
+  // Throws the cause if a collective of a step has failed, even if nobody has waited for that step yet. Does
+  // nothing if a device trains alone.
   void require_ranks();
 
-  // Parts from the other ranks, which do it, too, once everything submitted is done: every later call throws
-  // DeviceError. A session that goes while an exception passes breaks off what the others do. Nothing where a
-  // device trains alone. Throws as finish() does.
+  // Leaves the other ranks once all submitted steps are done; all ranks call it, and every later call throws
+  // DeviceError. Without it, a session that is destroyed by an exception aborts the work of the other ranks.
+  // Does nothing if a device trains alone. Throws as finish() does.
   void leave_ranks();
 
-  // Everything that later steps depend on; not between the micro-steps of a step. restore() throws
-  // InvalidArgument, and changes nothing, for a state of another network or optimizer; it also mends a
-  // session whose step has failed.
+  // Everything that later steps depend on. Not available between the micro-steps of an update. restore()
+  // throws InvalidArgument without any effect for a state of another network or optimizer. It also makes a
+  // session usable again after a failed step.
   TrainingState state();
   void restore(const TrainingState& state);
   // SHA-256 over all parameters in order of creation, little-endian fp32 in logical order.
   std::string weights_sha256();
 
-  // --- what it stands on, for loops that load ahead --------------------------------------------------------
+  // --- its parts, for loops that load ahead --------
+  // --------------------------------------------------------
   Device& device() { return *device_; }
   PinnedPool& pinned() { return pinned_; }
   const StreamSet& streams() const { return streams_; }
-  // Of the last step submitted.
+  // Memory of the last step submitted.
   StepMemory memory() const { return executor_ ? executor_->memory() : memory_; }
 
  private:
-  // The input that a loss over classes reads as its targets.
+  // An input whose values a loss reads as classes.
   struct ClassTargets {
     std::size_t input = 0;  // of Tape::inputs()
-    // Throws InvalidArgument for a target that is not one of its classes. Made once: steps do not allocate.
+    // Throws InvalidArgument for a target that is not one of its classes. Created once, so that steps do not
+    // allocate.
     std::function<void(std::span<const std::int32_t>)> require_classes;
   };
 
+  bool uses_graphs() const { return run_.options.graph && !options_.steps_one_by_one; }
   StreamId compute() const { return streams_[StreamRole::kCompute]; }
   const EvaluationPlan& evaluation();
   std::uint64_t committed_bytes_wanted() const;
@@ -242,7 +245,7 @@ class Session {
   std::uint32_t parameter_index(std::string_view name) const;
 
   PlannedRun run_;
-  std::uint64_t evaluation_peak_bytes_;  // that evaluation may take: the first plan's
+  std::uint64_t evaluation_peak_bytes_;  // most that evaluation may commit: the first plan's peak
   SessionOptions options_;
   std::unique_ptr<Device> device_;
   DevicePool pool_;
@@ -250,21 +253,21 @@ class Session {
   StreamSet streams_;
   std::unique_ptr<Communicator> communicator_;  // null: alone
   ParameterStore parameters_;
-  std::shared_ptr<const Tape> compiled_tape_;  // what the program was compiled from
+  std::shared_ptr<const Tape> compiled_tape_;  // source of the program
   std::unique_ptr<OpProgram> program_;
   std::optional<EvaluationPlan> evaluation_;
   std::unique_ptr<OpProgram> evaluation_program_;
 
   std::optional<Executor> executor_;
   Mode mode_ = Mode::kTraining;              // of the executor
-  std::vector<ClassTargets> class_targets_;  // that its losses read
-  StepMemory memory_;                        // of the executor before
+  std::vector<ClassTargets> class_targets_;  // of its losses
+  StepMemory memory_;                        // of the previous executor
   std::uint64_t steps_ = 0;
   std::uint32_t micro_step_ = 0;  // the next of its step
   std::uint64_t in_flight_ = 0;
-  bool stages_inputs_ = false;           // for steps of its own, as opposed to a caller's loader
+  bool stages_inputs_ = false;           // step() or evaluate() was called, not only submit()
   std::optional<std::uint64_t> waited_;  // the executor's last step that was waited for
-  std::exception_ptr failure_;           // what ended a step in the middle
+  std::exception_ptr failure_;           // ended a step halfway
 
   std::optional<MeasuredCosts> expected_;  // before anything was learned
   StepObservations seen_;

@@ -16,7 +16,7 @@ class Sha256 {
   Sha256();
 
   void update(std::span<const std::byte> bytes);
-  // Of everything given so far, 64 lower-case digits; more may follow.
+  // The digest of all bytes given so far, as 64 lower-case hexadecimal digits; update() may follow.
   std::string hex_digest() const;
 
  private:

@@ -51,7 +51,7 @@ struct LinkRates {
   }
 };
 
-// A device by its figures. Rates are what is reached, not what is printed on the box.
+// A device by its figures. Rates are those that programs reach, not those of the datasheet.
 struct SimProfile {
   std::string name;
   std::uint64_t memory_bytes = 0;
@@ -63,12 +63,12 @@ struct SimProfile {
   LinkRates link_bytes_per_second;
   // While both directions are busy; at most those of one.
   LinkRates link_bytes_per_second_both_ways;
-  // So many devices are behind one root of the host's, and all of them together copy no more than so much
-  // each way. 1 and 0: nobody is known to share the link.
+  // The number of devices at one root of the host, and the bytes per second that all of them together copy
+  // each way. 1 and 0: no device is known to share the link.
   std::uint64_t devices_on_root = 1;
   double root_bytes_per_second = 0;
-  // Between two devices of one machine in a collective, each way at once, and what a message takes besides
-  // its bytes. 0: they reach each other over the link to the host.
+  // Bytes per second between two devices of one machine in a collective, both ways at once, and the latency
+  // of a message in seconds. 0: they reach each other over the link to the host.
   double peer_bytes_per_second = 0;
   double peer_seconds = 0;
   double launch_seconds = 0;  // added to each piece of work and each copy
@@ -89,8 +89,8 @@ std::vector<std::string> sim_profile_names();
 // is missing, not known, or has a value that cannot be.
 SimProfile parse_sim_profile(std::string_view text);
 
-// The same device while so many of the machine's (> 0) copy at once: those that are behind its root share
-// that evenly, the others have roots of their own.
+// The same device while `devices` (> 0) of the machine copy at once: those at its root share the root's rate
+// evenly, and the others have their own roots.
 SimProfile with_shared_link(SimProfile profile, std::uint64_t devices);
 
 struct SimDeviceOptions {
@@ -108,7 +108,7 @@ struct SimDeviceOptions {
 struct SimFinding {
   enum class Kind : std::uint8_t { kRace, kStaleVersion, kNotCommitted, kInaccessible };
   Kind kind = Kind::kRace;
-  std::string first;   // the earlier work in submission order, or who wrote what was found
+  std::string first;   // the earlier work in submission order, or the writer of the contents
   std::string second;  // the work at fault
   AddressRange range;
   std::string text;  // one sentence

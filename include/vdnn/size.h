@@ -10,7 +10,7 @@
 
 namespace vdnn {
 
-// a * b and a + b; throw InvalidArgument when the result does not fit into 64 bits.
+// a * b and a + b. Throw InvalidArgument if the result does not fit into 64 bits.
 std::uint64_t checked_multiply(std::uint64_t a, std::uint64_t b);
 std::uint64_t checked_add(std::uint64_t a, std::uint64_t b);
 
@@ -18,7 +18,7 @@ std::uint64_t checked_add(std::uint64_t a, std::uint64_t b);
 std::uint64_t round_up(std::uint64_t value, std::uint64_t unit);
 
 // `512MiB`, `12GiB` (binary: KiB, MiB, GiB, TiB), `12GB` (decimal: KB, MB, GB, TB), `4096` (bytes). `12G` (K,
-// M, G, T) is binary, too. Fractions, for example `1.5GiB`, are accepted where they come to whole bytes.
+// M, G, T) is binary, too. Fractions, for example `1.5GiB`, are accepted if they come to whole bytes.
 // Anything else throws InvalidArgument with a text that shows the forms.
 std::uint64_t parse_size(std::string_view text);
 
@@ -26,7 +26,7 @@ std::uint64_t parse_size(std::string_view text);
 std::string format_size(std::uint64_t bytes);
 // Without the bytes, for tables.
 std::string format_rounded_size(std::uint64_t bytes);
-// The shortest text that parse_size() reads as just so many bytes: `9MiB`, `12GB`, `10752KiB`, `4097`.
+// The shortest text that parse_size() reads as exactly `bytes`: `9MiB`, `12GB`, `10752KiB`, `4097`.
 std::string exact_size(std::uint64_t bytes);
 
 }  // namespace vdnn

@@ -2,45 +2,45 @@
 // The stash for programs in C, and for whatever calls C: the contract of vdnn/tensor_stash.h, which explains
 // how saved tensors leave a device and come back, in opaque handles and status codes.
 //
-// Every function returns a status, and no exception leaves any of them. A call that fails has moved no tensor
-// and changed no handle, except where its comment specifies otherwise. Results are written only with VDNN_OK.
-// Null pointers and unknown versions are VDNN_INVALID_ARGUMENT, except where a comment allows null. All
-// functions may be called from any thread at any time. The calls from vdnn_stash_read() to
-// vdnn_stash_ready() belong together: two threads must not make them for one handle at once. A stash must not
-// be used any more once vdnn_stash_destroy() has been called with it.
+// Every function returns a status and throws no exception. A call that fails has moved no tensor and changed
+// no handle, except where its comment specifies otherwise. Results are written only with VDNN_OK. Null
+// pointers and unknown versions are VDNN_INVALID_ARGUMENT, except where a comment allows null. All functions
+// may be called from any thread at any time. The calls from vdnn_stash_read() to vdnn_stash_ready() belong
+// together: two threads must not make them for one handle at once. A stash must not be used any more once
+// vdnn_stash_destroy() has been called with it.
 //
-// A stream is a cudaStream_t, null for the legacy default stream. It must exist until the handles that were
-// put or fetched with it have been dropped. The per-thread default stream is another stream on each thread
-// and must not be used. In a stash on the host (`device` VDNN_STASH_HOST) the calling thread stands in for
-// the compute stream: streams are ignored, and where a stream would be made to wait the calling thread waits.
-// Sizes are bytes.
+// A stream is a cudaStream_t, null for the legacy default stream. The per-thread default stream
+// (cudaStreamPerThread) is another stream on each thread and must not be given if several threads call. In a
+// stash on the host (`device` VDNN_STASH_HOST) the calling thread stands in for the compute stream: streams
+// are ignored, and where a stream would be made to wait the calling thread waits. Sizes are bytes.
 //
-// A stream must be alive when it is given, and be kept while handles that were put or fetched with it are
-// alive. Where it has gone all the same, the host waits for copies in its place, and a tensor that was kept
-// does not leave any more. cudaStreamPerThread, which is another stream on each thread, must not be given if
-// several threads call.
+// A stream must be alive when it is given, and must exist until the handles that were put or fetched with it
+// have been dropped. If it has been destroyed all the same, the host waits for copies in its place, and a
+// tensor that was kept does not leave any more.
 //
 // While a stream is captured, nothing of the stash becomes part of the graph, and no call invalidates the
 // capture: tensors are kept, vdnn_stash_released() has no handles, and reads ask for no fetches ahead.
-// VDNN_INVALID_ARGUMENT, with nothing changed, is the answer to vdnn_stash_fetch(), to vdnn_stash_ready() and
-// to vdnn_stash_read() of a tensor that has left; not where that stream has come after the fetch before.
+// vdnn_stash_fetch(), vdnn_stash_ready() and, for a tensor that has left, vdnn_stash_read() return
+// VDNN_INVALID_ARGUMENT and change nothing. Only a read on a stream that already comes after the tensor's
+// fetch succeeds.
 //
 // The caller owns all device memory; the stash owns page-locked memory, its two streams and events. In one
 // step of a program, the caller
 //
-//  1. calls vdnn_stash_put() for each saved tensor and goes on holding it, the *source*. Where the answer has
-//     VDNN_STASH_LEAVING, it calls vdnn_stash_leaving() and vdnn_stash_leave() or vdnn_stash_stay() for each
-//     handle; where it has VDNN_STASH_RELEASED, vdnn_stash_released(), and lets go of the sources;
-//  2. calls vdnn_stash_read() when a saved tensor is needed. By the answer, the source is still there
-//     (VDNN_STASH_IN_PLACE), the tensor is back (VDNN_STASH_BACK), or it has to be fetched
-//     (VDNN_STASH_MISSING). Where it has VDNN_STASH_FETCHES, the caller calls vdnn_stash_fetches(), and for
-//     each handle allocates a *target* on its own stream and calls vdnn_stash_fetch(). After
-//     VDNN_STASH_MISSING it then calls vdnn_stash_ready();
-//  3. calls vdnn_stash_drop() once for each put, at any time, in any order. The last one ends the
-//     step; see vdnn/tensor_stash.h for steps of which something is kept.
+//  1. calls vdnn_stash_put() for each saved tensor and goes on holding it, the *source*. If the answer has
+//     VDNN_STASH_LEAVING, the caller calls vdnn_stash_leaving(), then vdnn_stash_leave() or vdnn_stash_stay()
+//     for each handle. If it has VDNN_STASH_RELEASED, the caller calls vdnn_stash_released() and lets go of
+//     those sources;
+//  2. calls vdnn_stash_read() when a saved tensor is needed. The answer tells whether the source is still
+//     there (VDNN_STASH_IN_PLACE), the tensor is back (VDNN_STASH_BACK), or it has to be fetched
+//     (VDNN_STASH_MISSING). If it has VDNN_STASH_FETCHES, the caller calls vdnn_stash_fetches(), and for each
+//     handle allocates a *target* on its own stream and calls vdnn_stash_fetch(). After VDNN_STASH_MISSING it
+//     then calls vdnn_stash_ready();
+//  3. calls vdnn_stash_drop() once for each put, at any time, in any order. The last drop ends the step;
+//     vdnn/tensor_stash.h explains how steps end whose handles are kept.
 //
 // After fork() a stash belongs to the parent. In the child vdnn_stash_drop() and vdnn_stash_destroy() do
-// nothing, and the other functions answer VDNN_INVALID_ARGUMENT.
+// nothing, and the other functions return VDNN_INVALID_ARGUMENT.
 
 #include <stdint.h>
 
@@ -52,7 +52,7 @@ extern "C" {
 
 #define VDNN_STASH_VERSION 1
 
-// In the place of a GPU's ordinal: PyTorch on the CPU. Host memory is both ends of each copy.
+// Stands for a GPU's ordinal: PyTorch on the CPU. Both ends of each copy are host memory.
 #define VDNN_STASH_HOST (-1)
 
 typedef struct vdnn_stash vdnn_stash;
@@ -61,29 +61,30 @@ typedef uint64_t vdnn_stash_handle;  // 0: none
 typedef struct vdnn_stash_options {
   uint32_t version;       // VDNN_STASH_VERSION
   int32_t device;         // the GPU, as CUDA counts them, or VDNN_STASH_HOST (the default)
-  uint64_t budget_bytes;  // for the caller's tensors on the device; 0: every eligible tensor leaves
-  uint64_t host_bytes;    // for page-locked memory; 0: vdnn_stash_default_host_bytes()
-  uint64_t ahead_bytes;   // fetched and not yet read, at most; 0: the two largest tensors of the step
-  uint64_t flight_bytes;  // copied out and not yet released, at most; 0: the two largest tensors of the step
-  uint32_t release_at_put;  // 1: the device's memory follows the order of the offload stream by itself (the
-                            // allocator is vdnn's, and the caller calls vdnn_allocator_used_on() with that
-                            // stream), so that a source is let go of with the put; only handles of
-                            // vdnn_stash_hold() are in vdnn_stash_released() then
+  uint64_t budget_bytes;  // limit for the caller's tensors on the device; 0: every eligible tensor leaves
+  uint64_t host_bytes;    // limit for page-locked memory; 0: vdnn_stash_default_host_bytes()
+  uint64_t ahead_bytes;   // limit for bytes fetched and not yet read; 0: the two largest tensors of the step
+  uint64_t flight_bytes;  // limit for bytes copied out and not yet released; 0: the two largest tensors of
+                          // the step
+  uint32_t release_at_put;  // 1: sources may be let go of right after the put, since the device's allocator
+                            // orders reuse after the offload stream. vdnn's does so once the caller has
+                            // called vdnn_allocator_used_on() with that stream. vdnn_stash_released() then
+                            // names only handles that were given to vdnn_stash_hold()
   uint32_t timed;           // 1: on a GPU, copies and waits are measured by timed events; on the host always
-  uint64_t delay_seed;      // of a stash on the host, for tests: random delays before copies; 0: none
+  uint64_t delay_seed;      // for tests of a stash on the host: random delays before copies; 0: none
 } vdnn_stash_options;
 
 // Fills in the defaults. `version`: VDNN_STASH_VERSION.
 vdnn_status vdnn_stash_options_init(vdnn_stash_options* options, uint32_t version);
 
-// The value that `host_bytes` 0 stands for: half of the machine's memory, or of the part that the process's
-// control group may take. Several stashes on one machine, in one process or in many, should divide it among
-// them.
+// The value that `host_bytes` 0 stands for: half of the machine's memory, or of the limit of the process's
+// control group if that is less. Several stashes on one machine, in one process or in many, should divide it
+// among them.
 vdnn_status vdnn_stash_default_host_bytes(uint64_t* bytes);
 
 // With all defaults where `options` is null.
 vdnn_status vdnn_stash_create(const vdnn_stash_options* options, vdnn_stash** stash);
-// Waits for both streams and gives all host memory back. Null is allowed, and nothing.
+// Waits for both streams and gives all host memory back. Does nothing for null.
 vdnn_status vdnn_stash_destroy(vdnn_stash* stash);
 
 // The stash's own streams; null in a stash on the host.
@@ -97,16 +98,17 @@ vdnn_status vdnn_stash_streams(vdnn_stash* stash, void** offload, void** prefetc
 #define VDNN_STASH_RELEASED 4u  // vdnn_stash_released() has handles
 #define VDNN_STASH_LEAVING 8u   // vdnn_stash_leaving() has handles
 #define VDNN_STASH_NOTICE 16u   // vdnn_stash_take_notice() has a text for the user
-#define VDNN_STASH_WATCHED 32u  // of put: vdnn_stash_note_held() for this handle makes plans better
+#define VDNN_STASH_WATCHED 32u  // from put: calling vdnn_stash_note_held() for this handle makes plans better
 
-// A tensor is saved: `bytes` (> 0) at `source`, produced by what `stream` has been given so far. (storage,
-// version) names the contents: the caller keeps it from meaning anything else until the handle has been
-// dropped. `signature` (shape, type, whatever else tells saved tensors apart) is compared with that of
-// learned steps. `in_use_bytes`: what the caller's tensors take on the device now; 0: unknown, the stash then
-// counts the tensors in it.
+// Saves a tensor: `bytes` (> 0) at `source`, produced by the work that `stream` has been given so far.
+// (storage, version) names the contents: the caller gives this name to no other contents until the handle has
+// been dropped. `signature` (shape, type, whatever else tells saved tensors apart) is compared with that of
+// learned steps. `in_use_bytes`: the bytes of the caller's tensors on the device now; 0: unknown, the stash
+// then counts the tensors in it.
 //
 // The caller holds the source until vdnn_stash_released() names the handle or the handle has been dropped. If
-// the copy cannot be made (no page-locked memory within the budget), the tensor is kept, and counted.
+// the copy cannot be made (no page-locked memory within the budget), the tensor is kept and counted in
+// `refused`.
 vdnn_status vdnn_stash_put(vdnn_stash* stash, const void* source, uint64_t bytes, void* stream,
                            uint64_t storage, uint64_t version, uint64_t signature, uint64_t in_use_bytes,
                            vdnn_stash_handle* handle, uint32_t* answer);
@@ -115,63 +117,65 @@ vdnn_status vdnn_stash_put(vdnn_stash* stash, const void* source, uint64_t bytes
 // vdnn_stash_stay() and calls again, until there are none. A handle is named once between two puts.
 vdnn_status vdnn_stash_leaving(vdnn_stash* stash, vdnn_stash_handle* handles, uint32_t capacity,
                                uint32_t* count);
-// Nobody but the caller of put holds the source of this kept handle, and its version has not changed. The
-// copy waits for what `stream` and the stream that it was put with have been given so far. `answer` as of
-// vdnn_stash_put(): VDNN_STASH_KEPT where there is no page-locked memory for it, or one of the streams is
-// captured or gone, else VDNN_STASH_LEAVES; either may have VDNN_STASH_RELEASED.
+// Copies out the source of this kept handle, which nobody but the caller of put holds and whose version has
+// not changed. The copy waits for the work that `stream` and the stream of the put have been given so far.
+// `answer` is VDNN_STASH_KEPT if no page-locked memory is left, or one of the streams is captured or
+// destroyed, and VDNN_STASH_LEAVES otherwise. Either may have VDNN_STASH_RELEASED.
 vdnn_status vdnn_stash_leave(vdnn_stash* stash, vdnn_stash_handle handle, void* stream, uint32_t* answer);
-// Others hold the source, too, so that moving it would free no memory yet. It may be named again after the
-// next put; later steps know how long it was held.
+// Keeps a tensor whose source others hold, too, so that moving it would free no memory yet. It may be named
+// again after the next put; later steps know how long it was held.
 vdnn_status vdnn_stash_stay(vdnn_stash* stash, vdnn_stash_handle handle);
-// With `release_at_put`, after VDNN_STASH_LEAVES: the memory of this source is not vdnn's allocator's. The
-// caller holds the source until vdnn_stash_released() names the handle, which a later put says, or until the
-// handle has been dropped. VDNN_INVALID_ARGUMENT for a handle that has not left so, or was fetched since.
+// With `release_at_put`, after VDNN_STASH_LEAVES: reports that another allocator owns the memory of this
+// source. The caller holds the source until vdnn_stash_released() names the handle (a later put answers
+// VDNN_STASH_RELEASED), or until the handle has been dropped. VDNN_INVALID_ARGUMENT for a handle that has not
+// left so, or was fetched since.
 vdnn_status vdnn_stash_hold(vdnn_stash* stash, vdnn_stash_handle handle);
 
-// Whether others than the caller hold the source of this handle (`held`: 1 or 0), so that moving it frees no
-// memory before they let go. Where the answer of a put has VDNN_STASH_WATCHED, a caller that can tell calls
-// this with 1 after the put, and with 0 before the first put or read at which nobody else holds the source
-// any more. A handle of which nothing is told counts as held by nobody.
+// Reports whether others than the caller hold the source of this handle (`held`: 1 or 0), so that moving it
+// frees no memory before they let go. If a put answers VDNN_STASH_WATCHED and others hold the source, a
+// caller that can tell reports 1 after the put. It reports 0 before the first put or read at which nobody
+// else holds the source any more. A handle without a report counts as held by nobody.
 vdnn_status vdnn_stash_note_held(vdnn_stash* stash, vdnn_stash_handle handle, uint32_t held);
-// Before a put or a read: the most that the caller's tensors took since the put or read before it. Without it
-// that is the larger of the two `in_use_bytes`.
+// Reports, before a put or a read, the most bytes that the caller's tensors took since the previous put or
+// read. Without a report the stash uses the larger of the two `in_use_bytes`.
 vdnn_status vdnn_stash_note_peak(vdnn_stash* stash, uint64_t bytes);
 
-// Handles whose source the caller lets go of now, in the order of `stream` or of the stream that it was put
-// with, which have been made to wait for their copies.
+// Names handles whose sources the caller lets go of now, in the order of `stream` or of the stream of the
+// put. Both streams have been made to wait for the copies.
 vdnn_status vdnn_stash_released(vdnn_stash* stash, void* stream, vdnn_stash_handle* handles,
                                 uint32_t capacity, uint32_t* count);
 
 // Answers of vdnn_stash_read(): one of the first three, and any of the others.
 #define VDNN_STASH_IN_PLACE 1u  // the source has not been released, or `held` was given
-#define VDNN_STASH_BACK 2u      // the target holds it, for what `stream` is given from now on
+#define VDNN_STASH_BACK 2u      // the target holds it for all work that `stream` is given from now on
 #define VDNN_STASH_MISSING 4u   // it is the first of vdnn_stash_fetches()
 #define VDNN_STASH_FETCHES 8u   // vdnn_stash_fetches() has handles
-// The stash counts on no further read in this pass: the caller forgets the target once this reader has it. A
+// The stash expects no further read in this pass: the caller forgets the target once this reader has it. A
 // later read answers VDNN_STASH_MISSING.
 #define VDNN_STASH_LAST 16u
 
-// A saved tensor is read by what `stream` is given next. `held`: 1 if others than the caller of put hold the
-// source, which is unchanged, so that the caller can use it whether it was released or not; moving such a
-// tensor frees no memory, and it stays in later steps.
+// Announces that the work that `stream` is given next reads a saved tensor. `held`: 1 if others than the
+// caller of put hold the source and it is unchanged. The caller can then use it whether it was released or
+// not. Moving such a tensor frees no memory, so it stays in later steps.
 vdnn_status vdnn_stash_read(vdnn_stash* stash, vdnn_stash_handle handle, void* stream, uint64_t in_use_bytes,
                             uint32_t held, uint32_t* answer);
 // Names the tensors to fetch now: `reading`, if it is missing, then those that the learned step reads next,
-// as far as the window goes. Each handle that is fetched ahead is named once; the caller need not fetch it.
+// as far as the window allows. Each handle to be fetched ahead is named once; the caller need not fetch it.
 vdnn_status vdnn_stash_fetches(vdnn_stash* stash, vdnn_stash_handle reading, vdnn_stash_handle* handles,
                                uint64_t* bytes, uint32_t capacity, uint32_t* count);
-// Copies the tensor to `target`, which what `stream` is given from now on may write. The caller holds the
+// Copies the tensor to `target`, which work given to `stream` from now on may write. The caller holds the
 // target until a read answers VDNN_STASH_LAST or the handle has been dropped.
 vdnn_status vdnn_stash_fetch(vdnn_stash* stash, vdnn_stash_handle handle, void* target, void* stream);
 // Makes `stream` wait for the fetch: all later work on it may read the target.
 vdnn_status vdnn_stash_ready(vdnn_stash* stash, vdnn_stash_handle handle, void* stream);
 
-// Ends one put. With the last one of a handle, source and target may be let go of in the order of the streams
-// that they were given with, which have been made to wait where copies are under way. The block of host
-// memory is used again only after those copies. The handle is gone whatever the status is.
+// Ends one put. After the last drop of a handle, source and target may be let go of in the order of the
+// streams that they were given with. These have been made to wait for copies under way. The block of host
+// memory is used again only after those copies. The handle is dropped whatever the status is.
 vdnn_status vdnn_stash_drop(vdnn_stash* stash, vdnn_stash_handle handle);
 
-// Ends the step although handles are alive, as those of a graph that is kept: they are served on demand.
+// Ends the step although handles are alive, for example those of a graph that is kept: they are served on
+// demand.
 vdnn_status vdnn_stash_end_step(vdnn_stash* stash);
 // Forgets what has been learned: the next step is a first one.
 vdnn_status vdnn_stash_forget(vdnn_stash* stash);
@@ -179,8 +183,8 @@ vdnn_status vdnn_stash_forget(vdnn_stash* stash);
 typedef struct vdnn_stash_statistics {
   uint32_t version;             // VDNN_STASH_VERSION, set by the caller
   uint32_t reserved;            // 0
-  uint64_t puts;                // handed out or shared
-  uint64_t shared;              // of these, by an earlier handle
+  uint64_t puts;                // calls that handed out or shared a handle
+  uint64_t shared;              // of these, answered with an earlier handle
   uint64_t left;                // tensors copied to the host
   uint64_t refused;             // tensors that should have left and stayed: no page-locked memory within the
                                 // budget, or a stream that was captured
@@ -190,35 +194,35 @@ typedef struct vdnn_stash_statistics {
   uint64_t out_bytes;           // copied to the host
   uint64_t in_bytes;            // copied back
   uint64_t live_handles;        // now
-  uint64_t host_bytes;          // page-locked now, in use or kept for reuse
+  uint64_t host_bytes;          // page-locked memory now, in use or kept for reuse
   uint64_t host_peak_bytes;
-  uint64_t device_peak_bytes;         // of what put and read were told is in use
-  uint64_t planned_peak_bytes;        // of a step by the plan for the kind that was met last; 0: none;
-                                      // more than the budget if that cannot be kept
-  uint64_t page_locks;                // blocks of page-locked memory that were made
+  uint64_t device_peak_bytes;   // the largest in_use_bytes of put and read
+  uint64_t planned_peak_bytes;  // of a step by the plan for the latest kind of step; 0: no plan; above the
+                                // budget if that cannot be kept
+  uint64_t page_locks;          // blocks of memory that were page-locked
   uint64_t page_locks_when_repeated;  // of these, in steps that repeated a learned one
   uint64_t steps;                     // ended
-  uint64_t repeated_steps;            // of these, that repeated a learned one
-  uint64_t diverged_steps;            // that began like a learned one and went on differently
-  uint64_t plans;                     // made; of a static network one for each kind of step
-  uint64_t copy_nanoseconds;          // that copies took, where they are measured, else 0
-  uint64_t wait_nanoseconds;          // that streams of the caller's waited for copies, likewise
-  uint64_t planned_out_bytes;         // that leave by that plan; fewer do where host memory is exhausted,
-                                      // more while kinds of steps have begun alike
+  uint64_t repeated_steps;            // of these, steps that repeated a learned one
+  uint64_t diverged_steps;            // steps that began like a learned one and went on differently
+  uint64_t plans;                     // plans made; for a static network one for each kind of step
+  uint64_t copy_nanoseconds;          // time of copies where it is measured, else 0
+  uint64_t wait_nanoseconds;          // time that the caller's streams waited for copies, likewise
+  uint64_t planned_out_bytes;  // bytes that leave by that plan; fewer leave if host memory is exhausted, more
+                               // while a step has begun like several kinds
 } vdnn_stash_statistics;
 
-// All that `version` has is 0 but for the version.
+// Sets the fields of this version to 0, and `version` itself.
 vdnn_status vdnn_stash_statistics_init(vdnn_stash_statistics* statistics, uint32_t version);
 vdnn_status vdnn_stash_get_statistics(vdnn_stash* stash, vdnn_stash_statistics* statistics);
 
-// The step that was learned last, as JSON after docs/learned_step.schema.json; VDNN_INVALID_ARGUMENT before
-// the first step has ended. As snprintf(): `needed` bytes with the zero at its end, of which at most
-// `capacity` are written. `text` may be null where `capacity` is 0.
+// The step that was learned last, as JSON that follows docs/learned_step.schema.json; VDNN_INVALID_ARGUMENT
+// before the first step has ended. As with snprintf(), `needed` is the size with the terminating zero, and at
+// most `capacity` bytes are written. `text` may be null if `capacity` is 0.
 vdnn_status vdnn_stash_learned_step(vdnn_stash* stash, char* text, uint64_t capacity, uint64_t* needed);
 
-// A text that the user should read, without a name of the stash: the host's budget is exhausted, so that
-// tensors stay, or the budget cannot be kept. Each is told once. As snprintf(); empty if there is none. The
-// text is there again if `capacity` has no room for all of it.
+// A text for the user: the host's budget is exhausted, so that tensors stay, or the budget cannot be kept.
+// Each is given once, as by snprintf(); empty if there is none. If `capacity` has no room for all of it, the
+// next call gives it again.
 vdnn_status vdnn_stash_take_notice(vdnn_stash* stash, char* text, uint64_t capacity, uint64_t* needed);
 
 #ifdef __cplusplus

@@ -1,11 +1,11 @@
 #pragma once
-// The tape: one iteration as a straight line of ops (forward, loss, backward, update), each naming the
-// *values* that it reads and makes. Values, not buffers: which memory a value lies in, when it leaves for the
-// host and whether something overwrites it is decided later (plan.h, schedule.h). Liveness is a fact of the
-// tape.
+// The tape: one iteration as a straight line of ops (forward, loss, backward, update). Each op names the
+// *values* that it reads and makes. A value is no buffer: plan.h and schedule.h decide later in which memory
+// it lies, when it leaves for the host and whether another value overwrites it. Liveness follows from the
+// tape alone.
 //
-// A value is made by one op, but for *persistent* values (parameters and the optimizer's state), which exist
-// before the iteration and may be rewritten in it, and inputs, which are loaded before their first reader.
+// One op makes each value, with two exceptions. *Persistent* values (parameters, the optimizer's state) exist
+// before the iteration and may be rewritten in it. Inputs are loaded before their first reader.
 //
 // Immutable once built; may be read from any number of threads.
 
@@ -37,9 +37,10 @@ enum class ValueKind : std::uint8_t {
   kGradientMap,        // made in backward
   kParameterGradient,  // made in backward
   kMetrics,            // of a loss; read by the host
-  kGradientNorm,       // of gradients: the norm of all, for clipping; means over the batches of all ranks
+  kGradientNorm,       // of all gradients, for clipping and loss scaling
   kParameterCopy,      // persistent: of a parameter, in the narrow type that ops read
-  kLossScale           // persistent: where losses are scaled
+  kLossScale,          // persistent: if losses are scaled
+  kGradientStatistic   // made in backward for a later op of the layer: means of synchronised normalisation
 };
 
 struct Value {
@@ -60,14 +61,14 @@ enum class Phase : std::uint8_t { kForward, kBackward, kUpdate };
 
 struct Op {
   std::string name;  // unique: "conv1.forward", "conv1.backward_filter"
-  // Absent: it belongs to no layer, as the norm of all gradients, or a sum over ranks for several layers.
+  // Absent if the op belongs to no layer, for example the norm of all gradients or a sum over ranks for
+  // several layers.
   std::optional<std::uint32_t> layer;
   Phase phase = Phase::kForward;
   Direction direction = Direction::kForward;
   std::uint32_t position = 0;  // in LayerRecipe::forward or ::backward
   OpSpec spec;
-  // Types of the layer's inputs and outputs: with `spec` and `direction` all that a library needs to build
-  // it.
+  // Types of the layer's inputs and outputs. A library builds the op from them, `spec` and `direction`.
   std::vector<TensorType> layer_inputs;
   std::vector<TensorType> layer_outputs;
   std::vector<ValueId> reads;
@@ -76,37 +77,37 @@ struct Op {
   std::vector<Algorithm> algorithms;
   Cost cost;
 
-  // Is it what ranks do together, which no program runs?
+  // Whether all ranks take part in it. The communicator runs it, not the op library's program.
   bool collective() const { return std::holds_alternative<AllReduceSpec>(spec); }
-  // Does it take a gradient to the type in which ranks send it, or back?
+  // Whether it converts a gradient to the type in which ranks send it, or back.
   bool converts_gradient() const {
     return std::holds_alternative<ConversionSpec>(spec) && phase == Phase::kUpdate;
   }
-  // Is its algorithm recorded with a training? What sums gradients has no choice, and may be another, or not
-  // there, when the training goes on with other ranks.
+  // Whether its algorithm is recorded with a training. Ops that sum gradients have no choice of algorithm,
+  // and they may differ or be absent when the training goes on with another number of ranks.
   bool recorded() const {
     return !collective() && !converts_gradient() && !std::holds_alternative<GradientSumSpec>(spec);
   }
-  // With the algorithm of that index.
+  // The cost with the algorithm of that index.
   const Cost& cost_with(std::uint32_t algorithm) const {
     const std::optional<Cost>& own = algorithms[algorithm].cost;
     return own ? *own : cost;
   }
 };
 
-// What policies may ask about a layer.
+// The properties of a layer that policies use.
 struct TapeLayer {
   std::string name;
   bool convolution = false;
   bool classifier = false;  // a fully connected layer or anything computed from one
 };
 
-// One parameter in order of creation, with what initialisation, updates and hashes need.
+// A parameter, with what initialisation, updates and hashes need. Parameters are in order of creation.
 struct TapeParameter {
   ValueId value = kNone;
   std::vector<ValueId> state;
-  ValueId copy = kNone;  // what ops read in its place; made from it, no part of what training goes on from
-  ValueId gradient_sum = kNone;  // where gradients are accumulated; no part of what training goes on from
+  ValueId copy = kNone;          // made from the parameter, and read by ops in its place; not in checkpoints
+  ValueId gradient_sum = kNone;  // where gradients are accumulated; not in checkpoints
   ParameterRecipe recipe;
 };
 
@@ -118,16 +119,16 @@ class Tape {
     std::vector<Op> ops;
     std::vector<TapeLayer> layers;
     std::vector<TapeParameter> parameters;
-    ValueId loss_scale = kNone;   // a LossScale, where losses are scaled
+    ValueId loss_scale = kNone;   // a LossScale, if losses are scaled
     std::vector<ValueId> inputs;  // what a step is given, in this order: images, then targets
     // The values that the host reads after each step, in this order: the metrics of each loss, the network's
     // outputs, the norm of the gradients if they are clipped, and the values that the caller asked for.
     std::vector<ValueId> results;
-    std::vector<float> loss_weights;  // a loss
+    std::vector<float> loss_weights;  // by loss
   };
 
-  // Throws InvalidArgument where the parts break a rule: an operand out of range, a value read before it is
-  // made or made twice, an op without an algorithm, a permission that names no operand, names that repeat, a
+  // Throws InvalidArgument if the parts break a rule: an operand out of range, a value read before it is made
+  // or made twice, an op without an algorithm, a permission that names no operand, names that repeat, a
   // result that no op makes.
   explicit Tape(Parts parts);
 
@@ -142,20 +143,20 @@ class Tape {
   std::span<const ValueId> results() const { return parts_.results; }
   std::size_t losses() const { return parts_.loss_weights.size(); }
   float loss_weight(std::size_t loss) const { return parts_.loss_weights[loss]; }
-  // kNone where there is none of that name.
+  // kNone if no value has that name.
   ValueId find_value(std::string_view name) const;
 
   const Value& value(ValueId id) const { return parts_.values[id]; }
   const Op& op(OpId id) const { return parts_.ops[id]; }
-  // Null where the op belongs to none.
+  // Null if the op belongs to no layer.
   const TapeLayer* layer_of(const Op& op) const { return op.layer ? &parts_.layers[*op.layer] : nullptr; }
 
   // The op that makes the value (kNone for inputs and persistent values), and the ops that read it, in order.
   OpId producer(ValueId id) const { return producers_[id]; }
   std::span<const OpId> readers(ValueId id) const { return readers_[id]; }
-  // The last op that reads or makes it; kNone where nobody does.
+  // The last op that reads or makes it; kNone if none does.
   OpId last_use(ValueId id) const;
-  // Is there an op that ranks do together?
+  // Whether any op is collective.
   bool collective() const;
   // Number of forward ops; they come first.
   OpId forward_ops() const { return forward_ops_; }

@@ -1,10 +1,11 @@
 #pragma once
-// What a tensor is: data type, shape, layout. Layout, like data type, is a property, not a law.
+// The type of a tensor: data type, shape and layout.
 //
-// Shapes are written in logical order. Feature maps: N, C, then space outermost first (H, W or D, H, W);
-// filters: K, C, then space (so that KCRS; what is written to disk and hashed is KRSC, see
-// `channels_last_order`). `layout` says how the elements lie: channels last (NHWC, NDHWC, KRSC) or channels
-// first (NCHW, NCDHW, KCRS). Tensors without space (matrices, vectors) lie as written.
+// Shapes are in logical order. Feature maps have N, C, then the dimensions of space, outermost first (H, W or
+// D, H, W). Filters have K, C, then space (KCRS); files and hashes have them in KRSC, see
+// `channels_last_order`. `layout` is the order of the elements in memory: channels last (NHWC, NDHWC, KRSC)
+// or channels first (NCHW, NCDHW, KCRS). Tensors without space (matrices, vectors) are stored in logical
+// order.
 
 #include <cstddef>
 #include <cstdint>
@@ -13,7 +14,7 @@
 
 namespace vdnn {
 
-// How elements are stored. TF32 is none of these: it is a way to multiply fp32 (ProductPrecision in cost.h).
+// The stored type of elements. TF32 is not one: it is a way to multiply fp32 (ProductPrecision in cost.h).
 enum class DataType : std::uint8_t { kF32, kI32, kU8, kF16, kBf16 };
 enum class Layout : std::uint8_t { kChannelsLast, kChannelsFirst };
 
@@ -21,9 +22,9 @@ enum class Layout : std::uint8_t { kChannelsLast, kChannelsFirst };
 std::uint64_t size_of(DataType type);
 // "fp32", "fp16", "bf16", "int32", "uint8".
 const char* to_string(DataType type);
-// Floating-point numbers?
+// True for floating-point types.
 bool is_floating(DataType type);
-// Floating-point numbers of two bytes? Arithmetic on them is done in fp32.
+// True for floating-point types of two bytes. Arithmetic on them is done in fp32.
 inline bool is_narrow(DataType type) {
   return type == DataType::kF16 || type == DataType::kBf16;
 }
@@ -32,7 +33,7 @@ using Dims = std::vector<std::int64_t>;
 
 // "64x32x28x28"
 std::string to_string(const Dims& dims);
-// The product, checked: throws InvalidArgument on overflow of 64 bits or a dimension that is not positive.
+// The product of the dimensions. Throws InvalidArgument on overflow of 64 bits, or if one is not positive.
 std::uint64_t element_count(const Dims& dims);
 
 struct TensorType {
@@ -40,7 +41,7 @@ struct TensorType {
   Dims dims;
   Layout layout = Layout::kChannelsLast;
 
-  // Dense; checked.
+  // Of a dense tensor; throws InvalidArgument on overflow.
   std::uint64_t bytes() const;
   std::uint64_t elements() const { return element_count(dims); }
   // Dimensions of space: 2 for NCHW, 3 for NCDHW, 0 for matrices and vectors.

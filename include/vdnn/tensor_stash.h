@@ -1,56 +1,58 @@
 #pragma once
-// A stash of saved tensors: what a program saves in its forward pass for the backward pass leaves the device
-// for page-locked host memory and comes back before it is read (Rhu et al., "vDNN", MICRO 2016), for programs
-// whose network we do not know. The stash sees a tensor as an address, a size and an identity, when it is
-// saved, when it is read, and when its saved handle is dropped.
+// A stash of saved tensors. Tensors that a program saves in its forward pass leave the device for page-locked
+// host memory, and come back before the backward pass reads them (Rhu et al., "vDNN", MICRO 2016). It serves
+// programs whose network we do not know: it sees only a tensor's address, size and identity, and when it is
+// saved, read and dropped.
 //
 // *Order.* The copy out waits for all work that the compute stream had when the tensor was saved. A kept
 // tensor that leaves later also waits for the work of the stream on which it leaves. A source is released
-// once the compute stream waits for its copy, and that happens when more than `flight_bytes` are being
-// copied: the oldest copy first. The copy back waits for the target's stream, since the target's memory may
-// have had another use there, and for the block's own copy out. The reader's stream waits for the copy back.
-// A block of host memory is used again once the offload stream waits for the last copy from it. All of that
-// is order on streams. The host waits only where a block of host memory is given back to the system, in the
+// once the compute stream waits for its copy. That happens when more than `flight_bytes` are being copied,
+// the oldest copy first. The copy back waits for the target's stream, since the target's memory may have had
+// another use there, and for the tensor's own copy out. The reader's stream waits for the copy back. A block
+// of host memory is used again once the offload stream waits for the last copy from it. All of these waits
+// are made by streams. The host waits only when a block of host memory is given back to the system, in the
 // place of a stream that cannot wait, and when the stash is destroyed. No decision depends on which copies
 // have finished, so the same program makes the same decisions each time.
 //
-// *Streams.* The caller keeps a stream while handles that were put or fetched with it are alive. Where one
-// has gone all the same, and where it is captured, nothing can be given to it: the host waits for the copy in
-// its place, and a kept tensor of such a stream does not leave. A stream is known by its id, so that its
-// handle, which CUDA gives to a later stream, is not mistaken for it.
+// *Streams.* The caller keeps a stream while handles that were put or fetched with it are alive. A stream
+// that has been destroyed all the same, or is captured, can be given no work: the host waits for the copy in
+// its place, and a kept tensor of such a stream does not leave. Streams are known by their ids, because CUDA
+// may give the handle of a destroyed stream to a later one.
 //
 // *Captures.* Nothing of the stash becomes part of a program's graph, and no call invalidates a capture.
 // While a stream is captured tensors that are put with it are kept, released() for it has no handles, and
-// read() asks for no fetches ahead. Refused by CaptureConflict, with nothing changed, are read() of a tensor
-// that has left, unless that stream has come after its fetch before, fetch() and ready().
+// read() asks for no fetches ahead. fetch(), ready() and, for a tensor that has left, read() throw
+// CaptureConflict and change nothing; only a read on a stream that already comes after the tensor's fetch
+// succeeds.
 //
-// *What leaves.* The first step of its kind learns: what is saved and read, in which order, and how many
-// bytes the caller's tensors take each time. Nothing moves while the budget is far; as it is approached, kept
+// *What leaves.* In the first step of its kind the stash learns the order of saves and reads, and how many
+// bytes the caller's tensors take each time. Nothing moves while the budget is far. As it is approached, kept
 // tensors leave, the oldest first, because backward reads them last (Belady's rule for a last-in first-out
-// order). From the second step on a plan decides at each save: nothing if all fits, else the cheapest set of
-// tensors that keeps the bytes in use within the budget, with narrower windows where the budget needs them
-// (src/stash/step_plan.h). A program's first step makes what stays, for example the optimizer's state.
-// Therefore the second step's bytes in use replace the first's; if they are the same, so is the plan. A later
-// step that exceeds the budget raises them. A step that differs from every learned one is served on demand,
-// with the same contents, and learned anew. Several kinds of steps are remembered (training and evaluation, a
-// generator and a discriminator).
+// order). From the second step on a plan decides at each save. Nothing leaves if all fits; otherwise the
+// cheapest set of tensors leaves that keeps the bytes in use within the budget. Windows become narrower if
+// the budget requires it (src/stash/step_plan.h). A program's first step creates what stays, for example the
+// optimizer's state. Therefore the second step's bytes in use replace the first's; if they are the same, so
+// is the plan. A later step that exceeds the budget raises these figures. A step that differs from every
+// learned one is served on demand, with the same contents, and learned anew. Several kinds of steps are
+// remembered (training and evaluation, a generator and a discriminator).
 //
-// *What comes back.* Each read starts further fetches in the learned order, as far as `ahead_bytes` go and
+// *What comes back.* Each read starts further fetches in the learned order, as far as `ahead_bytes` allow and
 // the budget has room for their targets (src/stash/fetch_schedule.h). A tensor that is read before its fetch
 // was started is fetched late, which is counted.
 //
-// *Identity.* The same storage saved twice at one version is one copy. The caller names storages, and keeps a
-// name from meaning another storage until its handles have been dropped: an address cannot be such a name.
+// *Identity.* The same storage saved twice at one version is one copy. The caller names storages, and gives a
+// name to no other storage until its handles have been dropped. An address cannot be such a name, since
+// allocators reuse it.
 //
 // *Lifetime.* A handle lives until it is dropped as often as it was put, not until it is read: graphs are
-// kept for a second pass, branches are never read, and exceptions unwind forwards. The step ends when its
-// last handle is dropped, or by end_step(), or where it has repeated itself although some of its tensors are
-// alive (src/stash/step_borders.h).
+// kept for a second pass, branches are never read, and exceptions unwind forwards. A step ends when its last
+// handle is dropped, or by end_step(). It also ends when it is seen to repeat itself although some of its
+// tensors are alive (src/stash/step_borders.h).
 //
 // *Host memory.* Blocks are kept for later steps and serve tensors of about their size
 // (src/stash/host_blocks.h), so that steps of changing sizes share them. A step that repeats a learned one
-// locks no page: between two steps a plan gets what it lacks. Where the host's budget is too small, the same
-// tensors stay in each repetition.
+// locks no page: the blocks that a plan lacks are locked between two steps. If the host's budget is too
+// small, the same tensors stay in each repetition.
 //
 // The caller owns all device memory; vdnn/stash.h describes the calls of one step.
 
@@ -67,22 +69,22 @@ namespace vdnn {
 
 using StashHandle = std::uint64_t;  // 0: none
 
-// Half of the machine's memory, or of what the process's control group may take of it.
+// Half of the machine's memory, or of the limit of the process's control group if that is less.
 std::uint64_t default_host_bytes();
 
 struct StashOptions {
-  // For the caller's tensors on the device. 0: every tensor leaves.
+  // Limit for the caller's tensors on the device. 0: every tensor leaves.
   std::uint64_t budget_bytes = 0;
-  // For page-locked memory, in use or kept for reuse. 0: default_host_bytes(), which several stashes on one
-  // machine should divide among them.
+  // Limit for page-locked memory, in use or kept for reuse. 0: default_host_bytes(), which several stashes on
+  // one machine should divide among them.
   std::uint64_t host_bytes = 0;
-  // Fetched and not yet read, at most; a single tensor may exceed it. Nothing: the step's two largest
+  // Limit for bytes fetched and not yet read; a single tensor may exceed it. Absent: the step's two largest
   // tensors.
   std::optional<std::uint64_t> ahead_bytes;
-  // Being copied out and not yet released, at most. Nothing: the step's two largest tensors.
+  // Limit for bytes being copied out and not yet released. Absent: the step's two largest tensors.
   std::optional<std::uint64_t> flight_bytes;
-  // The device's allocator keeps memory that the offload stream uses by itself, so that a source is let go of
-  // as soon as put() or leave() has answered. Of a source whose memory is not that allocator's, hold() tells.
+  // The device's allocator itself orders reuse of a source after the offload stream, so the caller lets go of
+  // the source as soon as put() or leave() returns. For memory of another allocator the caller calls hold().
   bool release_at_put = false;
 };
 
@@ -101,19 +103,19 @@ struct PutAnswer {
   bool has_released = false;  // released() has handles
   bool has_leaving = false;   // leaving() has handles
   bool has_notice = false;    // take_notice() has a text
-  bool is_watched = false;    // note_held() for this handle makes plans and the learned step better
+  bool is_watched = false;    // calling note_held() for this handle makes plans and the learned step better
 };
 
 enum class StashPlace : std::uint8_t {
   kInPlace,  // the source is there
-  kBack,     // the target is there, for what the reader's stream is given from now on
+  kBack,     // the target holds it for all work that the reader's stream is given from now on
   kMissing,  // it has to be fetched: fetches(), fetch(), ready()
 };
 
 struct ReadAnswer {
   StashPlace place = StashPlace::kInPlace;
   bool has_fetches = false;  // fetches() has handles
-  bool last = false;         // no further read is counted on: the caller forgets the target
+  bool last = false;         // no further read is expected: the caller forgets the target
 };
 
 struct DueFetch {
@@ -121,7 +123,7 @@ struct DueFetch {
   std::uint64_t bytes = 0;
 };
 
-// vdnn_stash_statistics says what each counts.
+// vdnn_stash_statistics specifies what each counts.
 struct StashStatistics {
   std::uint64_t puts = 0;
   std::uint64_t shared = 0;
@@ -148,8 +150,8 @@ struct StashStatistics {
   std::uint64_t planned_out_bytes = 0;
 };
 
-// Thread-safe. A call that throws has changed no handle, but for drop(). Throws InvalidArgument for a handle
-// that is not alive, and what the backend throws.
+// Thread-safe. A call that throws has changed no handle, except drop(). Throws InvalidArgument for a handle
+// that is not alive; exceptions of the backend pass through.
 class TensorStash {
  public:
   TensorStash(std::unique_ptr<StashBackend> backend, const StashOptions& options);
@@ -158,49 +160,49 @@ class TensorStash {
   TensorStash(const TensorStash&) = delete;
   TensorStash& operator=(const TensorStash&) = delete;
 
-  // `in_use_bytes`, here and in read(): what the caller's tensors take on the device; 0: unknown, the tensors
-  // in the stash are counted instead. Without page-locked memory for a copy, and while the stream is
-  // captured, the tensor is kept.
+  // Saves a tensor. `in_use_bytes`, here and in read(): the bytes of the caller's tensors on the device; 0:
+  // unknown, the tensors in the stash are counted instead. The tensor is kept if there is no page-locked
+  // memory for its copy, or the stream is captured.
   PutAnswer put(const SavedTensor& tensor, std::uint64_t in_use_bytes);
 
   // Kept handles that should leave now, at most `capacity`, the oldest first. The caller calls leave() or
   // stay() for each and asks again, until there are none. A handle is named once between two puts.
   std::vector<StashHandle> leaving(std::size_t capacity);
-  // Nobody but the caller holds the source, which is unchanged. The copy waits for what `stream` has been
-  // given so far, and for its producer. The answer's handle is `handle`.
+  // Copies out a source that nobody but the caller holds and that is unchanged. The copy waits for the work
+  // that `stream` has been given so far, and for the source's producer. The answer's handle is `handle`.
   PutAnswer leave(StashHandle handle, StreamHandle stream);
-  // Others hold the source, so that it would free no memory yet by leaving. It may be named again after the
-  // next put; plans know how long it was held.
+  // Keeps a tensor whose source others hold, so that leaving would free no memory yet. It may be named again
+  // after the next put; plans know how long it was held.
   void stay(StashHandle handle);
-  // With release_at_put, once put() or leave() has answered that the tensor leaves: its memory does not
-  // follow the offload stream. The caller holds the source until released() names the handle, or to the last
-  // drop(). Throws InvalidArgument for a tensor that has not left so, or was fetched since.
+  // With release_at_put, once put() or leave() has answered that the tensor leaves: reports that its memory
+  // does not follow the offload stream. The caller holds the source until released() names the handle, or
+  // until the last drop(). Throws InvalidArgument for a tensor that has not left so, or was fetched since.
   void hold(StashHandle handle);
-  // Whether others than the caller hold the source: moving it frees no memory until they let go. A caller
-  // that tells so for handles that are watched tells it after the put, and that nobody does any more before
-  // the first put or read at which that is so. A handle of which nothing is told counts as held by nobody.
+  // Reports whether others than the caller hold the source: moving it frees no memory until they let go. For
+  // watched handles, a caller that can tell reports true after the put, and false before the first put or
+  // read at which nobody else holds it. A handle without a report counts as held by nobody.
   void note_held(StashHandle handle, bool held);
-  // Before a put or a read: the most that the caller's tensors took since the put or read before it. Where
-  // nothing is told, that is the larger of the bytes in use at both.
+  // Reports, before a put or a read, the most bytes that the caller's tensors took since the previous put or
+  // read. Without a report the stash uses the larger of the bytes in use at both.
   void note_peak(std::uint64_t bytes);
-  // Handles whose sources the caller lets go of, in the order of `stream` or of the stream that they were put
-  // with, which wait for their copies.
+  // Handles whose sources the caller lets go of, in the order of `stream` or of the stream of the put. Both
+  // streams wait for the copies.
   std::vector<StashHandle> released(StreamHandle stream, std::size_t capacity);
 
-  // By what `stream` is given next. `held`: others hold the source, which is unchanged and can be used
-  // whether it was released or not; it stays in later steps.
+  // Announces a read by the work that `stream` is given next. `held`: others hold the source, which is
+  // unchanged and can be used whether it was released or not; the tensor stays in later steps.
   ReadAnswer read(StashHandle handle, StreamHandle stream, std::uint64_t in_use_bytes, bool held = false);
   // The tensors to fetch now: `reading`, if it is missing, then those that the learned step reads next. Each
-  // that is fetched ahead is named once, and the caller need not fetch it.
+  // tensor to be fetched ahead is named once, and the caller need not fetch it.
   std::vector<DueFetch> fetches(StashHandle reading, std::size_t capacity);
-  // Copies it to `target`, which what `stream` is given from now on may write. Throws CaptureConflict while
-  // `stream` is captured: a graph that is launched later cannot wait for it.
+  // Copies the tensor to `target`, which work given to `stream` from now on may write. Throws CaptureConflict
+  // while `stream` is captured: a graph that is launched later cannot wait for it.
   void fetch(StashHandle handle, std::uint64_t target, StreamHandle stream);
   // Makes `stream` wait for the fetch: all later work on it may read the target.
   void ready(StashHandle handle, StreamHandle stream);
 
-  // Ends one put. With the last one of the handle, source and target may be let go of in the order of the
-  // streams that they were given with. The handle is gone even if this throws.
+  // Ends one put. After the last drop of the handle, source and target may be let go of in the order of the
+  // streams that they were given with. The handle is dropped even if this throws.
   void drop(StashHandle handle);
 
   // Ends the step although handles are alive: they are served on demand.
@@ -209,11 +211,13 @@ class TensorStash {
   void forget();
 
   // A text for the user, empty if there is none: the host's memory is exhausted, or the budget cannot be
-  // kept. Each is there once, until a caller has `capacity` characters for it and the zero at its end.
+  // kept. Each is given once. If `capacity` has no room for it and a terminating zero, the next call gives it
+  // again.
   std::string take_notice(std::size_t capacity);
 
   StashStatistics statistics() const;
-  // The step that was learned last, as JSON after docs/learned_step.schema.json; empty before the first.
+  // The step that was learned last, as JSON that follows docs/learned_step.schema.json; empty before the
+  // first.
   std::string learned_step() const;
   const StashBackend& backend() const;
 

@@ -1,10 +1,10 @@
 #pragma once
-// The training loop over a data set: steps a Session (session.h) with batches that a thread of its own has
-// loaded ahead, reads each loss one step late, evaluates after every epoch in the memory that training has
-// left. A step is an update: of as many batches as all ranks together have micro-steps.
+// The training loop over a data set. It steps a Session (session.h) with batches that a separate thread loads
+// ahead, reads each loss one step late, and evaluates after every epoch in the memory that training has left.
+// A step here is an update, of one batch for each micro-step of each rank.
 //
-// A step whose loss, or whose gradients' norm where they are clipped, is not finite ends training: Diverged
-// names it. Nothing is saved after such a step, on any rank. nonfinite.h finds the value that was the first.
+// A step whose loss is not finite ends training with Diverged, which names the step; so does the norm of
+// clipped gradients. No rank saves after such a step. nonfinite.h finds the first value that was not finite.
 
 #include <cstdint>
 #include <functional>
@@ -21,24 +21,24 @@
 
 namespace vdnn {
 
-// When a training plans its steps anew, with what it has seen of those behind it (Session::replan()).
+// When a training plans its steps anew with costs measured in past steps (Session::replan()).
 struct ReplanRule {
-  // Of the first plan: the last of them, at most twenty and never the first, are measured. At least
-  // kFewestReplanSteps.
+  // Steps under a plan before the next one is made, at least kFewestReplanSteps. The last of them, at most
+  // twenty and never the first, are measured.
   std::uint64_t after_steps = 0;
-  bool repeatedly = false;  // and again after each so many more
+  bool repeatedly = false;  // also under later plans
   ReplanOptions options = {};
 };
-// The first step is not measured, and of the others a median is to say something.
+// One step that is not measured, and enough others for a median.
 inline constexpr std::uint64_t kFewestReplanSteps = 1 + kFewestMeasuredSteps;
 
-// What came of it. Times are those that passed from step to step, medians.
+// One replanning of a training. Times are medians of the time from step to step.
 struct Replanning {
-  std::uint64_t step = 0;            // after which, counted as StepReport::step
-  std::uint64_t measured_steps = 0;  // that were learned from
+  std::uint64_t step = 0;            // the last step of the old plan, counted as StepReport::step
+  std::uint64_t measured_steps = 0;  // steps that costs were learned from
   ReplanReport report;
-  std::optional<double> step_seconds_before;  // of the steps measured; none where none was timed
-  // Of as many steps after it, or of those that there were; none where that was not even two.
+  std::optional<double> step_seconds_before;  // of the measured steps; absent if none was timed
+  // Of the steps until the next replanning or the end; absent if there were fewer than two.
   std::optional<double> step_seconds_after;
   std::uint64_t committed_bytes_before = 0;
   std::uint64_t committed_bytes_after = 0;
@@ -51,46 +51,50 @@ enum class TrainingRequest : std::uint8_t { kNothing, kSave, kStop };
 struct TrainOptions {
   double learning_rate = 0.01;
   std::string learning_rate_schedule = "constant";  // learning_rate.h
-  // Exactly one of the two is > 0. Epochs are followed by an evaluation where there is a test split.
+  // Exactly one of the two is > 0. If there is a test split, an evaluation follows each epoch.
   std::uint64_t epochs = 0;
   std::uint64_t steps = 0;
   SessionOptions session = {};  // its seed is that of shuffling, too; `connect` comes from `processes`
-  // Of the ranks that train together, each with a trainer and options alike; wanted where
+  // The ranks that train together, each with a trainer and the same options. Required if
   // TrainingOptions::ranks is above 1. Must outlive the trainer.
   ProcessGroup* processes = nullptr;
   bool trace = false;  // record the last few steps
   std::optional<ReplanRule> replan = {};
-  // Called when the steps after it have been timed, or have ended. May be empty.
+  // Called when the steps after a replanning have been timed, or training has ended. May be empty.
   std::function<void(const Replanning&)> replanned = {};
-  // Learn from the last steps, too: TrainingResult::learned. Wants kFewestReplanSteps to be run.
+  // Also learn costs from the last steps: TrainingResult::learned. Needs at least kFewestReplanSteps steps.
   bool learn = false;
-  // Training goes on from here; its seed counts, not that of `session`, and `epochs` and `steps` are those of
-  // the whole training. Data in the order, and the learning rate, of the steps that follow.
+  // The state to resume from. Its seed replaces that of `session`. `epochs` and `steps` are those of the
+  // whole training; data and learning rates continue with the next step.
   std::optional<TrainingState> start;
-  // Called after every `save_every` steps (0: never in between) and after the last one, with nothing in
-  // flight and, unless allow_nonfinite, after steps with finite losses alone. On every rank. If one of them
-  // throws Diverged, as save_checkpoint() does for a state that is not finite, train() does on all of them.
+  // Called on every rank after every `save_every` steps (0: never in between) and after the last step, with
+  // nothing in flight. Unless allow_nonfinite is set, all losses up to then were finite. If it throws
+  // Diverged on one rank, as save_checkpoint() does for a state that is not finite, train() throws it on all
+  // ranks.
   std::function<void(Session&)> save;
   std::uint64_t save_every = 0;
-  // Asked once a step, on every rank: what one of them is asked for all do. With `trace` a stop comes one
-  // step later, which is recorded. May be empty.
+  // Called once per step on every rank; a request to one rank is obeyed by all. With `trace` a stop comes one
+  // step later, and that step is recorded. May be empty.
   std::function<TrainingRequest()> request = {};
-  // Go on where a loss or the norm of the gradients is not finite.
+  // Continue after losses or norms of gradients that are not finite.
   bool allow_nonfinite = false;
-  // After each so many steps ranks compare their parameters and optimizer states, bit for bit: DeviceError,
-  // which names the ranks, where they differ. 0: never.
+  // The number of steps after which ranks compare their parameters and optimizer states bit for bit; 0:
+  // never. A difference ends training with a DeviceError that names the ranks.
   std::uint64_t compare_ranks_every = 0;
 };
 
-// After each step, when its loss has been read.
+// A report of one step, once its loss has been read.
 struct StepReport {
   std::uint64_t step = 0;   // since the start, from 1
   std::uint64_t steps = 0;  // in all
   std::uint64_t steps_per_epoch = 0;
   double loss = 0;
+  std::uint64_t images = 0;                          // of this step, of all ranks
   double images_per_second = 0;                      // of all ranks
-  std::optional<double> stall_fraction;              // none where the device has not timed the step
+  std::optional<double> stall_seconds;               // absent if the device has not timed the step
+  std::optional<double> stall_fraction;              // likewise, of the step's time
   std::uint64_t memory_bytes = 0;                    // committed
+  std::uint64_t peak_bytes = 0;                      // the most committed so far
   std::optional<StepMetrics::Scaling> loss_scaling;  // where losses are scaled
 };
 
@@ -101,18 +105,17 @@ struct TrainingResult {
   std::optional<double> test_accuracy;               // after the last epoch
   std::optional<StepMetrics::Scaling> loss_scaling;  // of the last step, where losses are scaled
   std::uint64_t peak_bytes = 0;                      // counted by the driver
-  std::vector<std::uint64_t>
-      rank_peak_bytes;                     // of every rank, in their order; of this one, where it is alone
-  std::uint64_t predicted_peak_bytes = 0;  // of the plans that were in force, the most
-  std::optional<MeasuredCosts> learned;    // all that was seen, where anything was to be learned
+  std::vector<std::uint64_t> rank_peak_bytes;        // by rank; one element if a device trains alone
+  std::uint64_t predicted_peak_bytes = 0;            // maximum over the plans that were in force
+  std::optional<MeasuredCosts> learned;  // costs from all measured steps, if any were to be learned
   double average_bytes = 0;
   std::uint64_t host_bytes = 0;
-  // Medians over the steps but the first; of those that followed the last new plan where there are any, as
-  // average_bytes is of the last plan.
+  // Medians over all steps but the first or, after a replanning, over the steps of the last plan.
+  // average_bytes, too, is of the last plan.
   double step_seconds = 0;
   std::optional<double> stall_seconds;  // of the steps that the device has timed, if it has any
   double images_per_second = 0;
-  // Device commits and page-locks, but for what planning anew takes until the first step of the new plan.
+  // Device commits and page-locks, without those of a replanning up to the first step of its plan.
   std::uint64_t system_allocations_after_first_step = 0;
   bool stopped = false;  // on request, before the end; test_accuracy is of the last whole epoch
   std::string weights_sha256;
@@ -120,32 +123,32 @@ struct TrainingResult {
   std::vector<std::string> stream_names;
 };
 
-// What joining the ranks takes of the memory of a GPU, in bytes: the most that it has taken on any rank, by
-// joining them for a moment. `gpu` is the ordinal of `device`, as in RunTarget; none: a cpu device. All ranks
-// call it together, each with its device; of `training` it wants the size of buckets and the type that they
-// are reduced in. Throws as a session would: DeviceError where ranks do not come, InvalidArgument for another
-// GPU's ordinal.
+// Measures the device memory that joining the ranks needs, in bytes: joins them for a moment and returns the
+// maximum over the ranks. `gpu` is the ordinal of `device`, as in RunTarget; absent for a cpu device. Uses
+// the size of buckets and the type of reductions in `training`. All ranks call it together, each with its
+// device. Throws as a session does: DeviceError if ranks do not arrive, InvalidArgument for another GPU's
+// ordinal.
 std::uint64_t measure_communicator(Device& device, std::optional<int> gpu, ProcessGroup& processes,
                                    const TrainingOptions& training = {});
 
 class Trainer {
  public:
-  // `data` must outlive the trainer. Throws OutOfMemory where the run does not fit, InvalidArgument
-  // for a simulated device.
+  // `data` must outlive the trainer. Throws DoesNotFit if the run does not fit, OutOfMemory if evaluation
+  // does not, InvalidArgument for a simulated device or impossible options.
   Trainer(const PlannedRun& run, const DatasetSplits& data, const TrainOptions& options);
   ~Trainer();
   Trainer(const Trainer&) = delete;
   Trainer& operator=(const Trainer&) = delete;
 
-  // As it is in force.
+  // The run with the plan in force.
   const PlannedRun& run() const;
 
-  // Of the whole training, as asked for, and of an epoch.
+  // Steps of the whole training as the options ask for it, and of an epoch.
   std::uint64_t steps() const;
   std::uint64_t steps_per_epoch() const;
 
-  // Trains as the options say, once. `report` may be empty. Throws Diverged, in the same step on all ranks;
-  // what Session, the data set, `report` and the options' functions throw.
+  // Trains as the options specify; call it once. `report` may be empty. Throws Diverged, in the same step on
+  // all ranks, and the exceptions of Session, the data set, `report` and the options' functions.
   TrainingResult train(const std::function<void(const StepReport&)>& report);
 
  private:

@@ -17,7 +17,8 @@ struct ModelOptions {
 };
 
 std::vector<std::string> model_names();
-// Throws InvalidArgument: unknown model (lists the names), a batch or an input that cannot be.
+// Throws InvalidArgument for an unknown model (the message lists the names) and for a batch, a number of
+// classes or an input that the model cannot have.
 Network make_model(const ModelOptions& options);
 
 }  // namespace vdnn

@@ -1,1 +1,1 @@
-"""vdnn: training inside a memory budget. `vdnn.torch` does it for PyTorch programs."""
+"""vdnn: training inside a memory budget. `vdnn.torch` is for PyTorch programs."""

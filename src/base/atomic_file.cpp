@@ -22,7 +22,7 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr std::string_view kTemporary = ".vdnn-tmp";
-// So many writers of one file are another problem than ours.
+// More writers of one file point to a mistake of the caller.
 constexpr int kMostAttempts = 1'000;
 
 std::string in_words(int error) {
@@ -33,8 +33,8 @@ std::string in_words(int error) {
   throw DataError("cannot write '" + target.string() + "': " + problem);
 }
 
-// Renaming over a directory would fail only after everything was written; renaming over a device such as
-// /dev/null would replace it for the whole machine.
+// Renaming over a directory would fail only after everything was written; renaming over a device, for example
+// /dev/null, would replace it for the whole machine.
 void check_target(const fs::path& target) {
   std::error_code error;
   const fs::file_status status = fs::status(target, error);
@@ -62,7 +62,7 @@ FileDescriptor open_directory(const fs::path& target) {
   return opened;
 }
 
-// What `call` returns once no signal interrupts it.
+// Repeats `call` until no signal interrupts it.
 template <class Call>
 int uninterrupted(const Call& call) {
   int status = 0;
@@ -76,7 +76,7 @@ int fsync_file(int descriptor) {
   return uninterrupted([=] { return ::fsync(descriptor); });
 }
 
-// Without waiting for it.
+// Tries to lock without waiting.
 int lock_file(int descriptor) {
   return uninterrupted([=] { return ::flock(descriptor, LOCK_EX | LOCK_NB); });
 }
@@ -88,8 +88,8 @@ bool is_temporary_of(const fs::path& target, const std::string& name) {
                      [](char digit) { return digit >= '0' && digit <= '9'; });
 }
 
-// Of the file itself where the name is that of a symbolic link. Empty where there is nothing of that name; an
-// error of the file system is in `error`, 0 for none.
+// The status of the entry itself, even if it is a symbolic link. Empty if there is no such entry; `error` is
+// the file system's error, or 0.
 std::optional<struct stat> status_of(const FileDescriptor& directory, const std::string& name, int& error) {
   struct stat status {};
   error = ::fstatat(directory.get(), name.c_str(), &status, AT_SYMLINK_NOFOLLOW) == 0 ? 0 : errno;
@@ -100,9 +100,8 @@ std::optional<struct stat> status_of(const FileDescriptor& directory, const std:
   return {};
 }
 
-// Whether `name` is still that of the open file: while this waited for nobody and got the lock, the file may
-// have been removed or renamed by its writer, and another one may have taken the name for his. Where the file
-// system does not say, `error` does.
+// Whether `name` still names the open file. Before the lock was acquired, its writer may have removed or
+// renamed the file, and another writer may have reused the name. `error` is the file system's error, or 0.
 bool still_named(const FileDescriptor& directory, const std::string& name, const FileDescriptor& file,
                  int& error) {
   struct stat opened {};
@@ -114,9 +113,10 @@ bool still_named(const FileDescriptor& directory, const std::string& name, const
   return named && S_ISREG(opened.st_mode) && opened.st_dev == named->st_dev && opened.st_ino == named->st_ino;
 }
 
-// Who holds the lock is the only one who may change what the name stands for.
+// Only the holder of the lock may change what the name refers to.
 void remove_unless_locked(const FileDescriptor& directory, const std::string& name) {
-  // Network file systems lock only what is open for writing. Opening a pipe would wait for a reader.
+  // Network file systems lock only files that are open for writing. Without O_NONBLOCK, opening a pipe would
+  // wait for a reader.
   const FileDescriptor file(
       ::openat(directory.get(), name.c_str(), O_WRONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC));
   int error = 0;
@@ -126,7 +126,7 @@ void remove_unless_locked(const FileDescriptor& directory, const std::string& na
 }
 
 void remove_abandoned(const FileDescriptor& directory, const fs::path& target) {
-  // (The iterator of <filesystem> ends the process where it finds no memory: libstdc++ 12.)
+  // Not <filesystem>, whose iterator ends the process if it finds no memory (libstdc++ 12).
   const auto close = [](DIR* opened) { ::closedir(opened); };
   const std::unique_ptr<DIR, decltype(close)> entries(::opendir(directory_of(target).c_str()), close);
   while (const dirent* const entry = entries ? ::readdir(entries.get()) : nullptr) {
@@ -142,7 +142,7 @@ std::string space_left(const FileDescriptor& directory) {
     return {};
   }
   std::string text = "; its file system has " + std::to_string(status.f_bavail * status.f_frsize) + " bytes";
-  // Those that make files as they are needed count none.
+  // File systems that create inodes on demand report none.
   if (status.f_files > 0) {
     text += " and " + std::to_string(status.f_favail) + " files";
   }
@@ -174,8 +174,8 @@ void AtomicFile::create() {
   const mode_t mode = replaces ? replaced->st_mode & 0777 : 0666;
   for (int attempt = 0; !claim(); ++attempt) {
     if (attempt == kMostAttempts) {
-      reject(target_, "of " + std::to_string(kMostAttempts) + " new files beside it, '" + temporary_name_ +
-                          "' the last, none is free to write to, or their names stand for other files");
+      reject(target_, "tried " + std::to_string(kMostAttempts) + " names for a new file beside it, '" +
+                          temporary_name_ + "' the last: all are taken or refer to other files");
     }
     temporary_name_ = target_.filename().string() + std::string(kTemporary) + std::to_string(attempt);
     file_ = FileDescriptor(
@@ -193,8 +193,8 @@ void AtomicFile::create() {
   }
 }
 
-// Between being made and being locked a file looks abandoned: whoever removes such may have been faster. What
-// he holds, and what has a name that is not ours any more, is not ours to remove.
+// Between its creation and its lock a file looks abandoned, so another writer may remove it first. A file
+// that another writer has locked, or whose name no longer refers to ours, must not be removed here.
 bool AtomicFile::claim() {
   if (!file_.is_open()) {
     return false;
@@ -229,7 +229,7 @@ std::string AtomicFile::reason(int error) const {
   return in_words(error) + (error == ENOSPC ? space_left(directory_) : "");
 }
 
-// What was written is given back first, so that the space left is what the next attempt will find.
+// Removes the new file first, so that the message reports the space that the next attempt will find.
 void AtomicFile::fail(const std::string& action, int error) {
   discard();
   const std::string asked = bytes_ ? " of " + std::to_string(*bytes_) : "";
@@ -257,7 +257,7 @@ void AtomicFile::commit() {
   if (fsync_file(file_.get()) != 0) {
     fail("fsync", errno);
   }
-  // Network file systems report a quota that is exceeded here at the latest. EINTR leaves the file closed.
+  // Network file systems report an exceeded quota here at the latest. EINTR leaves the file closed.
   if (::close(file_.release()) != 0 && errno != EINTR) {
     fail("closing", errno);
   }
@@ -267,7 +267,7 @@ void AtomicFile::commit() {
   }
   temporary_name_.clear();
   lock_ = FileDescriptor();
-  // Some file systems cannot (EINVAL): then there is nothing to wait for.
+  // Some file systems do not support this (EINVAL); they leave nothing to wait for.
   if (fsync_file(directory_.get()) != 0 && errno != EINVAL) {
     fail("the file is in place, but fsync of its directory", errno);
   }

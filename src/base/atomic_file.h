@@ -1,14 +1,14 @@
 #pragma once
-// A file that is replaced as a whole or not at all: what is written goes to a new file beside the target,
-// which takes the target's name only once its bytes are on the disk. A crash, a full disk or an exception at
-// any moment leaves the previous file as it was (Pillai et al., All File Systems Are Not Created Equal, OSDI
-// 2014, on why it takes both calls of fsync).
+// A file that is replaced as a whole or not at all: writes go to a new file beside the target, which takes
+// the target's name only once its bytes are on the disk. A crash, a full disk or an exception at any moment
+// leaves the previous file as it was. Pillai et al., All File Systems Are Not Created Equal, OSDI 2014,
+// explains why both calls of fsync are needed.
 //
-// A process that is killed leaves the new file, `TARGET.vdnn-tmpN`, behind; the next one that writes to the
-// same target removes it. Whose file is whose is told by a lock (flock) that a writer holds on its new file
-// from before the first byte until it has the target's name, and that the system takes from a process that
-// ends, however it ends: what is not locked belongs to nobody. Where a file system has no such locks nothing
-// is removed, and where they hold for one machine only, several should not write to the same target.
+// A killed process leaves its new file, `TARGET.vdnn-tmpN`; the next process that writes to the same target
+// removes it. A lock (flock) tells abandoned files from those in use: a writer holds it on its new file from
+// before the first byte until the file has the target's name. The system releases the lock of a process that
+// ends, however it ends, so a file without a lock is abandoned. On a file system without such locks nothing
+// is removed. If locks hold on one machine only, several machines should not write to the same target.
 
 #include <cstddef>
 #include <cstdint>
@@ -22,14 +22,14 @@
 namespace vdnn {
 
 // Belongs to one thread. All errors of the file system (no such directory, no space, quota, file size limit,
-// a target that is a directory or a device) are DataErrors with the path, the system's reason, the number
-// of bytes that were written before and, where there is no space, what is free; then the new file is already
-// removed.
+// a target that is a directory or a device) are DataErrors. They contain the path, the system's reason, the
+// number of bytes written before and, if there is no space, the free space. The new file has been removed by
+// then.
 class AtomicFile {
  public:
-  // Removes what dead writers left of the same target, as far as it may. Creates `TARGET.vdnn-tmp0` (or the
-  // next number that is free) with the permissions of the file that it will replace, or of any new file where
-  // there is none. A symbolic link is replaced, not followed. `bytes`: what will be written, where that is
+  // Removes abandoned files of the same target, as far as permissions allow. Creates `TARGET.vdnn-tmp0` (or
+  // the next free number) with the permissions of the file that it will replace, or those of any new file if
+  // there is none. A symbolic link is replaced, not followed. `bytes`: the size of what will be written, if
   // known, for messages.
   explicit AtomicFile(std::filesystem::path target, std::optional<std::uint64_t> bytes = {});
   // Removes the new file unless it was committed.
@@ -37,10 +37,11 @@ class AtomicFile {
   AtomicFile(const AtomicFile&) = delete;
   AtomicFile& operator=(const AtomicFile&) = delete;
 
-  // Appends, one system call at least: there is no buffer. Throws InvalidArgument after an error or commit().
+  // Appends with at least one system call: there is no buffer. Throws InvalidArgument after an error or
+  // commit().
   void write(std::span<const std::byte> bytes);
-  // Forces the bytes to the disk, then replaces the target. Throws as `write` does. When the last step fails
-  // (forcing the directory to the disk), the new file is in place and only a crash of the machine may lose
+  // Forces the bytes to the disk, then replaces the target. Throws as write() does. If the last step fails
+  // (forcing the directory to the disk), the new file is in place, and only a crash of the machine may lose
   // it.
   void commit();
 
@@ -54,10 +55,11 @@ class AtomicFile {
 
   std::filesystem::path target_;
   std::string temporary_name_;
-  // Names are looked up in it, so that a change of the working directory does not matter.
+  // Names are looked up in this directory, so that a change of the working directory does not matter.
   FileDescriptor directory_;
   FileDescriptor file_;
-  // The same open file once more: closing file_ shows what closing reports, and the lock has to outlive that.
+  // A second descriptor of the same open file: closing file_ may report errors, and the lock must outlive
+  // that.
   FileDescriptor lock_;
   std::optional<std::uint64_t> bytes_;
   std::uint64_t bytes_written_ = 0;

@@ -1,12 +1,12 @@
 #pragma once
-// The process's environment: the one place that reads it.
+// The process's environment. No other code reads it.
 
 #include <optional>
 #include <string>
 
 namespace vdnn {
 
-// Nothing where there is no such variable. Not beside a thread that changes the environment.
+// The variable's value; absent if it is not set. Must not run beside a thread that changes the environment.
 std::optional<std::string> environment(const char* name);
 
 }  // namespace vdnn

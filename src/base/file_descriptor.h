@@ -10,7 +10,7 @@ namespace vdnn {
 class FileDescriptor {
  public:
   FileDescriptor() = default;
-  // Takes over what open() returned; negative is no file.
+  // Takes over the result of open(); negative means no file.
   explicit FileDescriptor(int descriptor) : descriptor_(descriptor) {}
   FileDescriptor(FileDescriptor&& other) noexcept : descriptor_(other.release()) {}
   FileDescriptor& operator=(FileDescriptor&& other) noexcept {
@@ -25,7 +25,7 @@ class FileDescriptor {
 
   int get() const { return descriptor_; }
   bool is_open() const { return descriptor_ >= 0; }
-  // For whoever closes it himself, to see what closing reports.
+  // For callers that close the file themselves, to see the result of closing.
   int release() { return std::exchange(descriptor_, -1); }
 
  private:

@@ -1,5 +1,5 @@
 #pragma once
-// Marks what nvcc compiles for the host and for GPUs, and every other compiler for the host.
+// Marks functions that nvcc compiles for both host and GPUs; other compilers compile them for the host.
 
 #ifdef __CUDACC__
 #define VDNN_HOST_DEVICE __host__ __device__

@@ -1,9 +1,9 @@
 #pragma once
-// A map from bytes to values that is constant on intervals: what memory is committed, which version a byte
-// carries, who used it last. Intervals are split where an operation begins or ends inside them; they merge
-// only by being assigned as a whole, which is how tensors are used.
+// A map from bytes to values that is constant on intervals, for example which memory is committed, which
+// version a byte carries, who used it last. An operation that begins or ends inside an interval splits it.
+// Intervals merge only when they are assigned as a whole, which is how tensors are used.
 //
-// Cost: O(log n) and what lies in the range.
+// Cost: O(log n + k) for n intervals, k of them in the range.
 
 #include <algorithm>
 #include <cstdint>
@@ -18,8 +18,8 @@ namespace vdnn {
 template <class Value>
 class IntervalMap {
  public:
-  // Calls visitor(piece, value) for consecutive pieces that make up `range`; value is null where nothing has
-  // been assigned.
+  // Calls visitor(piece, value) for consecutive pieces that make up `range`; value is null for pieces without
+  // a value.
   template <class Visitor>
   void visit(AddressRange range, Visitor&& visitor) const {
     std::uint64_t at = range.begin;
@@ -90,7 +90,7 @@ class IntervalMap {
     return it;
   }
 
-  // Makes `at` a border.
+  // Makes `at` a border of intervals.
   void split(std::uint64_t at) {
     auto it = intervals_.lower_bound(at);
     if (it == intervals_.begin()) {
@@ -103,7 +103,7 @@ class IntervalMap {
     }
   }
 
-  // Takes `range` out; returns what follows it.
+  // Erases `range`; returns the interval that follows it.
   typename Intervals::iterator clear(AddressRange range) {
     split(range.begin);
     split(range.end());

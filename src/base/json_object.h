@@ -1,6 +1,6 @@
 #pragma once
-// An object of JSON that somebody else wrote, read key by key: every accessor says what is wrong where, and
-// keys that nobody asked for are errors.
+// Reads a JSON object from an untrusted source key by key. Every accessor reports what is wrong and where;
+// unknown keys are errors.
 
 #include <cstdint>
 #include <set>
@@ -11,7 +11,7 @@
 
 namespace vdnn {
 
-// `Json` is one of nlohmann's types. What is wrong is a DataError: "DOCUMENT: WHERE lacks 'key'".
+// `Json` is one of nlohmann's types. Mistakes are DataErrors of the form "DOCUMENT: WHERE lacks 'key'".
 template <class Json>
 class JsonObject {
  public:
@@ -53,14 +53,14 @@ class JsonObject {
     }
     return value.template get<std::uint64_t>();
   }
-  // Finite, since JSON has no other.
+  // A finite number, since JSON has no others.
   double real(const Json& value, const char* key) const {
     if (!value.is_number()) {
       fail(key, "is not a number");
     }
     return value.template get<double>();
   }
-  // A number below `bound`.
+  // A whole number below `bound`.
   std::uint32_t id(const Json& value, const char* key, std::size_t bound) const {
     const std::uint64_t wide = number(value, key);
     if (wide >= bound) {

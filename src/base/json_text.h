@@ -1,14 +1,14 @@
 #pragma once
-// JSON that somebody else wrote, through nlohmann's parser, whose habits are kept out: it throws exceptions
-// of its own, takes a zero byte for the end of the text and would pass over what follows, and follows any
-// depth.
+// Parses JSON from an untrusted source with nlohmann's parser, and shields callers from three of its habits.
+// The parser throws exceptions of its own, takes a zero byte for the end of the text and ignores what
+// follows, and accepts any depth.
 
 #include <string_view>
 
 namespace vdnn {
 
-// A discarded value, of no type, for what is no JSON as a whole, or is nested deeper than `deepest` (a number
-// or a text alone: 0). `Json` is one of nlohmann's types.
+// A discarded value if the text as a whole is not JSON, or is nested deeper than `deepest` (a bare number or
+// text has depth 0). `Json` is one of nlohmann's types.
 template <class Json>
 Json parse_json_text(std::string_view text, int deepest) {
   if (text.find('\0') != std::string_view::npos) {

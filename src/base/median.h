@@ -5,7 +5,7 @@
 
 namespace vdnn {
 
-// The upper one of an even number of values; 0 for none.
+// The upper of the two middle values if their number is even; 0 for no values.
 inline double median(std::vector<double> values) {
   if (values.empty()) {
     return 0;

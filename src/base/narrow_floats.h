@@ -1,22 +1,22 @@
 #pragma once
 // The floating-point formats of two bytes, as bits: bf16 (8 bits of exponent, 7 of fraction) and fp16 (IEEE
-// 754 binary16: 5 and 10). Conversions are in integers and without branches, so that loops over them are
-// vectorised on every processor, and the same everywhere: to the nearest value, ties to even, as hardware
-// does it. A number beyond the largest becomes an infinity, a NaN stays one.
+// 754 binary16: 5 and 10). Conversions use integers and no branches, so that compilers vectorise loops over
+// them on every processor. Their results are the same everywhere: rounded to the nearest value, ties to even,
+// as in hardware. A number beyond the largest becomes an infinity, and a NaN stays a NaN.
 
 #include <bit>
 #include <cstdint>
 
 namespace vdnn {
 
-// `a` where the condition holds, else `b`: no branch around arithmetic that could trap, which would keep the
-// loop scalar.
+// `a` if the condition holds, else `b`, without a branch: a branch around arithmetic that could trap would
+// keep the loop scalar.
 inline std::uint32_t choose(bool condition, std::uint32_t a, std::uint32_t b) {
   const std::uint32_t mask = 0U - static_cast<std::uint32_t>(condition);
   return (a & mask) | (b & ~mask);
 }
 
-// Formats as types, for loops over either: `Bits` is how an element lies in memory.
+// Formats as types, for loops over any of them. `Bits` is the type of an element in memory.
 struct Fp32 {
   using Bits = float;
   static float widen(float value) { return value; }
@@ -45,11 +45,11 @@ struct Fp16 {
     const std::uint32_t sign = (bits & 0x8000U) << 16U;
     const std::uint32_t magnitude = (bits & 0x7fffU) << 13U;
     const std::uint32_t exponent = magnitude & kExponent;
-    // The difference of the exponents' biases; twice for infinities and NaN, whose exponent is all ones in
-    // both.
+    // Adds the difference of the exponents' biases, twice for infinities and NaN, whose exponent is all ones
+    // in both formats.
     const std::uint32_t normal =
         magnitude + ((127U - 15U) << 23U) + choose(exponent == kExponent, (128U - 16U) << 23U, 0);
-    // Without a leading one: the fraction of 2^-14, less that one.
+    // Subnormals have no leading one: take the fraction at exponent -14 and subtract that one.
     const float subnormal = std::bit_cast<float>(magnitude + (113U << 23U)) - 0x1p-14F;
     const std::uint32_t wide = choose(exponent == 0, std::bit_cast<std::uint32_t>(subnormal), normal);
     return std::bit_cast<float>(wide | sign);
@@ -62,8 +62,7 @@ struct Fp16 {
     // Rounding may carry into the exponent, up to that of an infinity.
     const std::uint32_t odd = (bits >> 13U) & 1U;
     const std::uint32_t normal = (bits - ((127U - 15U) << 23U) + 0xfffU + odd) >> 13U;
-    // 0.5 is where the last bit of fp32's fraction counts 2^-24, the smallest subnormal: the sum rounds to
-    // it.
+    // Near 0.5 the last bit of fp32's fraction is 2^-24, the smallest subnormal, so the sum rounds to it.
     const std::uint32_t subnormal =
         std::bit_cast<std::uint32_t>(std::bit_cast<float>(bits) + 0.5F) - 0x3f000000U;
     const std::uint32_t infinite = choose(bits > 0x7f800000U, 0x7e00U, 0x7c00U);

@@ -1,5 +1,5 @@
 #pragma once
-// What somebody may have meant by a name that is not there.
+// Suggestions for an unknown name.
 
 #include <algorithm>
 #include <cstddef>
@@ -11,8 +11,8 @@
 
 namespace vdnn {
 
-// Least number of insertions, deletions, replacements and swaps of neighbours that turn one into the other,
-// where no part is edited twice (optimal string alignment; Damerau 1964).
+// The least number of insertions, deletions, replacements and swaps of neighbours that turn one text into the
+// other, if no part is edited twice (optimal string alignment; Damerau 1964).
 inline std::size_t edit_distance(std::string_view a, std::string_view b) {
   std::vector<std::size_t> before(b.size() + 1);
   std::vector<std::size_t> last(b.size() + 1);
@@ -33,7 +33,7 @@ inline std::size_t edit_distance(std::string_view a, std::string_view b) {
   return row.back();
 }
 
-// Of `names` the nearest three, as "a, b, c".
+// The nearest three of `names`, as "a, b, c".
 inline std::string near_names(std::string_view name, const std::vector<std::string>& names) {
   constexpr std::size_t kMost = 3;
   std::vector<std::pair<std::size_t, std::string>> ranked;
@@ -49,8 +49,8 @@ inline std::string near_names(std::string_view name, const std::vector<std::stri
   return text;
 }
 
-// The nearest of `names`, as a suffix of a message: " (did you mean 'train'?)". Empty unless it is near: one
-// edit for each three characters of `name`, and at least one, reach it.
+// The nearest of `names`, as a suffix of a message: " (did you mean 'train'?)". Empty if none is near: more
+// edits would be needed than one per three characters of `name` (and at least one).
 inline std::string did_you_mean(std::string_view name, const std::vector<std::string>& names) {
   const auto distance = [&](const std::string& each) { return edit_distance(name, each); };
   const auto nearest = std::ranges::min_element(names, {}, distance);

@@ -8,7 +8,8 @@
 
 namespace vdnn {
 
-// Its finaliser: a bijection in which each bit of the argument reaches each bit of the result. Also a hash.
+// The finaliser of splitmix64: a bijection in which each bit of the argument affects each bit of the result.
+// Also used as a hash.
 constexpr std::uint64_t mix64(std::uint64_t bits) {
   bits = (bits ^ (bits >> 30)) * 0xbf58476d1ce4e5b9;
   bits = (bits ^ (bits >> 27)) * 0x94d049bb133111eb;
@@ -24,7 +25,7 @@ class SplitMix64 {
     return mix64(state_);
   }
 
-  // Uniform in [0, bound), bound > 0. Rejection, since a remainder would prefer small numbers.
+  // Uniform in [0, bound), bound > 0. Uses rejection, since a remainder would favour small numbers.
   std::uint64_t below(std::uint64_t bound) {
     const std::uint64_t mask = ~std::uint64_t{0} >> std::countl_zero(bound | 1);
     std::uint64_t draw = 0;
@@ -34,8 +35,8 @@ class SplitMix64 {
     return draw;
   }
 
-  // Uniform multiples of 2^-23 in [-1, 1): exact in fp32, so that no rounding and no fused multiply-add of a
-  // compiler can tell machines apart.
+  // Uniform multiples of 2^-23 in [-1, 1): exact in fp32, so that neither rounding nor a compiler's fused
+  // multiply-add differs between machines.
   float symmetric() {
     constexpr float kUnit = 0x1p-23F;
     return static_cast<float>(next() >> 40) * kUnit - 1.0F;
@@ -45,7 +46,7 @@ class SplitMix64 {
   std::uint64_t state_;
 };
 
-// A seed for the `key`-th of the streams that belong to `seed`.
+// The seed of the `key`-th of the sequences that belong to `seed`.
 inline std::uint64_t mix_seed(std::uint64_t seed, std::uint64_t key) {
   return SplitMix64(SplitMix64(seed).next() ^ key).next();
 }

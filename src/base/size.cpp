@@ -37,7 +37,7 @@ struct Unit {
   std::uint64_t bytes;
 };
 
-// Sizes are written in the first kWrittenUnits of them.
+// Sizes are written in the first kWrittenUnits of these units.
 constexpr std::size_t kWrittenUnits = 9;
 constexpr std::array<Unit, 13> kUnits{{{"", 1},
                                        {"KiB", 1ULL << 10},
@@ -64,12 +64,12 @@ bool is_number(std::string_view digits) {
   return !digits.empty() && digits.find_first_not_of("0123456789") == std::string_view::npos;
 }
 
-// `0.digits` of a unit in bytes, exactly: floating point would refuse 1.001KB and shift 9007199254740993.0.
-// Empty where that does not come to whole bytes.
+// `0.digits` of a unit in bytes, exactly: floating point would reject 1.001KB and round 9007199254740993.0.
+// Empty if that does not come to whole bytes.
 std::optional<std::uint64_t> fraction_bytes(std::string_view digits, std::uint64_t unit) {
   std::uint64_t bytes = 0;
   for (auto digit = digits.rbegin(); digit != digits.rend(); ++digit) {
-    // If all of a fraction comes to whole bytes, then so does ten times what follows its first digit.
+    // If a fraction comes to whole bytes, ten times the part after its first digit does, too.
     const std::uint64_t tenfold = bytes + static_cast<std::uint64_t>(*digit - '0') * unit;
     if (tenfold % 10 != 0) {
       return std::nullopt;
@@ -121,7 +121,7 @@ std::string format_rounded_size(std::uint64_t bytes) {
 
 std::string exact_size(std::uint64_t bytes) {
   std::string shortest;
-  // Bare bytes come last: of texts of the same length one with a unit is read more easily.
+  // Bare bytes come last: among texts of the same length, one with a unit is easier to read.
   for (std::size_t each = kWrittenUnits; each > 0; --each) {
     const Unit& unit = kUnits[each - 1];
     std::string text = std::to_string(bytes / unit.bytes).append(unit.name);

@@ -11,7 +11,7 @@ namespace vdnn {
 
 namespace {
 
-// "10M"; neither "10MiB" nor "10MB".
+// True for "10M", false for "10MiB" and "10MB".
 bool has_a_bare_unit(std::string_view size) {
   return !size.empty() && std::string_view("KMGT").find(size.back()) != std::string_view::npos;
 }

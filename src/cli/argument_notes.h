@@ -1,5 +1,5 @@
 #pragma once
-// Arguments that are valid, and may not mean what their writer thinks.
+// Notes on arguments that are valid but may not mean what the user expects.
 
 #include <string>
 #include <vector>
@@ -10,7 +10,7 @@ class App;
 
 namespace vdnn {
 
-// Of a command that has been parsed, one sentence each: sizes such as `10M`, and more threads than `cores`.
+// Notes on a parsed command, one sentence each: sizes like `10M`, and more threads than `cores`.
 std::vector<std::string> argument_notes(const CLI::App& command, unsigned int cores);
 
 // Suggestions for unknown arguments, one line each. Empty if no known name is near.

@@ -14,12 +14,12 @@ class App;
 
 namespace vdnn {
 
-// Where people's text goes: standard error when an output has standard output to itself.
+// The stream for people's text: standard error if an output is standard output.
 std::ostream& people(const OutputArguments& outputs);
 
-// What to run when the command was chosen.
+// The function to run if the command was chosen.
 using Command = std::function<void()>;
-Command add_completion_command(CLI::App& app);  // of the whole application, once it is complete
+Command add_completion_command(CLI::App& app);  // reads the whole application, so it is added last
 Command add_devices_command(CLI::App& app);
 Command add_explain_command(CLI::App& app);
 Command add_manual_command(CLI::App& app);  // likewise

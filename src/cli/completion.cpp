@@ -20,12 +20,12 @@ bool names_files(const std::string& type) {
   return type == kFileType || type == kOutputType || type == "FOLDER";
 }
 
-// Where nothing is known of the values, shells should offer nothing rather than files.
+// If the values of a type are unknown, shells should offer nothing rather than files.
 bool can_be_completed(const std::string& type) {
   return names_files(type) || !values_of_type(type).empty();
 }
 
-// Of all options and arguments, those that can be completed.
+// The types of all options and arguments that can be completed.
 std::set<std::string> types_of(const std::vector<CommandText>& commands) {
   std::set<std::string> types;
   for (const CommandText& command : commands) {
@@ -61,7 +61,7 @@ std::string in_quotes(const std::string& text) {
 
 // --- bash --------------------------------------------------------------------------------------------------
 
-// What is offered for a word of the command, and, after an option with a value, the type of that.
+// Writes the words that bash offers for the command, and the type of value that follows each option.
 void write_bash_command(std::ostream& out, const CommandText& command, const std::string& pattern) {
   std::vector<std::string> words;
   std::map<std::string, std::vector<std::string>> options_of_type;
@@ -86,8 +86,8 @@ void write_bash_command(std::ostream& out, const CommandText& command, const std
   out << "      ;;\n";
 }
 
-// Bash splits words at colons and equal signs, and replaces what follows the last of them; the function reads
-// the line itself.
+// Bash splits words at colons and equal signs, and replaces only the part after the last of them. So the
+// function reads the line itself.
 constexpr const char* kBashBegin = R"(# bash completion for vdnn, written by `vdnn completion bash`
 _vdnn() {
   local line=${COMP_LINE:0:COMP_POINT} word words current='' previous command='' offered='' type='' argument=''
@@ -157,7 +157,7 @@ std::string bash_script(const std::vector<CommandText>& commands) {
 
 // --- zsh ---------------------------------------------------------------------------------------------------
 
-// Inside the brackets of a specification of _arguments.
+// Escapes a help text inside the brackets of a specification of _arguments.
 std::string zsh_help(const std::string& help) {
   std::string text;
   for (const char each : help) {
@@ -281,7 +281,7 @@ std::string completion_script(const std::string& shell, const std::vector<Comman
     return fish_script(commands);
   }
   throw InvalidArgument("no completion for '" + shell + "'" + did_you_mean(shell, values_of_type("SHELL")) +
-                        "; there is one for " + joined(values_of_type("SHELL"), ", "));
+                        "; completions exist for " + joined(values_of_type("SHELL"), ", "));
 }
 
 }  // namespace vdnn

@@ -1,5 +1,5 @@
 #pragma once
-// Completion of the command's line in shells.
+// Completion of the command line in shells.
 
 #include <string>
 #include <vector>

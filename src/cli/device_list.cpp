@@ -12,7 +12,7 @@
 #include <thread>
 
 #include "src/cli/table.h"
-#include "src/train/run_target.h"
+#include "src/run/run_target.h"
 #include "streams/host_memory.h"
 #include "streams/sim/known_profiles.h"
 #include "vdnn/error.h"
@@ -24,7 +24,7 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-// Rates, as a profile has them: objects of a value and its source.
+// The rates of a profile, each an object of a value and its source.
 constexpr std::array kRates{"flops_per_second",
                             "bytes_per_second",
                             "device_to_host_bytes_per_second",
@@ -42,7 +42,7 @@ Json figure(std::uint64_t value, const std::string& source) {
   return {{"value", value}, {"source", source}};
 }
 
-// `rates_of` is a profile's name.
+// `rates_of` is the name of a profile.
 Json device(const std::string& name, const std::string& what, Json memory, const std::string& rates_of) {
   const Json profile = profile_of(rates_of);
   Json json{{"type", "device"},    {"device", name},
@@ -146,7 +146,7 @@ void print_devices(std::ostream& out, const std::vector<Json>& devices) {
     table.add(row_of(each));
   }
   table.print(out);
-  out << "\nRates are what is reached, fp32 in convolutions. Where they come from:\n";
+  out << "\nRates are achieved rates; fp32 is that of convolutions. Sources:\n";
   for (const Json& each : devices) {
     print_sources(out, each);
   }

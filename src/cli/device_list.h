@@ -12,13 +12,13 @@
 namespace vdnn {
 
 // Lines of `vdnn devices --json` (docs/device.schema.json): cpu, then the GPUs of `gpus`, which may be null.
-// `refused` is told of each GPU that cannot be used, and why.
+// `refused` is called with each GPU that cannot be used and the reason.
 std::vector<nlohmann::ordered_json> present_devices(GpuSystem* gpus,
                                                     const std::function<void(const std::string&)>& refused);
-// Those that the library knows.
+// The simulated devices that the library knows.
 std::vector<nlohmann::ordered_json> simulated_devices();
 
-// A table of the devices, and where each figure comes from.
+// Prints a table of the devices and the source of each figure.
 void print_devices(std::ostream& out, const std::vector<nlohmann::ordered_json>& devices);
 
 }  // namespace vdnn

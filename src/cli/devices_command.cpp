@@ -13,7 +13,7 @@ namespace vdnn {
 
 namespace {
 
-// Null, and the reason in `why`, where no GPU can be driven.
+// Null, with the reason in `why`, if no GPU can be driven.
 std::shared_ptr<GpuSystem> find_gpus(std::string& why) {
   try {
     std::shared_ptr<GpuSystem> gpus = make_gpu_system();

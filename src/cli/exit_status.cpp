@@ -6,8 +6,9 @@
 #include <csignal>
 #include <exception>
 
+#include "src/cli/option_flags.h"
 #include "src/cli/signals.h"
-#include "vdnn/error.h"
+#include "vdnn/option_error.h"
 
 namespace vdnn {
 
@@ -19,7 +20,7 @@ constexpr std::array kStatuses{
     ExitStatus{0, "done"},
     ExitStatus{kExitOther, "anything else, for example a disk that is full"},
     ExitStatus{kExitUsage, "bad usage or bad input; nothing was changed"},
-    ExitStatus{kExitDoesNotFit, "does not fit into the budget; the message says what would"},
+    ExitStatus{kExitDoesNotFit, "does not fit into the budget; the message names what would fit"},
     ExitStatus{kExitDevice, "device failure"},
     ExitStatus{kExitDiverged,
                "the training has diverged: the loss or the norm of the gradients is not finite"},
@@ -37,12 +38,18 @@ Failure current_failure() {
     throw;
   } catch (const Interrupted& error) {
     return {kExitSignal + error.signal(), error.what()};
+  } catch (const InvalidOption& error) {
+    return {kExitUsage, in_flags(error)};
+  } catch (const UnsuitableOptions& error) {
+    return {kExitUsage, in_flags(error)};
   } catch (const InvalidArgument& error) {
     return {kExitUsage, error.what()};
   } catch (const DataError& error) {
     return {kExitUsage, error.what()};
   } catch (const ScheduleError& error) {
     return {kExitUsage, error.what()};
+  } catch (const DoesNotFit& error) {
+    return {kExitDoesNotFit, in_flags(error.budget_shortage())};
   } catch (const OutOfMemory& error) {
     return {kExitDoesNotFit, error.what()};
   } catch (const DeviceError& error) {

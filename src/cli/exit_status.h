@@ -1,5 +1,5 @@
 #pragma once
-// What the command's exit status says.
+// The command's exit statuses.
 
 #include <functional>
 #include <span>
@@ -12,16 +12,16 @@ inline constexpr int kExitUsage = 2;
 inline constexpr int kExitDoesNotFit = 3;
 inline constexpr int kExitDevice = 4;
 inline constexpr int kExitDiverged = 5;
-inline constexpr int kExitSignal = 128;  // and the signal's number, as shells say it
+inline constexpr int kExitSignal = 128;  // plus the signal's number, as in shells
 
 struct ExitStatus {
   int status = 0;
   std::string_view meaning;
 };
-// All that there are, in ascending order.
+// All statuses in ascending order.
 std::span<const ExitStatus> exit_statuses();
 
-// Of what is being handled.
+// The status and text for an exception that is being handled.
 struct Failure {
   int status = 0;
   std::string text;

@@ -23,7 +23,7 @@ struct ExplainArguments {
   OutputArguments outputs;
 };
 
-// Prints, and returns the lines.
+// Prints the explanation and returns its JSON lines.
 std::vector<nlohmann::ordered_json> explain_plan(std::ostream& out, const PlannedRun& run) {
   const Explanation explanation = explain(run);
   print(out, run, explanation);
@@ -36,7 +36,8 @@ std::vector<nlohmann::ordered_json> explain_parts(std::ostream& out, const Plann
   for (const std::string& name : arguments.values) {
     const std::vector<ValueId> found = find_values(*run.tape, name);
     std::ranges::copy_if(found, std::back_inserter(values), [&](ValueId value) {
-      return std::ranges::find(values, value) == values.end();  // a layer may have been named beside it
+      return std::ranges::find(values, value) == values.end();  // a value named twice, also through its
+                                                                // layer, is explained once
     });
   }
   std::vector<OpId> ops;
@@ -91,19 +92,17 @@ void explain(const ExplainArguments& arguments) {
 Command add_explain_command(CLI::App& app) {
   const auto arguments = std::make_shared<ExplainArguments>();
   CLI::App* command = app.add_subcommand(
-      "explain",
-      "Say why a plan is as it is: its peak, its smallest budget, what more memory buys, its time");
+      "explain", "Explain a plan: its peak, its smallest budget, what more memory would gain, its time");
   add_options(*command, arguments->run);
   remove_options(*command, {"step"});
   command->get_option("--model")->required();
   command
       ->add_option("--value", arguments->values,
-                   "explain this value, or what this layer makes, instead; may be repeated")
+                   "explain this value, or the values that this layer makes, instead; may be repeated")
       ->check(require_text);
   command->add_option("--op", arguments->ops, "explain this op instead; may be repeated")
       ->check(require_text);
-  add_option(*command, "json", arguments->outputs.json,
-             "write JSON lines: what is explained, then a summary");
+  add_option(*command, "json", arguments->outputs.json, "write JSON lines: the explanations, then a summary");
   return [arguments] { explain(*arguments); };
 }
 

@@ -1,10 +1,10 @@
 #pragma once
-// Arguments as structs that name each of their fields once: `T::visit(arguments, field)` calls
-// field(name, value, help) for every field, in order. From that the command line has its options (`--name`),
-// and JSON its keys (`name`, with _ for -), so that neither can forget one.
+// Arguments as structs that name each of their fields once: `T::visit(arguments, field)` calls field(name,
+// value, help) for every field, in order. From it both the options of the command line (`--name`) and the
+// keys of JSON (`name`, with _ for -) are made, so that neither misses one.
 //
-// Types of fields: text, whole numbers, real numbers and flags; `std::optional` where an absent option is not
-// a value (null in JSON).
+// Types of fields: text, whole numbers, real numbers and flags; `std::optional` of these if an absent option
+// differs from every value (null in JSON).
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
@@ -38,12 +38,12 @@ struct OptionalValue<std::optional<T>> {
 
 // --- options -----------------------------------------------------------------------------------------------
 
-// An empty text is a shell variable that was not set.
+// An empty text usually is an unset shell variable.
 inline std::string require_text(const std::string& text) {
   return text.empty() ? "must not be empty" : "";
 }
 
-// CLI11 would read 010 as eight, 0x10 as sixteen, and take the largest number for one that overflows.
+// CLI11 would read 010 as 8 and 0x10 as 16, and replace a number that overflows by the largest one.
 template <std::integral Integer>
 std::string require_decimal(std::string& text) {
   Integer value{};
@@ -86,7 +86,7 @@ void add_options(CLI::App& app, Arguments& arguments) {
   });
 }
 
-// Takes out what a command has no use for: given, it is an error.
+// Removes options that a command does not use, so that giving one is an error.
 inline void remove_options(CLI::App& app, std::initializer_list<const char*> names) {
   for (const char* name : names) {
     app.remove_option(app.get_option(std::string("--") + name));
@@ -134,8 +134,8 @@ bool holds(const nlohmann::json& json) {
   }
 }
 
-// The arguments that to_json() gave. Throws DataError for a key that is missing (but for
-// Arguments::kLaterOptions, which have their defaults then) or unknown and for a value of another type.
+// The arguments that to_json() wrote. Throws DataError for an unknown key, a value of another type, or a
+// missing key. Keys of Arguments::kLaterOptions may be missing and then have their defaults.
 template <class Arguments>
 Arguments from_json(const nlohmann::json& json) {
   Arguments arguments;
@@ -169,7 +169,7 @@ Arguments from_json(const nlohmann::json& json) {
 
 // --- command lines -----------------------------------------------------------------------------------------
 
-// As a shell reads it.
+// Quotes a text for a shell.
 inline std::string quoted(const std::string& text) {
   constexpr std::string_view kPlain =
       "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_@%+=:,./-";
@@ -193,7 +193,7 @@ std::string as_word(const Type& value) {
   }
 }
 
-// The options that make these arguments of the defaults: " --model vgg16 --batch 32".
+// The options by which `arguments` differ from the defaults: " --model vgg16 --batch 32".
 template <class Arguments>
 std::string to_command_line(const Arguments& arguments) {
   const auto defaults = to_json(Arguments());

@@ -1,5 +1,5 @@
 #pragma once
-// Words in one text.
+// Joins words into one text.
 
 #include <string>
 #include <vector>

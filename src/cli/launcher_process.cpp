@@ -25,15 +25,14 @@ namespace vdnn {
 namespace {
 
 constexpr std::chrono::seconds kPatience(10);
-// Open MPI takes a second signal within five seconds for impatience, and leaves without ending its ranks.
+// If a second signal arrives within five seconds, Open MPI exits without ending its ranks.
 constexpr std::chrono::seconds kBetweenSignals(6);
-// In which processes that the launcher has started come to install a handler of SIGUSR1, which would end
-// them.
+// Time for ranks to install their handlers of SIGUSR1, which would otherwise end them.
 constexpr std::chrono::seconds kToInstallHandlers(2);
 
 enum class Child : std::uint8_t { kNone, kEnded, kRunning };
 
-// What this entry of /proc is of that parent.
+// The relation of this entry of /proc to `parent`.
 Child child_of(pid_t parent, const std::filesystem::path& entry) {
   if (entry.filename().string().find_first_not_of("0123456789") != std::string::npos) {
     return Child::kNone;
@@ -44,7 +43,7 @@ Child child_of(pid_t parent, const std::filesystem::path& entry) {
   // "7 (a name, of anything) S 1 ...": state and parent.
   const std::size_t name_end = text.rfind(") ");
   if (name_end == std::string::npos || text.size() < name_end + 4) {
-    return Child::kNone;  // it has gone
+    return Child::kNone;  // it has ended
   }
   const char state = text[name_end + 2];
   pid_t its_parent = 0;
@@ -55,7 +54,7 @@ Child child_of(pid_t parent, const std::filesystem::path& entry) {
   return state == 'Z' || state == 'X' ? Child::kEnded : Child::kRunning;
 }
 
-// The most alive of them.
+// The most alive child of `parent`.
 Child children_of(pid_t parent) {
   Child most = Child::kNone;
   std::error_code error;
@@ -66,7 +65,7 @@ Child children_of(pid_t parent) {
   return most;
 }
 
-// Both ends close where a program is run.
+// Both ends close on exec.
 std::array<int, 2> make_pipe() {
   std::array<int, 2> ends{};
   if (pipe2(ends.data(), O_CLOEXEC) != 0) {
@@ -81,20 +80,20 @@ bool is_ignored(int signal) {
   return now.sa_handler == SIG_IGN;
 }
 
-// Whether a command that ended so has failed for a reason of its own. What Open MPI makes of ranks that it
-// was asked to end is 1.
+// Whether this is the exit status of a failure that the command names. Status 1, with which Open MPI exits
+// when it was asked to end its ranks, is not.
 bool is_named_failure(int status) {
   return WIFEXITED(status) && WEXITSTATUS(status) >= kExitUsage && WEXITSTATUS(status) <= kExitDiverged;
 }
 
-// Blocks, while it lives, the signals that wait() is to see.
+// While it lives, blocks the signals that wait() receives.
 class WatchedSignals {
  public:
   WatchedSignals() {
     sigemptyset(&all_);
-    std::signal(SIGCHLD, SIG_DFL);  // where it is ignored, nobody is told how a child has ended
+    std::signal(SIGCHLD, SIG_DFL);  // if it were ignored, the status of an ended child would be lost
     for (const int signal : {SIGCHLD, SIGTERM, SIGINT, SIGHUP, SIGUSR1}) {
-      if (!is_ignored(signal)) {  // blocked, it would be seen all the same
+      if (!is_ignored(signal)) {  // an ignored signal must not be received, which blocking would cause
         sigaddset(&all_, signal);
       }
     }
@@ -106,7 +105,7 @@ class WatchedSignals {
 
   void restore() const { pthread_sigmask(SIG_SETMASK, &before_, nullptr); }
 
-  // One that asks this process for something; else 0, after so long or where a child has ended.
+  // A signal that asks this process for something; 0 after `time`, or if a child has ended.
   int wait(std::chrono::milliseconds time) const {
     const auto seconds = std::chrono::duration_cast<std::chrono::seconds>(time);
     const timespec longest{.tv_sec = seconds.count(),
@@ -120,7 +119,7 @@ class WatchedSignals {
   sigset_t before_{};
 };
 
-// Whether a terminal stops and interrupts this process and those of its group.
+// Whether a terminal sends its signals to this process and its group.
 bool is_in_foreground() {
   const int terminal = open("/dev/tty", O_RDONLY | O_CLOEXEC | O_NOCTTY);
   if (terminal < 0) {
@@ -131,7 +130,7 @@ bool is_in_foreground() {
   return foreground;
 }
 
-// In the child: becomes the launcher, or says why not.
+// In the child: becomes the launcher, or reports why it cannot.
 [[noreturn]] void become(std::vector<char*>& words, const WatchedSignals& signals, bool own_group,
                          pid_t parent, int says) {
   signals.restore();
@@ -169,24 +168,26 @@ pid_t start(std::vector<std::string>& command, const WatchedSignals& signals, bo
 int run_launcher(std::vector<std::string> command) {
   using Clock = std::chrono::steady_clock;
   const WatchedSignals signals;
-  // Where no terminal looks after it, it is to hear signals from here alone.
+  // Without a terminal the launcher gets a group of its own, so that it receives signals only from here.
   const bool own_group = !is_in_foreground();
   const pid_t launcher = start(command, signals, own_group);
-  bool started = false;  // it, a process
+  bool started = false;  // whether the launcher has started a process
   Clock::time_point started_at;
   bool is_to_save = false;
   Clock::time_point last_seen;
-  int asked = 0;  // what this process has heard, and the launcher, in the same group, may have heard as well
+  int asked = 0;  // signals that this process has received; a launcher in the same group may have received
+                  // them, too
   Clock::time_point asked_at;
-  int heard = 0;  // of these the last
+  int heard = 0;  // the last of these
   int status = 0;
   for (pid_t ended = 0; ended != launcher; ended = waitpid(launcher, &status, WNOHANG)) {
-    // Soon, until it has started some: they may end soon.
+    // Polls often until the launcher has started a process, which may end soon.
     if (const int signal = signals.wait(std::chrono::milliseconds(started ? 2000 : 100)); signal == SIGUSR1) {
-      is_to_save = true;  // nobody else tells the launcher
+      is_to_save = true;  // no terminal sends this signal to the launcher
     } else if (signal != 0 && own_group && heard == 0 && signal != SIGHUP) {
       heard = signal;
-      kill(launcher, SIGUSR2);  // which it hands on; asked to end, it would give its ranks one second
+      kill(launcher, SIGUSR2);  // the launcher hands SIGUSR2 on; asked to end, it would give its ranks one
+                                // second
     } else if (signal != 0) {
       heard = asked = signal;
       asked_at = Clock::now();
@@ -206,11 +207,12 @@ int run_launcher(std::vector<std::string> command) {
     } else if (started && Clock::now() - last_seen > kPatience) {
       kill(launcher, SIGKILL);
       waitpid(launcher, &status, 0);
-      throw DeviceError(command.front() + " has stayed behind after all that it had started: ended");
+      throw DeviceError(command.front() +
+                        " was still running after all of its processes had ended, and has been ended");
     }
   }
   if (heard != 0 && status != 0 && !is_named_failure(status)) {
-    return kExitSignal + heard;  // Open MPI's own status then says nothing of it
+    return kExitSignal + heard;  // Open MPI's own status does not tell the signal
   }
   return WIFSIGNALED(status) ? kExitSignal + WTERMSIG(status) : WEXITSTATUS(status);
 }

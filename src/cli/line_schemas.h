@@ -1,5 +1,5 @@
 #pragma once
-// The schemas in docs/ of the JSON lines that commands write, which the manual is made from.
+// The schemas in docs/ of the JSON lines that commands write. The manual is made from them.
 
 #include <span>
 #include <string_view>
@@ -7,7 +7,7 @@
 namespace vdnn {
 
 struct LineSchema {
-  std::string_view name;  // of docs/NAME.schema.json
+  std::string_view name;  // NAME of docs/NAME.schema.json
   std::string_view text;
 };
 

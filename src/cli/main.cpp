@@ -57,7 +57,7 @@ int run(int argc, char** argv) {
     std::cerr << app.help();
     return kExitUsage;
   }
-  if (!launched_by_mpi()) {  // else every rank would say it
+  if (!launched_by_mpi()) {  // otherwise every rank would print it
     for (const std::string& note :
          argument_notes(*app.get_subcommands().front(), std::thread::hardware_concurrency())) {
       log_warning(note);
@@ -78,7 +78,7 @@ int main(int argc, char** argv) {
   try {
     return vdnn::run(argc, argv);
   } catch (...) {
-    // Before a command runs: out of memory, or a mistake in its options' declarations.
+    // Reached only before a command runs: out of memory, or a mistake in the declarations of options.
     std::fputs("vdnn: failed to start\n", stderr);
     return 1;
   }

@@ -20,7 +20,7 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-// A topic that belongs to all commands. Texts are plain: both manuals print them.
+// A topic of all commands. Texts are plain, since both manuals print them.
 struct Topic {
   std::string_view title;
   std::string_view text;
@@ -29,23 +29,22 @@ struct Topic {
 constexpr std::array kTopics{
     Topic{"Sizes",
           "512MiB and 12GiB are binary, 12GB is decimal, and a bare number is bytes. Fractions are accepted "
-          "where they come to whole bytes. 10M and 24G (K, M, G, T) are read as binary; a note on standard "
-          "error says so."},
-    Topic{
-        "Devices",
-        "auto is the GPU with the most free memory, or cpu where no GPU can be driven. cpu trains with "
-        "oneDNN. cuda:N is a GPU. sim:NAME is a simulated device that the command knows (vdnn devices lists "
-        "them), sim:FILE.json one that a file describes (docs/device_profile.schema.json): plans are "
-        "predicted for it, and nothing is trained on it."},
+          "if they come to whole bytes. 10M and 24G (K, M, G, T) are read as binary, with a note on standard "
+          "error."},
+    Topic{"Devices",
+          "auto is the GPU with the most free memory, or cpu if no GPU can be driven. cpu trains with "
+          "oneDNN. cuda:N is a GPU. sim:NAME is a simulated device that the command knows (vdnn devices "
+          "lists them), sim:FILE.json one that a file describes (docs/device_profile.schema.json). Simulated "
+          "devices predict plans and cannot train."},
     Topic{"Output",
           "Text for people goes to standard output, the log to standard error. An OUTPUT of - is standard "
           "output, and text for people then goes to standard error. --json writes one JSON object per line. "
           "Schemas are in docs/."},
     Topic{"Times",
-          "Predicted times come from the device's rates: \"rates\" is \"measured\" where a profile that vdnn "
-          "profile measured gives them, and \"assumed\" where they were published or assumed."}};
+          "Predicted times come from the device's rates. \"rates\" is \"measured\" if vdnn profile has "
+          "measured them, and \"assumed\" if they were published or assumed."}};
 
-// Which lines a command writes for --json, by their schemas.
+// The schemas of the lines that a command writes for --json.
 struct Lines {
   std::string_view command;
   std::vector<std::string_view> schemas;
@@ -70,7 +69,8 @@ bool has_option(const CommandText& command, const std::string& name) {
   });
 }
 
-// Empty for a command without --json. Throws std::logic_error for one with it whose lines nobody named.
+// Empty for a command without --json. Throws std::logic_error for a command with --json whose schemas are not
+// listed here.
 std::vector<std::string_view> schemas_of(const CommandText& command) {
   const auto found = std::ranges::find(lines_of_commands(), command.name, &Lines::command);
   if ((found != lines_of_commands().end()) != has_option(command, "--json")) {
@@ -100,7 +100,7 @@ std::string usage_of(const CommandText& command) {
   return text;
 }
 
-// What the default and the number of an option are, behind its help.
+// The default and the repetition of an option, which follow its help.
 std::string remarks_of(const OptionText& option) {
   std::string text;
   if (option.required) {
@@ -173,7 +173,7 @@ void add_keys(const Json& root, const Json& object, const std::string& prefix, s
 
 // --- Markdown ----------------------------------------------------------------------------------------------
 
-// In a cell of a table.
+// Escapes text for a cell of a table.
 std::string in_cell(const std::string& text) {
   std::string result;
   for (const char each : text) {
@@ -233,7 +233,7 @@ void write_schema(std::ostream& out, const LineSchema& schema) {
 
 // --- man(7) ------------------------------------------------------------------------------------------------
 
-// A line of text: backslashes and what would be a request are literal, dashes are those of a keyboard.
+// Escapes a line of text: backslashes and leading requests become literal, dashes become those of a keyboard.
 std::string roff(const std::string& text) {
   std::string result = text.starts_with(".") || text.starts_with("'") ? "\\&" : "";
   for (const char each : text) {

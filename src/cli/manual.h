@@ -1,6 +1,6 @@
 #pragma once
-// The manual, written from what commands and options say of themselves, the exit statuses and the schemas of
-// JSON lines.
+// The manual, written from the texts of commands and options, the exit statuses and the schemas of JSON
+// lines.
 
 #include <string>
 #include <vector>
@@ -16,7 +16,7 @@ struct ManPage {
   std::string file;  // "vdnn-train.1"
   std::string text;  // for man(7)
 };
-// One for the application, which comes first, and one for each command.
+// One page for the application, which comes first, and one for each command.
 std::vector<ManPage> man_pages(const std::vector<CommandText>& commands);
 
 }  // namespace vdnn

@@ -29,7 +29,7 @@ void write_manual(const CLI::App& app, const ManualArguments& arguments) {
     return;
   }
   if (!std::filesystem::is_directory(*arguments.man)) {
-    throw InvalidArgument("--man " + *arguments.man + ": there is no such folder");
+    throw InvalidArgument("--man " + *arguments.man + ": no such folder");
   }
   for (const ManPage& page : man_pages(commands)) {
     replace_file((std::filesystem::path(*arguments.man) / page.file).string(), page.text);
@@ -42,7 +42,7 @@ Command add_manual_command(CLI::App& app) {
   const auto arguments = std::make_shared<ManualArguments>();
   CLI::App* command = app.add_subcommand("manual", "Write the manual of vdnn");
   add_option(*command, "markdown", arguments->markdown,
-             "print all of it as one page of Markdown: docs/cli.md");
+             "print the whole manual as one page of Markdown: docs/cli.md");
   add_option(*command, "man", arguments->man, "write man pages, one for each command, into this folder");
   return [&app, arguments] { write_manual(app, *arguments); };
 }

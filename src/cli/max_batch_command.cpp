@@ -16,8 +16,8 @@
 #include "src/cli/summary.h"
 #include "src/cli/table.h"
 #include "src/report/json_lines.h"
-#include "src/train/max_batch.h"
-#include "src/train/scaling.h"
+#include "src/run/max_batch.h"
+#include "src/run/scaling.h"
 #include "vdnn/size.h"
 
 namespace vdnn {
@@ -38,7 +38,7 @@ double parse_percent(const std::string& text) {
   const auto parsed = std::from_chars(text.data(), end, percent);
   if (parsed.ec != std::errc() || std::string(parsed.ptr, end) != "%" || !std::isfinite(percent) ||
       percent < 0) {
-    throw InvalidArgument("--overhead '" + text + "': write a percentage from 0% up, such as 10%");
+    throw InvalidArgument("--overhead '" + text + "': write a percentage from 0% up, for example 10%");
   }
   return percent / 100;
 }
@@ -83,10 +83,10 @@ void print_trial(std::ostream& out, const BatchTrial& trial) {
       << to_string(run.plan.options.policy) << ", peak " << format_size(run.prediction.peak_bytes) << " and "
       << format_size(run.prediction.host_bytes) << " page-locked, a step "
       << run.prediction.step_seconds * 1e3 << " ms, " << 100 * trial.overhead() << " % above the oracle"
-      << (run.fits() ? "" : "; does not fit") << std::endl;  // people watch
+      << (run.fits() ? "" : "; does not fit") << std::endl;  // flushes for people who watch
 }
 
-// On a terminal, until something else is printed there.
+// Shows the current batch on a terminal until other text is printed.
 class Looking {
  public:
   explicit Looking(bool shows) : shows_(shows) {}
@@ -175,9 +175,9 @@ void print_setting(std::ostream& out, const PlannedRun& run) {
   print_rates(out, run);
 }
 
-// How a search for a batch is asked for and told of.
+// The options and outputs of a search for a batch.
 struct Inquiry {
-  RunArguments arguments;  // in which engines are not timed
+  RunArguments arguments;  // without timing of engines
   MaxBatchOptions options;
   std::ostream& out;
   std::optional<JsonLines>& json;
@@ -210,14 +210,14 @@ PlannedRun print_largest(const Inquiry& inquiry, bool keeps_to_overhead) {
   add("the most that fits", "most", found.most);
   table.print(out);
   if (!found.without_offloading) {
-    out << "without offloading not even one sample fits\n";
+    out << "without offloading, not even one sample fits\n";
   }
   if (!found.within_overhead) {
-    out << within << ": none of the batches that were planned; the least is "
+    out << within << ": none of the planned batches; the least overhead is "
         << with_digits(100 * found.least_overhead) << " %\n";
   }
   const LargestBatch& largest = keeps_to_overhead ? found.within_overhead.value() : found.most;
-  out << "each row is what this says:\n" << lines << "largest batch: " << largest.trial.run.batch() << "\n";
+  out << "commands that show each row:\n" << lines << "largest batch: " << largest.trial.run.batch() << "\n";
   return largest.trial.run;
 }
 
@@ -228,7 +228,7 @@ PlannedRun print_least_memory(const Inquiry& inquiry, double images_per_second) 
   table.add(headings("budget"));
   table.add(row_of("the least memory", found, format_size(found.run.target.budget_bytes)));
   table.print(inquiry.out);
-  inquiry.out << "the row is what this says:\n" << plan_command(inquiry.arguments, found.run);
+  inquiry.out << "command that shows the row:\n" << plan_command(inquiry.arguments, found.run);
   return std::move(found.run);
 }
 
@@ -243,7 +243,8 @@ PlannedRun print_micro_batch(const Inquiry& inquiry, std::uint64_t global_batch)
 
 void require_one_question(const MaxBatchArguments& arguments) {
   if (arguments.global_batch && arguments.run.accumulate != 1) {
-    throw InvalidArgument("--accumulate is what --global-batch asks for: give one of them");
+    throw InvalidArgument(
+        "--accumulate and --global-batch: give one of them, since --global-batch finds the other");
   }
   if (arguments.images_per_second && (arguments.global_batch || arguments.overhead)) {
     throw InvalidArgument("--images-per-second goes neither with --overhead nor with --global-batch");
@@ -257,7 +258,7 @@ void require_batches_of_step(const MaxBatchArguments& arguments, const LearnedSt
   }
   if (arguments.global_batch) {
     throw InvalidArgument(
-        "--global-batch: belongs to --model; how a program accumulates gradients is its own");
+        "--global-batch: belongs to --model; the program of a learned step accumulates gradients itself");
   }
 }
 
@@ -270,7 +271,7 @@ void max_batch(const MaxBatchArguments& arguments) {
   std::optional<JsonLines> json;
   Inquiry inquiry{.arguments = arguments.run, .options = {}, .out = out, .json = json};
   if (!inquiry.arguments.engine_timings && !inquiry.arguments.engine_trial_seconds) {
-    inquiry.arguments.engine_trial_seconds = 0;  // each batch has convolutions of its own
+    inquiry.arguments.engine_trial_seconds = 0;  // each batch would have other convolutions to time
   }
   inquiry.options.run = to_run_options(inquiry.arguments);
   inquiry.options.run.warn = log_warning;
@@ -303,17 +304,17 @@ void max_batch(const MaxBatchArguments& arguments) {
 
 Command add_max_batch_command(CLI::App& app) {
   const auto arguments = std::make_shared<MaxBatchArguments>();
-  CLI::App* command = app.add_subcommand("max-batch", "Say how large a batch fits, without running it");
+  CLI::App* command = app.add_subcommand("max-batch", "Find the largest batch that fits, without running it");
   add_options(*command, arguments->run);
-  // What these name is of one batch.
+  // These options are for one batch.
   remove_options(*command, {"batch", "profile", "resume"});
   add_option(*command, "overhead", arguments->overhead,
-             "a step takes at most so much longer than with memory without end (default: 10%)");
+             "most overhead of a step over unlimited memory (default: 10%)");
   add_option(*command, "images-per-second", arguments->images_per_second,
-             "say instead in how little memory some batch still computes so many, all devices together");
+             "find instead the least memory in which some batch reaches this rate, all devices together");
   add_option(*command, "global-batch", arguments->global_batch,
-             "say instead with how many samples a device computes at once, and how often, where an update is "
-             "to be of so many, all devices together");
+             "find instead the batch per device, and the number of batches per update, that make up this "
+             "many samples, all devices together");
   add_option(*command, "json", arguments->outputs.json,
              "write JSON lines: each batch planned in the budget, each row of the table, then a summary");
   return [arguments] { max_batch(*arguments); };

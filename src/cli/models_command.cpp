@@ -14,7 +14,7 @@ namespace vdnn {
 
 namespace {
 
-// Counts what is learned; running statistics are kept beside it.
+// Counts learned parameters, without running statistics.
 std::uint64_t learned_bytes(const Tape& tape) {
   std::uint64_t bytes = 0;
   for (const TapeParameter& parameter : tape.parameters()) {
@@ -24,7 +24,7 @@ std::uint64_t learned_bytes(const Tape& tape) {
 }
 
 nlohmann::ordered_json describe(const std::string& name) {
-  constexpr std::int64_t kBatch = 2;  // batch normalisation may need more than one sample
+  constexpr std::int64_t kBatch = 2;  // since batch normalisation may need more than one sample
   const Network network = make_model({.model = name, .input = {}, .batch = kBatch});
   const std::unique_ptr<OpCatalog> catalog = make_classic_catalog();
   const std::shared_ptr<const Tape> tape = lower_to_tape(network, *catalog, {});
@@ -41,7 +41,7 @@ nlohmann::ordered_json describe(const std::string& name) {
 
 void print(std::ostream& out, const std::vector<nlohmann::ordered_json>& models) {
   Table table;
-  table.add({"model", "classes", "parameters", "bytes", "feature maps a sample", "input"});
+  table.add({"model", "classes", "parameters", "bytes", "feature maps per sample", "input"});
   for (const nlohmann::ordered_json& model : models) {
     table.add({model.at("model"), model.at("classes").dump(), model.at("parameters").dump(),
                format_rounded_size(model.at("parameter_bytes")),

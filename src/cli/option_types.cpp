@@ -15,7 +15,7 @@ namespace {
 
 using NameAndType = std::pair<std::string_view, std::string_view>;
 
-// Options without their dashes, and positional arguments.
+// Types by option, without its dashes, or by positional argument.
 constexpr std::array kTypes{NameAndType{"model", "MODEL"},         NameAndType{"device", "DEVICE"},
                             NameAndType{"policy", "POLICY"},       NameAndType{"algorithms", "PREFERENCE"},
                             NameAndType{"precision", "PRECISION"}, NameAndType{"optimizer", "OPTIMIZER"},
@@ -30,9 +30,10 @@ constexpr std::array kTypes{NameAndType{"model", "MODEL"},         NameAndType{"
                             NameAndType{"profile", kFileType},     NameAndType{"step", kFileType},
                             NameAndType{"resume", kFileType},      NameAndType{"save", kFileType},
                             NameAndType{"learned", kFileType},     NameAndType{"output", kFileType},
-                            NameAndType{"file", kFileType},        NameAndType{"man", "FOLDER"}};
+                            NameAndType{"file", kFileType},        NameAndType{"man", "FOLDER"},
+                            NameAndType{"tensorboard", "FOLDER"}};
 
-// Empty: as CLI11 says of the variable.
+// Empty: CLI11's own type of the variable.
 std::string_view type_of_name(const CLI::Option& option) {
   for (const auto& [name, type] : kTypes) {
     if (option.check_lname(std::string(name)) || option.get_name(true) == name) {

@@ -1,7 +1,6 @@
 #pragma once
-// Types of values that users type: what an option's value means, known by the option's name, which means the
-// same in every command. --help prints the type, completion offers its values, and warnings about values go
-// by it.
+// Types of option values. An option's name determines its type, since it means the same in every command.
+// --help prints the type, completion offers its values, and notes on arguments depend on it.
 
 #include <string>
 #include <string_view>
@@ -15,18 +14,17 @@ class Option;
 namespace vdnn {
 
 inline constexpr std::string_view kSizeType = "SIZE";
-inline constexpr std::string_view kFileType = "FILE";      // is read, or replaced by a later state
-inline constexpr std::string_view kOutputType = "OUTPUT";  // is written; `-` is standard output
+inline constexpr std::string_view kFileType = "FILE";      // read, or replaced by a later state
+inline constexpr std::string_view kOutputType = "OUTPUT";  // written; `-` is standard output
 
-// Gives the options and positional arguments of all commands their types. An `-` for an output becomes
+// Sets the types of all options and positional arguments of all commands. The value `-` of an output becomes
 // /dev/stdout.
 void set_option_types(CLI::App& app);
 
-// Of an option that has been given its type, without what validators add. Empty for a flag.
+// The type of an option after set_option_types(), without texts of validators. Empty for a flag.
 std::string type_of(const CLI::Option& option);
 
-// The values that there are of a type, in the order in which people should see them. Empty where they cannot
-// be listed.
+// All values of a type, in the order for people. Empty if they cannot be listed.
 std::vector<std::string> values_of_type(std::string_view type);
 
 }  // namespace vdnn

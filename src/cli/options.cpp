@@ -27,6 +27,8 @@ namespace vdnn {
 
 namespace {
 
+constexpr std::uint64_t kLargestPort = 65535;
+
 Dims parse_dims(const std::string& text) {
   Dims dims;
   const char* at = text.data();
@@ -36,7 +38,7 @@ Dims parse_dims(const std::string& text) {
     const auto parsed = std::from_chars(at, end, dim);
     if (parsed.ec != std::errc() || dim <= 0 || (parsed.ptr != end && *parsed.ptr != 'x') ||
         parsed.ptr + 1 == end) {
-      throw InvalidArgument("--input '" + text + "': write CxHxW or CxDxHxW, each at least 1");
+      throw InvalidArgument("--input '" + text + "': write CxHxW or CxDxHxW, each dimension at least 1");
     }
     dims.push_back(dim);
     at = parsed.ptr + 1;
@@ -44,7 +46,7 @@ Dims parse_dims(const std::string& text) {
   return dims;
 }
 
-// The value of `text` among pairs of a name and a value.
+// The value that `text` names among pairs of a name and a value.
 template <class T, class Choices = std::initializer_list<std::pair<const char*, T>>>
 T choose(const char* option, const std::string& text, const Choices& choices) {
   std::string known;
@@ -85,7 +87,7 @@ AlgorithmPreference parse_preference(const std::string& text) {
       {{"memory", AlgorithmPreference::kMemory}, {"performance", AlgorithmPreference::kPerformance}});
 }
 
-// Throws where an option is given that `optimizer` does not have.
+// Throws if an option is given that `optimizer` does not have.
 void require_absent(const char* option, const std::optional<double>& value, const std::string& optimizer,
                     const char* owners) {
   if (value) {
@@ -94,7 +96,7 @@ void require_absent(const char* option, const std::optional<double>& value, cons
   }
 }
 
-// The numbers of the optimizer that were not given.
+// Fills in the optimizer's parameters that were not given.
 RunArguments with_defaults(RunArguments arguments) {
   const std::string& optimizer = arguments.optimizer;
   if (choose<bool>("--optimizer", optimizer, {{"sgd", false}, {"adam", true}, {"adamw", true}})) {
@@ -131,13 +133,14 @@ OptimizerSpec to_optimizer(const RunArguments& arguments) {
 
 constexpr double kGiga = 1e9;
 
-// Of all machines together.
+// On all machines together.
 constexpr std::uint64_t kMostRanks = 1U << 20U;
 
 std::uint32_t checked_ranks(std::uint64_t devices, std::uint64_t machines) {
   if (devices < 1 || machines < 1 || devices * machines > kMostRanks) {
     throw InvalidArgument("--devices " + std::to_string(devices) + " --machines " + std::to_string(machines) +
-                          ": at least 1 of each, at most " + std::to_string(kMostRanks) + " devices in all");
+                          ": at least 1 of each, at most " + std::to_string(kMostRanks) +
+                          " devices in total");
   }
   return static_cast<std::uint32_t>(devices * machines);
 }
@@ -154,12 +157,11 @@ DataType to_storage(const std::string& precision) {
   return choose<DataType>("--precision", precision, kPrecisions);
 }
 
-// A type of sums; TF32 is one of products.
+// The type of sums, which TF32 is not: it is a type of products.
 DataType to_reduced(const std::string& precision) {
   if (precision == "tf32") {
     throw InvalidArgument(
-        "--reduce-precision tf32: TF32 rounds the factors of products, and sums have none; "
-        "write fp32, bf16 or fp16");
+        "--reduce-precision tf32: TF32 applies to products, not to sums; write fp32, bf16 or fp16");
   }
   return choose<DataType>("--reduce-precision", precision, kReducePrecisions);
 }
@@ -168,7 +170,8 @@ PrecisionOptions to_precision(const RunArguments& arguments) {
   PrecisionOptions precision{.storage = to_storage(arguments.precision.value_or("fp32")), .fp32_layers = {}};
   if (arguments.fp32_layers) {
     if (!is_narrow(precision.storage)) {
-      throw InvalidArgument("--fp32-layers: all layers are fp32 but with --precision bf16 or fp16");
+      throw InvalidArgument(
+          "--fp32-layers: belongs to --precision bf16 or fp16; otherwise all layers are fp32");
     }
     std::istringstream names(*arguments.fp32_layers);
     for (std::string name; std::getline(names, name, ',');) {
@@ -183,7 +186,7 @@ TrainingOptions to_training_options(const RunArguments& arguments) {
   training.precision = to_precision(arguments);
   if (arguments.loss_scale) {
     if (!training.scales_losses()) {
-      throw InvalidArgument("--loss-scale: losses are scaled with --precision fp16 alone");
+      throw InvalidArgument("--loss-scale: belongs to --precision fp16");
     }
     training.loss_scaling.initial = finite("--loss-scale", *arguments.loss_scale);
     if (training.loss_scaling.initial == 0) {
@@ -216,7 +219,7 @@ void require_one_or_more(const char* option, const std::optional<Integer>& value
   }
 }
 
-// What products of fp32 factors are. Absent: the default of the device.
+// Whether products of fp32 factors may use TF32. Absent: the device's default.
 std::optional<bool> to_tf32(const RunArguments& arguments) {
   const bool tf32 = arguments.tf32 || arguments.precision == "tf32";
   const bool fp32 = arguments.fp32 || arguments.precision == "fp32";
@@ -232,7 +235,7 @@ std::optional<std::uint64_t> parse_optional_size(const std::optional<std::string
   return text ? std::optional(parse_size(*text)) : std::nullopt;
 }
 
-// It is written beside the file that it replaces.
+// Checks that a new file can be written beside the file that it replaces.
 void check_replaced(const std::string& option, const std::string& path) {
   try {
     const AtomicFile file(path);
@@ -241,11 +244,11 @@ void check_replaced(const std::string& option, const std::string& path) {
   }
 }
 
-// Options that a learned step accepts.
+// Options that apply to a learned step.
 constexpr std::array<std::string_view, 8> kOptionsOfStep{
     "step", "batch", "device", "memory", "host-memory", "link-shared-by", "threads", "policy"};
 
-// Null: a model is asked for.
+// Null if a model is given.
 std::shared_ptr<const LearnedStep> read_step(const RunArguments& arguments) {
   return arguments.step ? std::make_shared<const LearnedStep>(read_learned_step(*arguments.step)) : nullptr;
 }
@@ -256,18 +259,26 @@ std::int64_t batch_in_force(const RunArguments& arguments, const LearnedStep* st
 
 namespace fs = std::filesystem;
 
-// Where nothing is yet, links may still lead to the directory.
+// If no file exists yet, links may still lead to its directory.
 fs::path place(const fs::path& path) {
   std::error_code error;
   const fs::path absolute = fs::absolute(path);
   return fs::exists(path, error) ? absolute.lexically_normal() : fs::weakly_canonical(absolute, error);
 }
 
-// Whatever links lead there. Devices are the same by name alone: that standard output and standard error are
-// one terminal does no harm.
+// Follows links. Compares devices by name only: it does no harm if standard output and standard error are one
+// terminal.
 bool same_file(const fs::path& a, const fs::path& b) {
   std::error_code error;
   return (fs::is_regular_file(a, error) && fs::equivalent(a, b, error)) || place(a) == place(b);
+}
+
+// Whether `folder` is `path` or below it.
+bool is_at_or_below(const fs::path& folder, const fs::path& path) {
+  std::error_code error;
+  const fs::path inner = fs::weakly_canonical(folder, error);
+  const fs::path outer = fs::weakly_canonical(path, error);
+  return !outer.empty() && std::ranges::mismatch(outer, inner).in1 == outer.end();
 }
 
 }  // namespace
@@ -399,13 +410,20 @@ TrainingArguments in_force(const TrainingArguments& given) {
     throw InvalidArgument("--find-nan and --allow-nan: give one of them");
   }
   if (arguments.save_every && !arguments.save) {
-    throw InvalidArgument("--save-every belongs to --save, which says where to");
+    throw InvalidArgument("--save-every belongs to --save, which names the checkpoint");
   }
   if (arguments.replan_after && arguments.replan_every) {
     throw InvalidArgument("--replan-after and --replan-every: give one of them");
   }
   if (arguments.replan_algorithms && !arguments.replan_after && !arguments.replan_every) {
     throw InvalidArgument("--replan-algorithms belongs to --replan-after or --replan-every");
+  }
+  if (arguments.metrics_port > kLargestPort) {
+    throw InvalidArgument("--metrics-port " + std::to_string(*arguments.metrics_port) +
+                          ": must be from 0 to " + std::to_string(kLargestPort));
+  }
+  if (arguments.metrics_address && !arguments.metrics_port) {
+    throw InvalidArgument("--metrics-address belongs to --metrics-port");
   }
   if (arguments.crop_padding && !arguments.augment) {
     throw InvalidArgument("--crop-padding belongs to --augment");
@@ -430,11 +448,15 @@ std::vector<std::optional<std::string>> files_read(const RunArguments& arguments
 }
 
 void check_outputs(const OutputArguments& outputs, const std::vector<ReplacedFile>& replaced,
-                   const std::vector<std::optional<std::string>>& inputs) {
+                   const std::vector<std::optional<std::string>>& inputs, const OutputFolder& folder) {
   std::vector<std::string> files;
   const auto add = [&](const std::string& path, const std::optional<std::string>& previous) {
     if (std::ranges::any_of(files, [&](const std::string& file) { return same_file(file, path); })) {
       throw InvalidArgument("two outputs are to be written to " + path);
+    }
+    if (folder.path && is_at_or_below(*folder.path, path)) {
+      throw InvalidArgument(folder.option + " " + *folder.path + ": cannot be a folder, since " + path +
+                            " is an output file");
     }
     files.push_back(path);
     if (previous && same_file(path, *previous)) {
@@ -442,7 +464,7 @@ void check_outputs(const OutputArguments& outputs, const std::vector<ReplacedFil
     }
     for (const std::optional<std::string>& input : inputs) {
       if (input && same_file(path, *input)) {
-        throw InvalidArgument("the file to be read, " + *input + ", is also an output: " + path);
+        throw InvalidArgument("the input file " + *input + ", is also an output: " + path);
       }
     }
   };
@@ -468,33 +490,33 @@ nlohmann::ordered_json to_origin(const RunArguments& arguments, const PlannedRun
     origin.device = file_device(fs::absolute(*file).lexically_normal().string());
   }
   if (run.options.profile && run.target.gpu && !origin.engine_timings) {
-    origin.engine_trial_seconds = 0;  // with a profile there were no times of engines
+    origin.engine_trial_seconds = 0;  // a run with a profile has used no times of engines
   }
   return to_json(origin);
 }
 
 RunArguments from_origin(const std::string& text) {
   try {
-    // One object of numbers and texts; what nests in it by mistake is refused by its name.
+    // One object of numbers and texts; depth 2 lets errors name a key whose value is nested by mistake.
     const auto json = parse_json_text<nlohmann::json>(text, 2);
     if (!json.is_object()) {
-      throw DataError("it is no JSON object of options");
+      throw DataError("it is not a JSON object of options");
     }
     auto arguments = from_json<RunArguments>(json);
-    // Until there was --fp32, products were fp32 unless --tf32 was given.
+    // In files older than --fp32, products were fp32 unless --tf32 was given.
     arguments.fp32 = json.contains("fp32") ? arguments.fp32 : !arguments.tf32;
-    // Until there was --engine-trial-seconds, engines were timed for --engine-timings alone.
+    // In files older than --engine-trial-seconds, engines were timed only with --engine-timings.
     if (!json.contains("engine_trial_seconds") && !arguments.engine_timings) {
       arguments.engine_trial_seconds = 0;
     }
     if (arguments.resume) {
-      throw DataError("'resume' has no place in it");
+      throw DataError("'resume' is not allowed");
     }
     if (arguments.profile) {
-      throw DataError("'profile' has no place in it");
+      throw DataError("'profile' is not allowed");
     }
     if (arguments.step) {
-      throw DataError("'step' has no place in it");
+      throw DataError("'step' is not allowed");
     }
     return arguments;
   } catch (const DataError& error) {

@@ -1,5 +1,5 @@
 #pragma once
-// The options of the commands, and what they become.
+// The options of the commands, and their translation into options of the library.
 
 #include <array>
 #include <cstdint>
@@ -14,10 +14,10 @@
 
 namespace vdnn {
 
-// Options as typed: those that change the tape, the algorithms or the budgets. Shared by `train` and `plan`;
-// what a schedule file keeps as its origin.
+// Options as typed: those that change the tape, the algorithms or the budgets. `train` and `plan` share them,
+// and a schedule file keeps them as its origin.
 struct RunArguments {
-  std::string model;  // empty where there is a step
+  std::string model;  // empty if there is a step
   std::optional<std::string> step;
   std::optional<std::string> input;
   std::optional<std::int64_t> classes;
@@ -57,7 +57,7 @@ struct RunArguments {
   std::optional<std::uint64_t> seed;
   std::optional<std::string> resume;
 
-  // Options that the first schedule files do not have: without them, a run was what it is by default.
+  // Options that the earliest schedule files lack. Their defaults describe the runs of those files.
   static constexpr std::array<std::string_view, 19> kLaterOptions{"step",
                                                                   "link-shared-by",
                                                                   "devices",
@@ -81,89 +81,88 @@ struct RunArguments {
   template <class Self, class Field>
   static void visit(Self& self, const Field& field) {
     field("model", self.model, models_help());
-    field(
-        "step", self.step,
-        "in the place of a model: a step of a PyTorch program, as vdnn.torch.export() has written it; plans "
-        "only offload");
+    field("step", self.step,
+          "instead of a model: a step of a PyTorch program, written by vdnn.torch.export(); plans only "
+          "offload");
     field("input", self.input, "CxHxW or CxDxHxW (default: the model's own)");
     field("classes", self.classes, "classes (default: the model's own)");
     field("batch", self.batch,
-          "images that one device computes at once (default: 64; of a learned step its own)");
+          "images that one device computes at once (default: 64, or the learned step's own)");
     field("device", self.device, "auto, cpu, cuda:N, sim:NAME or sim:FILE.json");
-    field("memory", self.memory, "device budget, such as 512MiB (default: the device's memory)");
+    field("memory", self.memory, "device budget, for example 512MiB (default: the device's memory)");
     field("host-memory", self.host_memory, "budget for page-locked memory");
     field("link-shared-by", self.link_shared_by,
-          "so many of the machine's devices copy at once: predictions go by what the profile says of roots "
-          "that they share (default: those that train together)");
+          "how many devices of the machine copy at once; predictions use the profile's rates for shared PCIe "
+          "roots (default: as many as train together)");
     field("devices", self.devices,
-          "so many devices of a machine train together, each with a batch of its own (default: 1, or as many "
-          "as the launcher has started)");
+          "how many devices of a machine train together, each with a batch of its own (default: 1, or as "
+          "many as the launcher has started)");
     field("machines", self.machines,
-          "in predictions: so many machines, each with these devices (default: 1)");
-    field("accumulate", self.accumulate, "so many batches a device, one after the other, for each update");
+          "for predictions: how many machines, each with these devices, train together (default: 1)");
+    field("accumulate", self.accumulate,
+          "how many batches each device computes, one after the other, for one update");
     field("bucket", self.bucket,
-          "sum the gradients of the devices in buckets of this size, while backward makes others (default: "
-          "25MiB)");
+          "sum the gradients of the devices in buckets of this size, while backward computes others "
+          "(default: 25MiB)");
     field("reduce-precision", self.reduce_precision,
-          "fp32, bf16 or fp16: in which the gradients of the devices are summed (default: fp32); a narrow "
-          "type sends half the bytes");
+          "fp32, bf16 or fp16: type in which gradients are summed over devices (default: fp32); bf16 and "
+          "fp16 send half the bytes");
     field("network-gbytes-per-s", self.network_gbytes_per_s,
-          "in predictions, of a machine among several: its network, 10^9 bytes a second each way (default: "
-          "12.5)");
+          "for predictions with several machines: each machine's network, 10^9 bytes per second each way "
+          "(default: 12.5)");
     field("sync-bn", self.sync_bn,
-          "batch normalisation takes its statistics over the batches of all devices");
+          "batch normalisation computes its statistics over the batches of all devices");
     field("threads", self.threads, "compute threads of cpu (default: all cores)");
     field("policy", self.policy, "auto, baseline, none, all, conv, dyn or optimal");
     field("algorithms", self.algorithms, "memory or performance; dyn and optimal choose for themselves");
-    field("workspace-limit", self.workspace_limit, "most workspace of any op");
-    field("keep-algorithms", self.keep_algorithms,
-          "auto, dyn and optimal keep the algorithms of none in any budget, so that results have the same "
-          "bits");
+    field("workspace-limit", self.workspace_limit, "largest workspace of any op");
     field(
-        "tf32", self.tf32,
-        "cuda, and sim of GPUs that have it: convolutions and matrix products may round their inputs to TF32 "
-        "(default, as in PyTorch: convolutions may, matrix products may not)");
-    field("fp32", self.fp32, "convolutions and matrix products keep fp32: none rounds its inputs to TF32");
-    field("precision", self.precision,
-          "fp32, tf32, bf16 or fp16: of feature maps, their gradients, and the filters that multiply them "
-          "(default: "
-          "fp32, with products as --tf32 and --fp32 have it); parameters and their gradients stay fp32");
+        "keep-algorithms", self.keep_algorithms,
+        "auto, dyn and optimal use the algorithms of none in any budget, so that results have the same bits");
+    field("tf32", self.tf32,
+          "cuda, and simulated GPUs with TF32: convolutions and matrix products may round their inputs to "
+          "TF32 (default, as in PyTorch: only convolutions may)");
+    field("fp32", self.fp32,
+          "convolutions and matrix products compute in fp32 and do not round their inputs to TF32");
+    field(
+        "precision", self.precision,
+        "fp32, tf32, bf16 or fp16: type of feature maps, their gradients, and the filters that multiply them "
+        "(default: fp32, with products by --tf32 or --fp32); parameters and their gradients stay fp32");
     field("fp32-layers", self.fp32_layers,
           "with bf16 or fp16: layers that keep fp32, by name or kind, separated by commas: "
           "fc3,batch_normalization");
     field("loss-scale", self.loss_scale,
-          "with fp16: losses are multiplied by it at the start (default: 65536); it is halved when gradients "
-          "overflow, "
-          "which skips the update, and doubled after 2000 steps without that");
+          "with fp16: initial factor of the loss (default: 65536); halved when gradients overflow, which "
+          "skips the update, and doubled after 2000 steps without overflow");
     field(
         "engine-timings", self.engine_timings,
-        "cuda: time all engines of convolutions, keep the times in this file, and take the fastest (default: "
-        "dyn and optimal time those that they could choose, and keep the times in the user's cache)");
+        "cuda: time all engines of convolutions, keep the times in this file, and use the fastest (default: "
+        "dyn and optimal time the engines that they could choose, and keep the times in the user's cache)");
     field("engine-trial-seconds", self.engine_trial_seconds,
-          "cuda: time engines for so many seconds at most (default: 60, or, with --engine-timings, without "
-          "limit); 0: dyn and optimal time none");
+          "cuda: most seconds to spend on timing engines (default: 60, or no limit with --engine-timings); "
+          "0: dyn and optimal time none");
     field("profile", self.profile,
-          "costs that `vdnn profile` has written of this run: predictions go by them, and where they were "
-          "measured the preference `performance`, too");
+          "costs of this run, written by `vdnn profile`: predictions use them, and if they were measured, so "
+          "does --algorithms performance");
     field("optimizer", self.optimizer, "sgd, adam or adamw");
-    field("momentum", self.momentum, "of sgd (default: 0.9)");
-    field("beta1", self.beta1, "of adam and adamw (default: 0.9)");
-    field("beta2", self.beta2, "of adam and adamw (default: 0.999)");
-    field("epsilon", self.epsilon, "of adam and adamw (default: 1e-8)");
-    field("weight-decay", self.weight_decay, "of all parameters");
+    field("momentum", self.momentum, "momentum of sgd (default: 0.9)");
+    field("beta1", self.beta1, "beta1 of adam and adamw (default: 0.9)");
+    field("beta2", self.beta2, "beta2 of adam and adamw (default: 0.999)");
+    field("epsilon", self.epsilon, "epsilon of adam and adamw (default: 1e-8)");
+    field("weight-decay", self.weight_decay, "weight decay of all parameters");
     field("clip-norm", self.clip_norm, "scale gradients down to this norm (default: never)");
     field("graph", self.graph, "capture steps as graphs and replay them (cuda:N)");
-    field("seed", self.seed, "of initial weights, dropout and data (default: 1, or the checkpoint's)");
+    field("seed", self.seed, "seed of initial weights, dropout and data (default: 1, or the checkpoint's)");
     field("resume", self.resume,
-          "go on from this checkpoint; data, augmentation, learning rate and its schedule are not in it: "
-          "repeat their options");
+          "continue from this checkpoint; it does not contain data, augmentation, learning rate and its "
+          "schedule: repeat their options");
   }
 
  private:
   static std::string models_help();
 };
 
-// What `train` takes besides.
+// Further options of `train`.
 struct TrainingArguments {
   std::string data;
   bool augment = false;
@@ -184,6 +183,9 @@ struct TrainingArguments {
   bool replan_algorithms = false;
   std::optional<std::string> learned;
   double progress_every = 30;
+  std::optional<std::uint64_t> metrics_port;
+  std::optional<std::string> metrics_address;
+  std::optional<std::string> tensorboard;
 
   template <class Self, class Field>
   static void visit(Self& self, const Field& field) {
@@ -192,34 +194,43 @@ struct TrainingArguments {
     field("crop-padding", self.crop_padding, "with --augment: pixels to shift by at most (default: 4)");
     field("lr", self.lr, "learning rate");
     field("lr-schedule", self.lr_schedule,
-          "constant, step:EVERY[:FACTOR] or cosine[:FINAL_FRACTION], with ,warmup:STEPS behind it "
-          "where wanted; EVERY and STEPS in steps (500) or epochs (30e)");
-    field("epochs", self.epochs, "of the whole training, what a checkpoint has behind it included");
-    field("steps", self.steps, "likewise, instead of epochs");
+          "constant, step:EVERY[:FACTOR] or cosine[:FINAL_FRACTION], optionally followed by ,warmup:STEPS; "
+          "EVERY and STEPS in steps (500) or epochs (30e)");
+    field("epochs", self.epochs, "epochs of the whole training, including those before a checkpoint");
+    field("steps", self.steps, "steps of the whole training, instead of epochs");
     field("link-gbytes-per-s", self.link_gbytes_per_s,
-          "slow the copies of cpu to this many 10^9 bytes a second");
-    field("deterministic", self.deterministic, "cpu always is");
+          "limit copies on cpu to this rate, in 10^9 bytes per second");
+    field("deterministic", self.deterministic, "use deterministic algorithms only; cpu always does");
     field("save", self.save, "write a checkpoint at the end");
-    field("save-every", self.save_every, "and after each so many steps");
+    field("save-every", self.save_every, "also write the checkpoint every this many steps");
     field("find-nan", self.find_nan,
-          "where a loss or the norm of the gradients is not finite: train the steps since the last "
-          "checkpoint, or the start, once more, and print the first value that is not");
-    field("allow-nan", self.allow_nan, "go on where one is not finite; the checkpoint is then not replaced");
+          "if a loss or the norm of the gradients is not finite: repeat the steps since the last checkpoint, "
+          "or the start, and print the first value that is not finite");
+    field("allow-nan", self.allow_nan,
+          "continue when a loss or norm is not finite; the checkpoint is then not replaced");
     field("check-ranks", self.check_ranks,
-          "after each so many steps, ranks compare their parameters bit for bit");
+          "every this many steps, ranks compare their parameters bit for bit");
     field("replan-after", self.replan_after,
-          "after so many steps of this run, plan the others anew with what they took; results stay the same");
-    field("replan-every", self.replan_every, "likewise, after each so many steps");
+          "after this many steps of this run, plan the others anew with their measured times; results stay "
+          "the same");
+    field("replan-every", self.replan_every, "likewise, every this many steps");
     field("replan-algorithms", self.replan_algorithms,
-          "with either: algorithms may be chosen anew, too; results may change then");
-    field("learned", self.learned, "write what steps were seen to take to this file, for --profile");
-    field(
-        "progress-every", self.progress_every,
-        "seconds from one line of progress to the next where the output is no terminal; 0: a line an epoch");
+          "with --replan-after or --replan-every: also choose algorithms anew; results may change then");
+    field("learned", self.learned, "write the measured times of steps to this file, for --profile");
+    field("progress-every", self.progress_every,
+          "seconds between lines of progress if the output is not a terminal; 0: one line per epoch");
+    field("metrics-port", self.metrics_port,
+          "show the training at this port of 127.0.0.1 while it runs: a page at /, figures for Prometheus at "
+          "/metrics; 0: any free port, which is printed");
+    field("metrics-address", self.metrics_address,
+          "with --metrics-port: listen at this address instead; 0.0.0.0: anyone who can reach this machine "
+          "can read the figures");
+    field("tensorboard", self.tensorboard,
+          "write loss, images per second, stalls and memory of each step to this folder, for TensorBoard");
   }
 };
 
-// Where a command writes besides; empty: nowhere.
+// Files that a command writes besides its text; empty: not written.
 struct OutputArguments {
   std::string json;
   std::string trace;
@@ -227,38 +238,38 @@ struct OutputArguments {
   std::string report;
   std::string svg;
 
-  // To go over them alike.
+  // All of them, for loops.
   std::array<std::string, 5> all() const { return {json, trace, schedule, report, svg}; }
 };
 
-// Throws InvalidArgument that names the option and what it may be, also for options that do not belong
-// together. What `resume` names is not looked at.
+// Throws InvalidArgument, which names the option and its valid values, also for options that do not belong
+// together. Does not read the file that `resume` names.
 RunOptions to_run_options(const RunArguments& arguments);
 
-// Throws InvalidArgument unless there is either a model or a learned step, and for options that a learned
-// step does not have: it is what its program did.
+// Throws InvalidArgument unless exactly one of model and learned step is given, and for options that do not
+// apply to a learned step, since its program has fixed them.
 void require_one_program(const RunArguments& arguments);
 
-// Of --policy; `auto` is none. Throws InvalidArgument that lists the names.
+// The value of --policy; absent for `auto`. Throws InvalidArgument, which lists the names.
 std::optional<Policy> parse_policy(const std::string& text);
 std::vector<std::string> policy_names();
 
-// Of --precision.
+// The values of --precision.
 std::vector<std::string> precision_names();
 
-// The same run in each of `precisions`, names of --precision. Options that belong to narrow types or to fp16
-// alone (--fp32-layers, --loss-scale) are those of the runs that have them; where none has, they are left in
+// The same run in each of `precisions`, values of --precision. Options for narrow types or fp16 only
+// (--fp32-layers, --loss-scale) stay in the runs to which they apply. If they apply to none, they stay in
 // all, and to_run_options() refuses them.
 std::vector<RunArguments> in_precisions(const RunArguments& arguments,
                                         const std::vector<std::string>& precisions);
 
-// The arguments with what was left to defaults, the device or the policy filled in from the run: the
-// configuration in force.
+// The configuration in force: the arguments, with values left to defaults, the device and the policy filled
+// in from the run.
 RunArguments in_force(const RunArguments& arguments, const PlannedRun& run);
 // Throws InvalidArgument for options that do not belong together.
 TrainingArguments in_force(const TrainingArguments& arguments);
 
-// Throws InvalidArgument where an option is given: "OPTION: WHY".
+// Throws InvalidArgument ("OPTION: WHY") if an option is given.
 template <class Value>
 void require_not_given(const char* option, const std::optional<Value>& value, const std::string& why) {
   if (value) {
@@ -266,30 +277,37 @@ void require_not_given(const char* option, const std::optional<Value>& value, co
   }
 }
 
-// Throws InvalidArgument for what is not a number from 0 to the largest float.
+// Throws InvalidArgument unless `value` is from 0 to the largest float.
 void require_finite(const char* option, double value);
 
-// What an option names and the command may replace; absent: not given.
+// A file that an option names and the command may replace; absent: not given.
 struct ReplacedFile {
   std::string option;
   std::optional<std::string> path;
-  std::optional<std::string> previous = {};  // the one file read that it may be: a later state of the same
+  std::optional<std::string> previous = {};  // the one file read that it may replace with a later state
 };
 
-// What the command reads: checkpoint, profile, and the file of a device.
+// A folder in which the command chooses file names; absent: not given.
+struct OutputFolder {
+  std::string option;
+  std::optional<std::string> path;
+};
+
+// The files that the command reads: checkpoint, profile, learned step, and description of a device.
 std::vector<std::optional<std::string>> files_read(const RunArguments& arguments);
 
-// Throws InvalidArgument for what cannot be written, and for two outputs in one file, before anything else is
-// done, whatever links lead there. None may be one of `inputs`, files that the command reads, but for what is
-// replaced by a later state of the same.
+// Throws InvalidArgument, before any other work, for an output that cannot be written and for two outputs in
+// one file; links are followed. No output may be one of `inputs`, the files that the command reads, except
+// one that a later state replaces. No output may have the path of `folder` or of a folder above it.
 void check_outputs(const OutputArguments& outputs, const std::vector<ReplacedFile>& replaced = {},
-                   const std::vector<std::optional<std::string>>& inputs = {});
+                   const std::vector<std::optional<std::string>>& inputs = {},
+                   const OutputFolder& folder = {});
 
-// Run arguments inside a schedule file: what `replay` makes the tape from again. A run that was resumed, or
-// that chose by a profile, is replayed as one that was not: the schedule says which algorithms it has. A
-// device that a file describes is named by the absolute path of that file.
+// The run arguments in a schedule file, from which `replay` makes the tape again. They leave out --resume and
+// --profile, since the schedule itself specifies the algorithms. A device that a file describes is named by
+// the absolute path of that file.
 nlohmann::ordered_json to_origin(const RunArguments& arguments, const PlannedRun& run);
-// Throws DataError for what is not such an object.
+// Throws DataError if `text` is not such an object.
 RunArguments from_origin(const std::string& text);
 
 }  // namespace vdnn

@@ -35,7 +35,7 @@ void replace_file(const std::string& path, const std::string& text) {
 }
 
 void write_file(const std::string& path, const std::function<void(std::ostream&)>& write) {
-  // Opened by name, a file that standard output leads to would be truncated.
+  // If standard output leads to a file, opening it by name would truncate it.
   const bool standard_output = path == "/dev/stdout";
   std::ofstream file;
   if (!standard_output) {
@@ -47,7 +47,7 @@ void write_file(const std::string& path, const std::function<void(std::ostream&)
   } catch (const DataError& error) {
     reason = error.what();
   }
-  // Writes again what could not be written: errno is that of this file.
+  // Flushing writes again what could not be written, so errno is that of this file.
   if (standard_output ? !std::cout.flush() : (file.close(), !file)) {
     reason = std::strerror(errno);
   }

@@ -1,6 +1,6 @@
 #pragma once
-// What the commands write while they run. A disk that is full is no bad input: it has an error of its own,
-// and so its own exit status.
+// Output of the commands while they run. A full disk is not bad input, so it has an error and an exit status
+// of its own.
 
 #include <functional>
 #include <iosfwd>
@@ -12,26 +12,26 @@
 
 namespace vdnn {
 
-// Not a DataError: input that cannot be read is one.
+// Not a DataError, which stands for input that cannot be read.
 class OutputError : public Error {
  public:
   using Error::Error;
 };
 
-// Runs `write`, whose DataErrors are failures to write: they become OutputErrors.
+// Runs `write` and turns its DataErrors, which are failures to write, into OutputErrors.
 void write_output(const std::function<void()>& write);
 
-// What no run fails for: the `warn` of its options.
+// Logs a problem that does not end a run: the `warn` of options.
 void log_warning(const std::string& text);
 
-// Puts `text` in the place of what the file held, as a whole or not at all. Throws OutputError.
+// Replaces the file's contents by `text`, as a whole or not at all. Throws OutputError.
 void replace_file(const std::string& path, const std::string& text);
 
-// Replaces the file at `path` by what `write` writes; /dev/stdout is this process's standard output, wherever
-// that leads, and what is there already stays. Throws OutputError.
+// Replaces the file at `path` by the output of `write`. For /dev/stdout, writes to this process's standard
+// output, wherever that leads, and keeps earlier output. Throws OutputError.
 void write_file(const std::string& path, const std::function<void(std::ostream&)>& write);
 
-// Replaces the file at `path` by these objects, one JSON line each; an empty path is no file. Throws
+// Replaces the file at `path` by these objects, one JSON line each; does nothing if the path is empty. Throws
 // OutputError.
 void write_json(const std::string& path, const std::vector<nlohmann::ordered_json>& lines);
 

@@ -4,6 +4,7 @@
 
 #include "src/cli/commands.h"
 #include "src/cli/fields.h"
+#include "src/cli/option_flags.h"
 #include "src/cli/options.h"
 #include "src/cli/output.h"
 #include "src/cli/resume.h"
@@ -26,7 +27,7 @@ struct PlanArguments {
   bool ops = false;
 };
 
-// With what `--ops` adds before it.
+// Writes the summary, after the lines of `--ops` if requested.
 void write_summary(const PlanArguments& arguments, const PlannedRun& run,
                    const nlohmann::ordered_json& summary) {
   write_output([&] {
@@ -42,13 +43,13 @@ void write_summary(const PlanArguments& arguments, const PlannedRun& run,
 
 void plan(const PlanArguments& arguments) {
   if (arguments.ops && arguments.outputs.json.empty()) {
-    throw InvalidArgument("--ops belongs to --json, which says where to");
+    throw InvalidArgument("--ops belongs to --json, which names the file");
   }
   require_one_program(arguments.run);
   if (arguments.run.step && !arguments.outputs.schedule.empty()) {
     throw InvalidArgument(
-        "--schedule: schedules are for `vdnn replay`, and a learned step (--step) is run by its "
-        "own program alone; --print-schedule shows it");
+        "--schedule: schedules are for `vdnn replay`, and only its own program can run a learned step "
+        "(--step); --print-schedule shows the schedule");
   }
   check_outputs(arguments.outputs, {{"--engine-timings", arguments.run.engine_timings}},
                 files_read(arguments.run));
@@ -76,17 +77,17 @@ void plan(const PlanArguments& arguments) {
                          last_launch(*run.tape, run.schedule));
     });
   }
-  const std::optional<OutOfMemory> lacking = shortage(run, WaysOut::kCommand);
+  const std::optional<BudgetShortage> lacking = find_shortage(run, WaysOut::kTold);
   if (!arguments.outputs.report.empty()) {
     write_file(arguments.outputs.report, [&](std::ostream& file) {
-      write_plan_report(file, run, to_json(in_force(run_arguments, run)), lacking ? lacking->what() : "");
+      write_plan_report(file, run, to_json(in_force(run_arguments, run)), lacking ? in_flags(*lacking) : "");
     });
   }
   if (!arguments.outputs.json.empty()) {
     write_summary(arguments, run, plan_summary(run, scaling, in_force(run_arguments, run)));
   }
-  if (lacking) {  // thrown when everything is written
-    throw *lacking;
+  if (lacking) {  // thrown after everything is written
+    throw DoesNotFit(*lacking);
   }
 }
 
@@ -94,18 +95,19 @@ void plan(const PlanArguments& arguments) {
 
 Command add_plan_command(CLI::App& app) {
   const auto arguments = std::make_shared<PlanArguments>();
-  CLI::App* command = app.add_subcommand("plan", "Say what training would take, without running it");
+  CLI::App* command =
+      app.add_subcommand("plan", "Predict the memory and time of a training without running it");
   add_options(*command, arguments->run);
   add_option(*command, "json", arguments->outputs.json, "write JSON lines");
   command->add_flag("--ops", arguments->ops,
-                    "with --json: a line for the device, each value and each op with all its algorithms, for "
-                    "planners of your own");
+                    "with --json: also one line for the device, each value, and each op with all its "
+                    "algorithms, for external planners");
   add_option(*command, "trace", arguments->outputs.trace, "write the predicted timeline as a Chrome trace");
   add_option(*command, "report", arguments->outputs.report,
-             "write one HTML page: memory and streams over the step, and every decision");
+             "write one HTML page that shows memory and streams over the step, and every decision");
   add_option(*command, "schedule", arguments->outputs.schedule, "write the schedule");
   command->add_flag("--print-schedule", arguments->print_schedule,
-                    "print the schedule, a line an instruction");
+                    "print the schedule, one instruction per line");
   return [arguments] { plan(*arguments); };
 }
 

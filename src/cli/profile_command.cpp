@@ -26,7 +26,7 @@ struct ProfileArguments {
 
 void print_costs(std::ostream& out, const MeasuredCosts& costs) {
   if (costs.modelled) {
-    out << "simulated: nothing is measured; these are the costs that predictions go by\n";
+    out << "simulated: nothing is measured; predictions use these costs\n";
   }
   const auto gigabytes = [](double rate) { return rate / 1e9; };
   out << std::fixed << std::setprecision(1)
@@ -60,7 +60,7 @@ void profile(const ProfileArguments& arguments) {
   RunOptions options = to_run_options(arguments.run);
   options.warn = log_warning;
   if (!options.engine_timings) {
-    options.engine_trial_seconds = 0;  // what is measured takes the place of times of engines
+    options.engine_trial_seconds = 0;  // the measurements replace times of engines
   }
   const PlannedRun run = plan_run(options);
   std::cout << run.tape->model() << ", batch " << run.batch() << ", on " << run.target.name << "\n"
@@ -75,22 +75,22 @@ void profile(const ProfileArguments& arguments) {
 
 Command add_profile_command(CLI::App& app) {
   const auto arguments = std::make_shared<ProfileArguments>();
-  CLI::App* command = app.add_subcommand(
-      "profile",
-      "Measure what each op costs with each of its algorithms, for --profile of train and plan; on sim:NAME, "
-      "write what the model says of that");
+  CLI::App* command =
+      app.add_subcommand("profile",
+                         "Measure the cost of each op with each of its algorithms, for --profile of train "
+                         "and plan; on sim:NAME, write the costs of the device model");
   add_options(*command, arguments->run);
-  // Every algorithm is measured, on one device, under the policy that moves least.
+  // Every algorithm is measured on one device, under the policy that copies least.
   remove_options(*command,
                  {"policy", "algorithms", "workspace-limit", "engine-trial-seconds", "profile", "graph",
                   "resume", "devices", "machines", "bucket", "reduce-precision", "sync-bn", "step"});
   command->get_option("--model")->required();
   add_option(*command, "steps", arguments->steps,
-             "that are timed for each choice of algorithms (default: " +
+             "steps to time for each choice of algorithms (default: " +
                  std::to_string(CostMeasurementOptions().steps) + ")");
   add_option(*command, "link-gbytes-per-s", arguments->link_gbytes_per_s,
-             "slow the copies of cpu to this many 10^9 bytes a second");
-  command->add_option("-o,--output", arguments->output, "where to write it")->required()->check(require_text);
+             "limit copies on cpu to this rate, in 10^9 bytes per second");
+  command->add_option("-o,--output", arguments->output, "the file to write")->required()->check(require_text);
   return [arguments] { profile(*arguments); };
 }
 

@@ -22,7 +22,7 @@ namespace vdnn {
 
 namespace {
 
-// As this process was started.
+// The command line with which this process was started.
 std::vector<std::string> own_command_line() {
   std::ifstream file("/proc/self/cmdline", std::ios::binary);
   const std::string all{std::istreambuf_iterator<char>(file), {}};
@@ -30,12 +30,13 @@ std::vector<std::string> own_command_line() {
   for (std::size_t begin = 0; begin < all.size(); begin = all.find('\0', begin) + 1) {
     words.emplace_back(all.c_str() + begin);
   }
-  words.front() = std::filesystem::read_symlink("/proc/self/exe").string();  // wherever a shell has found it
+  words.front() = std::filesystem::read_symlink("/proc/self/exe").string();  // the path of this program,
+                                                                             // however a shell found it
   return words;
 }
 
-// Ranks share the cores as the system sees fit: each has threads of its own. There may be more of them than
-// cores; in a container everybody is root.
+// Options for mpirun: no binding, since each rank has threads of its own; more ranks than cores; and root,
+// which processes in containers usually are.
 std::vector<std::string> mpirun_command(std::uint32_t devices) {
   std::vector<std::string> words{"mpirun",    "-np",  std::to_string(devices),
                                  "--bind-to", "none", "--oversubscribe"};
@@ -52,7 +53,7 @@ std::uint32_t machines_of(ProcessGroup& processes) {
     if (other != mine) {
       throw InvalidArgument(
           std::string("one machine has ").append(mine).append(" ranks and another ").append(other) +
-          ": start as many on each");
+          ": start the same number on each");
     }
   }
   return static_cast<std::uint32_t>(processes.size() / processes.local_size());
@@ -65,7 +66,7 @@ void require_as_asked(const char* option, const std::optional<std::uint32_t>& as
   }
 }
 
-// Null: none can be driven.
+// Null if no GPU can be driven.
 std::shared_ptr<GpuSystem> gpus() {
   try {
     return make_gpu_system();
@@ -79,7 +80,7 @@ std::string kind_of(const RunTarget& target) {
   return target.name.substr(0, target.name.find(':'));
 }
 
-// What each rank may have its own of.
+// The options without those that may differ between ranks.
 nlohmann::ordered_json compared(nlohmann::ordered_json options, const RunTarget& target) {
   options["device"] = kind_of(target);
   return options;
@@ -134,7 +135,7 @@ void require_agreement(const nlohmann::ordered_json& options, const RunTarget& t
       if (!other.contains(key) || other[key] != value) {
         throw InvalidArgument("rank " + std::to_string(rank) + " has " + key + " " +
                               (other.contains(key) ? other[key].dump() : "not at all") + ", rank 0 has " +
-                              value.dump() + ": all ranks are started alike");
+                              value.dump() + ": all ranks need the same options");
       }
     }
   }

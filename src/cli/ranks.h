@@ -1,5 +1,6 @@
 #pragma once
-// Several processes that train together: who starts them, which device each has, and what they must agree on.
+// Several processes that train together: how they start, which device each uses, and on which options they
+// must agree.
 
 #include <nlohmann/json_fwd.hpp>
 #include <string>
@@ -9,29 +10,28 @@
 
 namespace vdnn {
 
-// Where the options want several devices and no launcher has started this process: runs mpirun, which starts
-// this command once a device, and exits with its status. Else returns. Throws as run_launcher() does.
+// If the options ask for several devices and no launcher has started this process, runs mpirun, which starts
+// this command once per device, and exits with its status. Otherwise returns. Throws as run_launcher() does.
 void start_ranks(const RunArguments& arguments);
 
-// Of a process that has not been started as one of several: throws InvalidArgument where the options want
-// others.
+// For a process that was not started as one of several: throws InvalidArgument if the options ask for others.
 void require_alone(const RunArguments& arguments);
 
-// The arguments of this rank: with the devices and machines that there are, and a device of its own. Throws
-// InvalidArgument where these were to be others, or there are not enough.
+// The arguments of this rank, with the actual numbers of devices and machines and a device of its own. Throws
+// InvalidArgument if the arguments specify other numbers, or there are not enough devices.
 RunArguments arguments_of_rank(const RunArguments& given, ProcessGroup& processes);
 
-// Whether every rank is to train on a GPU, as far as the names of devices say ("auto" may be either). On
+// Whether every rank will train on a GPU, judged by the names of devices ("auto" may be either). Called on
 // every rank.
 bool all_on_gpus(const std::string& device, ProcessGroup& processes);
 
-// Throws InvalidArgument, which names rank and option, where a rank was started with other options than rank
-// 0, or trains on another kind of device. On every rank.
+// Throws InvalidArgument, which names rank and option, if a rank was started with other options than rank 0,
+// or trains on another kind of device. Called on every rank.
 void require_agreement(const nlohmann::ordered_json& options, const RunTarget& target,
                        ProcessGroup& processes);
 
-// Whether the launcher's own standard output (or standard error) is a terminal. What isatty says of a rank's
-// tells nothing: Open MPI gives its ranks one whatever its own is. False where the launcher is elsewhere.
+// Whether the launcher's own standard output (or standard error) is a terminal. isatty() on a rank does not
+// tell, since Open MPI always gives its ranks a terminal. False if the launcher is on another machine.
 bool launcher_has_terminal(int descriptor);
 
 }  // namespace vdnn

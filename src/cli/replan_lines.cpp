@@ -38,13 +38,14 @@ void print_outcome(std::ostream& out, const ReplanReport& report) {
   switch (report.outcome) {
     case ReplanReport::Outcome::kReplanned:
       out << "a new plan"
-          << (report.algorithms_changed ? ", with other algorithms: results are theirs from here on" : "");
+          << (report.algorithms_changed ? ", with other algorithms, which may change results from here on"
+                                        : "");
       break;
     case ReplanReport::Outcome::kKept:
-      out << "the plan stays: none is expected to be faster by 1 %";
+      out << "the plan stays: no other is expected to be faster by 1 %";
       break;
     case ReplanReport::Outcome::kRefused:
-      out << "the plan stays, there is no new one: " << report.reason;
+      out << "the plan stays: no new plan could be made: " << report.reason;
       break;
   }
 }
@@ -66,7 +67,7 @@ void print_replanning(std::ostream& out, const Replanning& replanning) {
   print_outcome(out, report);
   out << "\n  before: step ";
   print_measured(replanning.step_seconds_before);
-  out << ", expected " << milliseconds(report.expected_step_seconds) << " ms, with what was measured "
+  out << ", expected " << milliseconds(report.expected_step_seconds) << " ms, with measured times "
       << milliseconds(report.corrected_step_seconds) << " ms; memory "
       << format_size(replanning.committed_bytes_before) << ", predicted "
       << format_size(report.predicted_peak_bytes_before) << "\n  after: step ";

@@ -1,5 +1,5 @@
 #pragma once
-// What `train` says of planning anew.
+// Texts and JSON lines of `train` about planning anew.
 
 #include <iosfwd>
 #include <nlohmann/json_fwd.hpp>

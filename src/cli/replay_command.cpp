@@ -34,7 +34,7 @@ std::ifstream open_schedule(const std::string& path) {
   return file;
 }
 
-// As planned, where nothing else is asked for.
+// The arguments of the plan, with those given here replaced.
 RunArguments run_arguments(const ReplayArguments& arguments) {
   std::ifstream file = open_schedule(arguments.file);
   RunArguments run = from_origin(read_schedule_origin(file));
@@ -54,14 +54,13 @@ TrainingArguments training_arguments(const ReplayArguments& arguments) {
   return in_force(training);
 }
 
-// The schedule may name a file that describes its device: it is read, too, and may be elsewhere by now.
+// Checks the file that describes the schedule's device, if there is one, since it may have moved.
 void check_device_file(const ReplayArguments& arguments, const RunArguments& run) {
   const std::optional<std::string> file = device_file(run.device);
   check_outputs(arguments.outputs, {}, {file});
   if (file && !arguments.device && !std::ifstream(*file)) {
-    throw InvalidArgument("schedule " + arguments.file +
-                          ": the device that it was planned for is described in " + *file +
-                          ", which cannot be read; name its present place with --device sim:FILE.json");
+    throw InvalidArgument("schedule " + arguments.file + ": its device is described in " + *file +
+                          ", which cannot be read; give its present path with --device sim:FILE.json");
   }
 }
 
@@ -90,7 +89,7 @@ void replay(const ReplayArguments& arguments) {
     print_prediction(out, run, scaling);
     summary = plan_summary(run, scaling, options);
   } else {
-    require_fit(run, WaysOut::kCommandBudgets);
+    require_fit(run, WaysOut::kUntold);
     const DatasetSplits data = open_dataset(dataset_options(run.own_network(), training.data, *options.seed));
     Trainer trainer(
         run, data,
@@ -102,7 +101,7 @@ void replay(const ReplayArguments& arguments) {
   if (!arguments.outputs.json.empty()) {
     write_output([&] { JsonLines(arguments.outputs.json).write(summary); });
   }
-  require_fit(run, WaysOut::kCommandBudgets);  // when everything is written
+  require_fit(run, WaysOut::kUntold);  // after everything is written
 }
 
 }  // namespace
@@ -114,8 +113,8 @@ Command add_replay_command(CLI::App& app) {
   add_option(*command, "device", arguments->device,
              "auto, cpu, cuda:N, sim:NAME or sim:FILE.json (default: as planned)");
   add_option(*command, "memory", arguments->memory, "device budget (default: as planned)");
-  add_option(*command, "steps", arguments->steps, "how many (default: 3)");
-  add_option(*command, "seed", arguments->seed, "of initial weights and data (default: as planned)");
+  add_option(*command, "steps", arguments->steps, "number of steps (default: 3)");
+  add_option(*command, "seed", arguments->seed, "seed of initial weights and data (default: as planned)");
   add_option(*command, "lr", arguments->lr, "learning rate (default: 0.01)");
   add_option(*command, "json", arguments->outputs.json, "write JSON lines");
   return [arguments] { replay(*arguments); };

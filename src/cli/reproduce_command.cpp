@@ -26,8 +26,8 @@ void reproduce(const ReproduceArguments& arguments) {
 
 Command add_reproduce_command(CLI::App& app) {
   const auto arguments = std::make_shared<ReproduceArguments>();
-  CLI::App* command =
-      app.add_subcommand("reproduce", "Compute a publication's tables again, beside its figures (simulated)");
+  CLI::App* command = app.add_subcommand(
+      "reproduce", "Recompute a publication's tables in simulation, beside its published figures");
   command->add_option("publication", arguments->publication, "vdnn2016: Rhu et al., MICRO 2016")
       ->required()
       ->check(CLI::IsMember({"vdnn2016"}));

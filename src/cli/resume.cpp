@@ -19,8 +19,8 @@ class Differences {
   void add_if_different(const char* what, const Value& then, const Value& now) {
     if (then != now) {
       std::ostringstream text;
-      text << "the checkpoint was written with " << what << ' ' << then << ", and goes on with " << now
-           << ": the results are not those of a training that was never interrupted";
+      text << "the checkpoint was written with " << what << ' ' << then << ", and continues with " << now
+           << ": the results differ from those of an uninterrupted training";
       texts_.push_back(text.str());
     }
   }
@@ -42,8 +42,8 @@ std::string in_words(const PrecisionOptions& precision) {
   return to_string(precision.storage) + layers;
 }
 
-// Library and version of a source of algorithms. The rest of it says how they were chosen, which does not
-// matter where they are the same.
+// Library and version of a source of algorithms. The rest tells how they were chosen, which does not matter
+// if they are the same.
 std::string library_of(const std::string& algorithms_source) {
   return algorithms_source.substr(0, algorithms_source.find(','));
 }
@@ -62,9 +62,10 @@ std::vector<std::string> differences(const CheckpointInfo& info, const PlannedRu
   const PrecisionOptions& precision = run.options.training.precision;
   if (info.precision != precision) {
     found.add_if_different("precision", in_words(info.precision), in_words(precision));
-    return std::move(found).texts();  // and so with other algorithms, which tell how it normalised
+    return std::move(found).texts();  // the algorithms differ, too, and with them the only record of how that
+                                      // run normalised
   }
-  // Records were adopted where that is the other way.
+  // Planning replaces recorded algorithms if the checkpoint's run normalised the other way.
   const bool normalizes_over_ranks = run.options.training.normalizes_over_ranks();
   const bool as_then = info.algorithms == run.options.recorded_algorithms;
   found.add_if_different("batch normalisation over", batches(normalizes_over_ranks == as_then),
@@ -86,11 +87,11 @@ RunArguments resumed(const RunArguments& given, const std::optional<Checkpoint>&
     const std::uint64_t seed = checkpoint->info().seed;
     if (arguments.seed.value_or(seed) != seed) {
       throw InvalidArgument("--seed " + std::to_string(*arguments.seed) + ": the checkpoint has the seed " +
-                            std::to_string(seed) + ", and training goes on with that");
+                            std::to_string(seed) + ", and training continues with it");
     }
     arguments.seed = seed;
     if (arguments.loss_scale && checkpoint->info().loss_scale) {
-      throw InvalidArgument("--loss-scale: the checkpoint has a loss scale, and training goes on with that");
+      throw InvalidArgument("--loss-scale: the checkpoint has a loss scale, and training continues with it");
     }
   }
   return arguments;

@@ -1,5 +1,5 @@
 #pragma once
-// `--resume`: a run that goes on from a checkpoint takes its seed and its algorithms.
+// `--resume`: a run that continues from a checkpoint uses its seed and its algorithms.
 
 #include <optional>
 #include <string>
@@ -12,15 +12,15 @@ namespace vdnn {
 
 std::optional<Checkpoint> open_checkpoint(const RunArguments& arguments);
 
-// The arguments with the checkpoint's seed. Throws InvalidArgument where another one was asked for.
+// The arguments with the checkpoint's seed. Throws InvalidArgument if the arguments have another one.
 RunArguments resumed(const RunArguments& arguments, const std::optional<Checkpoint>& checkpoint);
 
-// Differences between the planned run and the one that wrote the checkpoint which may change results: one
+// Differences between the planned run and the run that wrote the checkpoint, if they may change results: one
 // sentence for each.
 std::vector<std::string> differences(const CheckpointInfo& info, const PlannedRun& run);
 
-// Plans, and, where this rank speaks for all, logs what people should know of that, and what differs from the
-// run that wrote the checkpoint and may change results.
+// Plans the run. If this rank speaks for all, also logs notes on the plan, and the differences() from the run
+// that wrote the checkpoint.
 PlannedRun plan_from(const std::optional<Checkpoint>& checkpoint, const RunOptions& options,
                      bool speaks = true);
 

@@ -33,7 +33,7 @@ struct ProgramArguments {
   std::vector<std::string> command;
 };
 
-// Beside the command as it is built, or where both are installed.
+// The library is beside the command in a build folder, or where both are installed.
 fs::path preload_library() {
   const fs::path here = fs::read_symlink("/proc/self/exe").parent_path();
   for (const char* const place : {"libvdnn_preload.so", VDNN_PRELOAD_INSTALLED}) {
@@ -41,7 +41,7 @@ fs::path preload_library() {
       return fs::canonical(here / place);
     }
   }
-  throw InvalidArgument("libvdnn_preload.so is not there: it is built where the CUDA toolkit is");
+  throw InvalidArgument("libvdnn_preload.so is missing; builds without the CUDA toolkit do not have it");
 }
 
 void set_environment(const char* name, const std::string& value) {
@@ -56,13 +56,13 @@ void set_size(const char* name, const std::optional<std::string>& size) {
   }
 }
 
-// In front of what is preloaded already.
+// Adds the library in front of those that are preloaded already.
 void preload(const fs::path& library) {
   const std::optional<std::string> others = environment("LD_PRELOAD");
   set_environment("LD_PRELOAD", library.string() + (others ? ":" + *others : ""));
 }
 
-// The process becomes the program.
+// Replaces this process by the program.
 void run(const ProgramArguments& arguments) {
   preload(preload_library());
   set_size("VDNN_PRELOAD_MEMORY", arguments.memory);
@@ -96,20 +96,20 @@ Command add_run_command(CLI::App& app) {
   CLI::App* command = app.add_subcommand(
       "run", "Run a CUDA program whose memory comes from a stream pool: vdnn run [options] -- PROGRAM ...");
   add_option(*command, "memory", arguments->memory,
-             "budget of the pool of each GPU (default: all of the GPU's)");
+             "budget of each GPU's pool (default: all of the GPU's memory)");
   add_option(*command, "host-cache", arguments->host_cache,
-             "page-locked memory that is kept for reuse (default: 256MiB)");
-  add_option(*command, "summary", arguments->summary, "at the end: a file, or 1: standard error");
-  command->add_flag(
-      "--ordered-free", arguments->ordered_free,
-      "cudaFree does not synchronise: for programs that use what cudaMalloc gives on the legacy default "
-      "stream alone, or synchronise themselves");
+             "page-locked memory to keep for reuse (default: 256MiB)");
+  add_option(*command, "summary", arguments->summary,
+             "write a summary at the end to this file; 1: to standard error");
+  command->add_flag("--ordered-free", arguments->ordered_free,
+                    "cudaFree does not synchronise; only for programs that use cudaMalloc's memory on the "
+                    "legacy default stream alone, or synchronise themselves");
   command->add_flag("--ipc", arguments->ipc,
-                    "what cudaMalloc gives can be shared with other processes and bypasses the pool");
+                    "cudaMalloc bypasses the pool, so that other processes can share its memory");
   command->add_flag("--no-peers", arguments->no_peers,
-                    "other GPUs get no access to memory of a pool (default: those that can reach it)");
+                    "other GPUs get no access to a pool's memory (default: all that can reach it do)");
   command->add_flag("--libraries", arguments->libraries,
-                    "libraries of the program that hold a CUDA runtime of their own are served, too");
+                    "also serve the program's libraries that contain a CUDA runtime of their own");
   command->add_option("program", arguments->command, "the program and its arguments")->required();
   return [arguments] { run(*arguments); };
 }

@@ -9,7 +9,7 @@ namespace vdnn {
 
 namespace {
 
-// Handlers may touch lock-free atomics alone.
+// Signal handlers may use only lock-free atomics.
 std::atomic<int> ending_signal{0};
 std::atomic<std::int64_t> ending_milliseconds{0};
 std::atomic<bool> save_wanted{false};
@@ -17,7 +17,7 @@ std::atomic<bool> end_wanted{false};
 static_assert(std::atomic<int>::is_always_lock_free && std::atomic<std::int64_t>::is_always_lock_free &&
               std::atomic<bool>::is_always_lock_free);
 
-// timeout(1) sends its signal to the process, and at once to the group that the process is in.
+// timeout(1) sends its signal to the process, and at the same time to the process's group.
 constexpr std::int64_t kSameRequestMilliseconds = 500;
 
 std::int64_t now_milliseconds() {
@@ -44,7 +44,7 @@ void hear_save_requests() {
   set_handler(SIGUSR1, save_soon);
 }
 
-// A handler. Two signals that come together may both find it installed, on one thread or on two: it counts
+// A signal handler. Two signals that arrive together may both reach it, on one thread or on two, so it counts
 // them.
 void SignalRequests::end_later(int signal) {
   const std::int64_t now = now_milliseconds();
@@ -54,7 +54,7 @@ void SignalRequests::end_later(int signal) {
     end_wanted = true;
     return;
   }
-  // Where the first one is just about to note the time, that is 0.
+  // 0 while the first call has not recorded the time yet.
   const std::int64_t first = ending_milliseconds;
   if (signal == before && (first == 0 || now - first < kSameRequestMilliseconds)) {
     return;

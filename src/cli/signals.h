@@ -1,9 +1,9 @@
 #pragma once
-// Signals that ask a training for something: SIGINT and SIGTERM to end when the step is done and saved,
-// SIGUSR1 to save and go on, as schedulers send it before they take a machine away. A second one that asks
-// for the end ends the process at once; the same one within half a second is the same request. SIGUSR2 is how
-// a launcher hands SIGINT or SIGTERM on to ranks (launcher_process.h). A signal that this process was started
-// to ignore, as by `trap ''`, stays ignored.
+// Signals that ask a training for something. SIGINT and SIGTERM ask it to end once the current step is done
+// and saved. SIGUSR1 asks it to save and continue; schedulers send it before they take a machine away. A
+// second SIGINT or SIGTERM ends the process at once; the same signal within 0.5 s is the same request. A
+// launcher hands SIGINT or SIGTERM on to ranks as SIGUSR2 (launcher_process.h). A signal that was ignored
+// when this process started, for example by `trap ''`, stays ignored.
 
 #include <array>
 #include <csignal>
@@ -15,12 +15,12 @@
 
 namespace vdnn {
 
-// From here on SIGUSR1 is a request, for the rest of the process: it would end a training that still starts,
-// or has its last step behind it.
+// Makes SIGUSR1 a request for the rest of the process. Otherwise it would end a training that is still
+// starting, or has done its last step.
 void hear_save_requests();
 
-// From its construction to its destruction the signals that ask for the end are requests. One at a time in a
-// process.
+// While it lives, signals that ask for the end become requests instead of ending the process. A process has
+// at most one such object at a time.
 class SignalRequests {
  public:
   SignalRequests();
@@ -28,9 +28,9 @@ class SignalRequests {
   SignalRequests(const SignalRequests&) = delete;
   SignalRequests& operator=(const SignalRequests&) = delete;
 
-  // What has been asked for since the last call. On any thread.
+  // The requests since the last call. May be called on any thread.
   static TrainingRequest take();
-  // The signal that asked for the end; nothing: none has.
+  // The signal that asked for the end; absent: none has.
   static std::optional<int> ended_by();
 
  private:
@@ -41,7 +41,7 @@ class SignalRequests {
   std::array<Disposition, kEnding.size()> before_{};
 };
 
-// A run that a signal has ended, after everything was written. Where another rank was told, SIGTERM.
+// A signal has ended the run after everything was written. SIGTERM if another rank received the signal.
 class Interrupted : public Error {
  public:
   Interrupted(const std::string& what, int signal) : Error(what), signal_(signal) {}

@@ -42,7 +42,7 @@ const char* name_of(ProductPrecision precision) {
   return "fp32";
 }
 
-// Null where there are no engines to be tried.
+// Null if there are no engines to try.
 Json engine_trials(const PlannedRun& run) {
   if (!run.trials) {
     return nullptr;
@@ -53,7 +53,7 @@ Json engine_trials(const PlannedRun& run) {
           {"seconds", run.trials->seconds}};
 }
 
-// What a plan and a run have in common; the measured figures come from the caller.
+// The keys that a plan and a run share; the caller passes measured figures.
 Json common_summary(const PlannedRun& run, const RunArguments& arguments, std::uint64_t peak_bytes,
                     double average_bytes, std::uint64_t host_bytes) {
   return {{"type", "summary"},
@@ -101,12 +101,12 @@ bool updates_with_every_batch(const PlannedRun& run) {
 void print_scaling(std::ostream& out, const PlannedRun& run, const Scaling& scaling) {
   out << "predicted update " << scaling.update_seconds * 1e3 << " ms";
   if (run.options.training.micro_steps > 1) {
-    out << ", each micro-step before its last " << run.prediction.micro_step_seconds * 1e3 << " ms";
+    out << ", each micro-step before the last " << run.prediction.micro_step_seconds * 1e3 << " ms";
   }
   out << "; " << scaling.images_per_second << " images/s";
   if (run.options.training.ranks > 1) {
-    out << ", " << 100 * scaling.efficiency << " % of what the devices compute alone\nreductions "
-        << scaling.reduce_seconds * 1e3 << " ms an update, of it not hidden "
+    out << ", " << 100 * scaling.efficiency << " % of the speed of separate devices\nreductions "
+        << scaling.reduce_seconds * 1e3 << " ms per update, not hidden "
         << scaling.exposed_reduce_seconds * 1e3 << " ms";
   }
   out << "\n";
@@ -127,7 +127,7 @@ const char* rates_of(const PlannedRun& run) {
 
 namespace {
 
-// What the prediction of a learned step stands on.
+// Prints on which data the prediction of a learned step is based.
 void print_step(std::ostream& out, const PlannedRun& run) {
   const LearnedStep& step = *run.options.step;
   out << "times of ops are those of the learned step, recorded by " << run.algorithms_source()
@@ -135,7 +135,7 @@ void print_step(std::ostream& out, const PlannedRun& run) {
       << run.target.name << "; plans only offload\n";
   if (run.batch() != batch_of(step)) {
     out << "batch " << run.batch() << ": tensors and times in proportion to the recorded batch, "
-        << batch_of(step) << ", but for what is in use throughout the step\n";
+        << batch_of(step) << ", except for memory in use throughout the step\n";
   }
 }
 
@@ -190,7 +190,7 @@ Json train_summary(const PlannedRun& run, const TrainingResult& result, const Ru
 
 namespace {
 
-// Where some are TF32, or might be.
+// Prints product precisions if some are TF32 or could be.
 void print_precision(std::ostream& out, const PlannedRun& run) {
   const DataType storage = run.options.training.precision.storage;
   if (is_narrow(storage)) {
@@ -212,7 +212,7 @@ void print_trials(std::ostream& out, const PlannedRun& run) {
   if (run.trials && run.trials->untimed > 0) {
     out << "\n"
         << run.trials->untimed
-        << " convolutions' passes are not timed: more --engine-trial-seconds would time them";
+        << " convolutions' passes were not timed; a larger --engine-trial-seconds times them";
   }
 }
 
@@ -228,7 +228,7 @@ void print_run(std::ostream& out, const PlannedRun& run) {
   if (!updates_with_every_batch(run)) {
     out << "\nglobal batch " << run.global_batch() << ": " << run.batch() << " x " << run.devices()
         << " devices x " << run.options.machines << " machines x " << run.options.training.micro_steps
-        << " batches an update";
+        << " batches per update";
   }
   if (run.network) {
     print_precision(out, run);
@@ -264,9 +264,9 @@ void print_prediction(std::ostream& out, const PlannedRun& run, const Scaling& s
       << format_size(prediction.peak_bytes) << ", " << percent(prediction.peak_bytes, baseline)
       << " % of the baseline's " << format_size(baseline) << "\n"
       << "average " << format_size(bytes_of(prediction.average_bytes)) << ", page-locked "
-      << format_size(prediction.host_bytes) << ", offloaded a step "
+      << format_size(prediction.host_bytes) << ", offloaded per step "
       << format_size(offload_bytes(*run.tape, run.schedule)) << "\n"
-      << "predicted step " << prediction.step_seconds * 1e3 << " ms, of it stalled "
+      << "predicted step " << prediction.step_seconds * 1e3 << " ms, stalled "
       << prediction.stall_seconds * 1e3 << " ms; oracle " << oracle_step_seconds(run) * 1e3
       << " ms, lower bound " << lower_bound_step_seconds(run) * 1e3 << " ms\n";
   if (!updates_with_every_batch(run)) {
@@ -280,14 +280,14 @@ void print_result(std::ostream& out, const PlannedRun& run, const TrainingResult
   out << std::fixed << std::setprecision(1) << result.steps << " steps, " << result.images_per_second
       << " images/s, step " << result.step_seconds * 1e3 << " ms";
   if (result.stall_seconds) {
-    out << ", of it stalled " << *result.stall_seconds * 1e3 << " ms";
+    out << ", stalled " << *result.stall_seconds * 1e3 << " ms";
   }
   out << "\npeak " << format_size(result.peak_bytes) << " (predicted "
       << format_size(result.predicted_peak_bytes) << "), " << percent(result.peak_bytes, baseline)
       << " % of the baseline's " << format_size(baseline) << "\n"
       << std::setprecision(4) << "loss ";
   if (std::isnan(result.loss)) {
-    out << "nan";  // without its sign, which means nothing
+    out << "nan";  // without its sign, which has no meaning
   } else {
     out << result.loss;
   }

@@ -15,7 +15,7 @@
 #include "src/cli/table.h"
 #include "src/report/json_lines.h"
 #include "src/report/sweep_chart.h"
-#include "src/train/sweep.h"
+#include "src/run/sweep.h"
 #include "vdnn/size.h"
 
 namespace vdnn {
@@ -25,6 +25,7 @@ namespace {
 struct SweepArguments {
   RunArguments run;
   std::vector<std::string> policies;
+  bool peers = false;
   std::vector<std::string> precisions;
   std::optional<std::string> from;
   std::optional<std::string> to;
@@ -35,7 +36,7 @@ struct SweepArguments {
 std::uint64_t parse_budget(const char* option, const std::string& text) {
   const std::uint64_t bytes = parse_size(text);
   if (bytes == 0) {
-    throw InvalidArgument(std::string(option) + " " + text + ": has room for nothing");
+    throw InvalidArgument(std::string(option) + " " + text + ": must be more than 0");
   }
   return bytes;
 }
@@ -47,6 +48,10 @@ SweepOptions to_sweep_options(const SweepArguments& arguments) {
   }
   if (arguments.to) {
     options.to_bytes = parse_budget("--to", *arguments.to);
+  }
+  if (arguments.peers) {
+    options.peers.assign(all_peers().begin(), all_peers().end());
+    options.policies = {Policy::kOptimal, Policy::kOffloadNone};
   }
   if (!arguments.policies.empty()) {
     options.policies.clear();
@@ -67,7 +72,7 @@ Json to_json(const SweepPoint& point, const PlannedRun& run) {
   return {{"type", "point"},
           {"device", run.target.name},
           {"simulated", run.target.simulated},
-          {"policy", to_string(point.policy)},
+          {"policy", to_string(point.approach)},
           {"precision", run.network ? Json(point.precision) : Json()},
           {"product_precision", run.network ? to_json(point.product_precisions) : Json()},
           {"budget_bytes", point.budget_bytes},
@@ -92,17 +97,17 @@ std::string milliseconds(double seconds) {
   return text.str();
 }
 
-// Of one policy, one line for each budget from which on it does something else.
-class PolicyTable {
+// The table of one approach: one line for each budget at which its plan changes.
+class ApproachTable {
  public:
-  PolicyTable(std::ostream& out, const Sweep& sweep, Policy policy)
-      : out_(out), sweep_(sweep), policy_(policy) {}
+  ApproachTable(std::ostream& out, const Sweep& sweep, Approach approach)
+      : out_(out), sweep_(sweep), approach_(approach) {}
 
   void print() {
-    out_ << "\npolicy " << to_string(policy_);
+    out_ << (std::holds_alternative<Policy>(approach_) ? "\npolicy " : "\npeer ") << to_string(approach_);
     const SweepPoint* above = nullptr;
     for (const SweepPoint& point : sweep_.points) {
-      if (point.policy != policy_ || !point.fits) {
+      if (point.approach != approach_ || !point.fits) {
         continue;
       }
       if (above == nullptr) {
@@ -115,8 +120,8 @@ class PolicyTable {
       above = &point;
     }
     if (above == nullptr) {
-      const SweepPoint& any = *std::ranges::find(sweep_.points, policy_, &SweepPoint::policy);
-      out_ << ": does not fit into any of these budgets; it needs " << format_size(any.smallest_budget_bytes)
+      const SweepPoint& any = *std::ranges::find(sweep_.points, approach_, &SweepPoint::approach);
+      out_ << ": does not fit any of these budgets; it needs " << format_size(any.smallest_budget_bytes)
            << " and " << format_rounded_size(any.host_bytes) << " page-locked\n";
     }
   }
@@ -139,20 +144,19 @@ class PolicyTable {
 
   std::ostream& out_;
   const Sweep& sweep_;
-  Policy policy_;
+  Approach approach_;
 };
 
-// Policies and precisions beside each other: a line for each policy and budget, a column for each precision.
+// A table of approaches and precisions: one line for each approach and budget, one column for each precision.
 class PrecisionTable {
  public:
-  PrecisionTable(const Sweep& sweep, const std::vector<Policy>& policies)
-      : sweep_(sweep), policies_(policies) {}
+  explicit PrecisionTable(const Sweep& sweep) : sweep_(sweep) {}
 
   void print(std::ostream& out) {
     add("step ms", "budget", sweep_.precisions);
-    for (const Policy policy : policies_) {
-      add_smallest_budgets(policy);
-      add_steps(policy);
+    for (const Approach approach : sweep_.approaches) {
+      add_smallest_budgets(approach);
+      add_steps(approach);
     }
     out << "\n";
     table_.print(out);
@@ -165,24 +169,24 @@ class PrecisionTable {
     table_.add(std::move(row));
   }
 
-  // Points come by budget, policy and precision: those of the policy in the first budget.
-  std::size_t first_of(Policy policy) const {
-    return static_cast<std::size_t>(std::ranges::find(sweep_.points, policy, &SweepPoint::policy) -
+  // The index of the approach's first point; points are ordered by budget, approach and precision.
+  std::size_t first_of(Approach approach) const {
+    return static_cast<std::size_t>(std::ranges::find(sweep_.points, approach, &SweepPoint::approach) -
                                     sweep_.points.begin());
   }
 
-  void add_smallest_budgets(Policy policy) {
+  void add_smallest_budgets(Approach approach) {
     std::vector<std::string> cells;
     for (std::size_t each = 0; each < sweep_.precisions.size(); ++each) {
-      cells.push_back(format_rounded_size(sweep_.points[first_of(policy) + each].smallest_budget_bytes));
+      cells.push_back(format_rounded_size(sweep_.points[first_of(approach) + each].smallest_budget_bytes));
     }
-    add(to_string(policy), "smallest", cells);
+    add(to_string(approach), "smallest", cells);
   }
 
-  void add_steps(Policy policy) {
+  void add_steps(Approach approach) {
     std::vector<std::string> above;
-    const std::size_t points_a_budget = policies_.size() * sweep_.precisions.size();
-    for (std::size_t first = first_of(policy); first < sweep_.points.size(); first += points_a_budget) {
+    const std::size_t points_a_budget = sweep_.approaches.size() * sweep_.precisions.size();
+    for (std::size_t first = first_of(approach); first < sweep_.points.size(); first += points_a_budget) {
       std::vector<std::string> cells;
       for (std::size_t each = 0; each < sweep_.precisions.size(); ++each) {
         const SweepPoint& point = sweep_.points[first + each];
@@ -190,14 +194,13 @@ class PrecisionTable {
       }
       const bool any_fits = std::ranges::any_of(cells, [](const std::string& cell) { return cell != "-"; });
       if (any_fits && cells != above) {
-        add(to_string(policy), format_rounded_size(sweep_.points[first].budget_bytes), cells);
+        add(to_string(approach), format_rounded_size(sweep_.points[first].budget_bytes), cells);
       }
       above = std::move(cells);
     }
   }
 
   const Sweep& sweep_;
-  const std::vector<Policy>& policies_;
   Table table_{Table::Last::kNumbers};
 };
 
@@ -212,26 +215,26 @@ std::string oracles_of(const Sweep& sweep) {
   return text;
 }
 
-void print(std::ostream& out, const Sweep& sweep, const std::vector<Policy>& policies) {
+void print(std::ostream& out, const Sweep& sweep) {
   const PlannedRun& run = sweep.last;
   out << run.tape->model() << ", batch " << run.batch() << ", on " << run.target.name << " ("
       << (run.target.simulated ? "simulated; " : "") << "algorithms: " << run.algorithms_source() << ")\n"
       << "oracle (none with the fastest algorithms in unlimited memory; a plan that hides the next input's "
          "load "
          "can be below it) "
-      << oracles_of(sweep) << " ms; a budget that changes nothing has no line\n"
+      << oracles_of(sweep) << " ms; budgets that change nothing have no line\n"
       << std::fixed << std::setprecision(1);
   print_rates(out, run);
   if (sweep.precisions.size() > 1) {
-    PrecisionTable(sweep, policies).print(out);
+    PrecisionTable(sweep).print(out);
     return;
   }
-  for (const Policy policy : policies) {
-    PolicyTable(out, sweep, policy).print();
+  for (const Approach approach : sweep.approaches) {
+    ApproachTable(out, sweep, approach).print();
   }
 }
 
-// Throws OutOfMemory, in terms of the options, where no point fits.
+// Throws OutOfMemory, in terms of the options, if no point fits.
 void require_any_fit(const Sweep& sweep) {
   if (std::ranges::any_of(sweep.points, &SweepPoint::fits)) {
     return;
@@ -254,8 +257,8 @@ void require_any_fit(const Sweep& sweep) {
                  " page-locked memory");
 }
 
-// All policies and budgets are compared with the same algorithms and costs: what would be timed for some of
-// the policies alone is timed for none.
+// All policies and budgets are compared with the same algorithms and costs, so engines that only some
+// policies would time are not timed.
 void require_timings_for_limit(RunArguments& arguments) {
   if (arguments.engine_timings) {
     return;
@@ -268,30 +271,35 @@ void require_timings_for_limit(RunArguments& arguments) {
   arguments.engine_trial_seconds = 0;
 }
 
-// Without --precision, one run, in fp32 with the device's default of products.
+// Without --precision, one run in fp32 with the device's default for products.
 std::vector<RunArguments> arguments_of_runs(const RunArguments& arguments,
                                             const std::vector<std::string>& precisions) {
   return precisions.empty() ? std::vector{arguments} : in_precisions(arguments, precisions);
 }
 
-// Options of all runs are looked at before any is planned, and what a device lacks is found before any is
-// swept.
+// Checks the options of all runs before it plans any, so that what a device lacks is found before any sweep.
 std::vector<PlannedRun> plan_each(const std::optional<Checkpoint>& checkpoint,
                                   const std::vector<RunArguments>& arguments) {
   std::vector<RunOptions> options;
   std::ranges::transform(arguments, std::back_inserter(options), to_run_options);
   std::vector<PlannedRun> runs;
   for (RunOptions& each : options) {
-    each.policy = Policy::kOffloadNone;  // of what the budgets and policies are tried on
+    each.policy = Policy::kOffloadNone;  // the run on which budgets and policies are tried
     runs.push_back(plan_from(checkpoint, each));
   }
   return runs;
 }
 
-// Of --policy conv and dyn it is said why not; by default they are left out.
+// Leaves conv and dyn out by default; --policy conv or dyn reports why it is not possible.
 void keep_to_step(SweepOptions& options, const SweepArguments& arguments) {
   if (!arguments.precisions.empty()) {
-    throw InvalidArgument("--precision: belongs to --model; a learned step (--step) has that of its program");
+    throw InvalidArgument(
+        "--precision: belongs to --model; a learned step (--step) has its program's precision");
+  }
+  if (arguments.peers) {
+    throw InvalidArgument(
+        "--peers: belongs to --model; the ops of a learned step (--step) cannot be run again, as most peers "
+        "do");
   }
   if (arguments.policies.empty()) {
     options.policies = {Policy::kOptimal, Policy::kOffloadNone, Policy::kOffloadAll};
@@ -319,7 +327,7 @@ void sweep(const SweepArguments& arguments) {
     };
   }
   const Sweep found = sweep_budgets(runs, options);
-  print(people(arguments.outputs), found, options.policies);
+  print(people(arguments.outputs), found);
   if (!arguments.outputs.svg.empty()) {
     write_file(arguments.outputs.svg, [&](std::ostream& file) { write_sweep_chart(file, found); });
   }
@@ -328,7 +336,7 @@ void sweep(const SweepArguments& arguments) {
         plan_summary(found.last, predict_scaling(found.last), in_force(in_each.front(), found.last));
     write_output([&] { json->write(summary); });
   }
-  require_any_fit(found);  // when everything is written
+  require_any_fit(found);  // after everything is written
 }
 
 }  // namespace
@@ -336,32 +344,35 @@ void sweep(const SweepArguments& arguments) {
 Command add_sweep_command(CLI::App& app) {
   const auto arguments = std::make_shared<SweepArguments>();
   CLI::App* command =
-      app.add_subcommand("sweep", "Say what memory buys: budget against time, without running it");
+      app.add_subcommand("sweep", "Predict step times over a range of budgets without running anything");
   add_options(*command, arguments->run);
   remove_options(*command, {"memory", "policy", "precision"});
   command
       ->add_option("--policy", arguments->policies,
-                   "baseline, none, all, conv, dyn or optimal, one or several with commas (default: all but "
-                   "baseline; of a learned step optimal, none and all)")
+                   "baseline, none, all, conv, dyn or optimal, or several separated by commas (default: all "
+                   "but baseline; with --peers optimal and none; for a learned step optimal, none and all)")
       ->delimiter(',')
       ->check(require_text);
+  command->add_flag("--peers", arguments->peers,
+                    "compare with other programs' methods: checkpoint-blocks and checkpoint-sqrt (activation "
+                    "checkpointing), save-on-cpu, offload-inputs and rotor");
   command
       ->add_option("--precision", arguments->precisions,
-                   "fp32, tf32, bf16 or fp16, one or several with commas, which one table and one picture "
-                   "compare (default: fp32, with products as --tf32 and --fp32 have it)")
+                   "fp32, tf32, bf16 or fp16, or several separated by commas, which one table and one chart "
+                   "compare (default: fp32, with products by --tf32 or --fp32)")
       ->delimiter(',')
       ->check(require_text);
   add_option(*command, "from", arguments->from,
-             "smallest budget (default: the least that optimal needs, in any of the precisions)");
-  add_option(*command, "to", arguments->to,
-             "largest budget (default: what none needs with its fastest algorithms, in each of the "
-             "precisions)");
-  add_option(*command, "points", arguments->points, "budgets, in equal ratios");
+             "smallest budget (default: the least that optimal needs in any of the precisions)");
+  add_option(
+      *command, "to", arguments->to,
+      "largest budget (default: what none needs with its fastest algorithms, in each of the precisions)");
+  add_option(*command, "points", arguments->points, "number of budgets, spaced by equal ratios");
   add_option(
       *command, "json", arguments->outputs.json,
       "write JSON lines: each point, then a summary of the first policy in the first precision and the "
       "largest budget");
-  add_option(*command, "svg", arguments->outputs.svg, "draw the frontier");
+  add_option(*command, "svg", arguments->outputs.svg, "draw step time over budget as an SVG chart");
   return [arguments] { sweep(*arguments); };
 }
 

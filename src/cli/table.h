@@ -11,7 +11,7 @@
 
 namespace vdnn {
 
-// Columns of texts, aligned to the right but for the first one, and the last one where that has words.
+// Columns of texts, aligned to the right except the first, and the last if it contains words.
 class Table {
  public:
   using Row = std::vector<std::string>;

@@ -14,6 +14,7 @@
 #include "src/cli/commands.h"
 #include "src/cli/exit_status.h"
 #include "src/cli/fields.h"
+#include "src/cli/metrics_server.h"
 #include "src/cli/options.h"
 #include "src/cli/output.h"
 #include "src/cli/ranks.h"
@@ -22,6 +23,8 @@
 #include "src/cli/signals.h"
 #include "src/cli/summary.h"
 #include "src/report/json_lines.h"
+#include "src/report/live_metrics.h"
+#include "src/report/tensorboard_events.h"
 #include "vdnn/chrome_trace.h"
 #include "vdnn/nonfinite.h"
 #include "vdnn/progress.h"
@@ -37,7 +40,7 @@ struct TrainArguments {
   OutputArguments outputs;
 };
 
-// Of the ranks that train together, if there are several: one writes and speaks for all.
+// Whether this rank writes files and text for all ranks, if there are several.
 bool is_first(const ProcessGroup* processes) {
   return processes == nullptr || processes->rank() == 0;
 }
@@ -46,13 +49,13 @@ bool is_terminal(int descriptor, const ProcessGroup* processes) {
   return isatty(descriptor) == 1 && (processes == nullptr || launcher_has_terminal(descriptor));
 }
 
-// What has become of --save.
+// The results of --save.
 struct SavedSteps {
-  std::optional<std::uint64_t> last;  // that this run's checkpoint is of
-  bool refused = false;               // the last time, since values were not finite (--allow-nan)
+  std::optional<std::uint64_t> last;  // the step of this run's checkpoint
+  bool refused = false;  // whether the last save was refused because values were not finite (--allow-nan)
 };
 
-// On the rank that writes.
+// Called on the rank that writes.
 void save(const TrainingArguments& training, Session& session, SavedSteps& saved) {
   try {
     write_output([&] { save_checkpoint(*training.save, session); });
@@ -66,7 +69,7 @@ void save(const TrainingArguments& training, Session& session, SavedSteps& saved
   }
 }
 
-// `saved` must outlive what the options are given to.
+// `saved` must outlive the user of the options.
 TrainOptions to_train_options(const TrainArguments& arguments, ProcessGroup* processes, SavedSteps& saved) {
   const TrainingArguments& training = arguments.training;
   TrainOptions options{.learning_rate = training.lr,
@@ -127,7 +130,7 @@ TrainingProgress to_progress(const StepReport& report, std::uint64_t budget_byte
 
 void print_duration(std::ostream& out, const Trainer& trainer) {
   out << "trains for " << trainer.steps() << " steps; an epoch has " << trainer.steps_per_epoch()
-      << std::endl;  // people follow a log
+      << std::endl;  // flushes for people who follow a log
 }
 
 nlohmann::ordered_json to_json(const StepReport& report) {
@@ -141,7 +144,7 @@ nlohmann::ordered_json to_json(const StepReport& report) {
            report.loss_scaling ? nlohmann::ordered_json(report.loss_scaling->skipped_steps) : nullptr}};
 }
 
-// A function of its own, so that the state that was read does not outlive it.
+// A function of its own, so that the checkpoint's state is freed when it returns.
 Trainer make_trainer(const TrainArguments& arguments, const PlannedRun& run, const DatasetSplits& data,
                      const std::optional<Checkpoint>& checkpoint, ProcessGroup* processes, SavedSteps& saved,
                      const std::function<void(const Replanning&)>& replanned) {
@@ -153,7 +156,7 @@ Trainer make_trainer(const TrainArguments& arguments, const PlannedRun& run, con
   return {run, data, options};
 }
 
-// What is asked for, with what the checkpoint and the defaults have to add.
+// The given arguments, completed from the checkpoint and the defaults.
 TrainArguments completed(const TrainArguments& given, const std::optional<Checkpoint>& checkpoint) {
   TrainArguments arguments = given;
   arguments.run = resumed(given.run, checkpoint);
@@ -161,7 +164,99 @@ TrainArguments completed(const TrainArguments& given, const std::optional<Checkp
   return arguments;
 }
 
-// What is alike on all ranks. What was not asked for, as memory, each may have as its machine has it.
+// A step's scalars for TensorBoard, without unmeasured ones.
+std::vector<ScalarEvent> to_scalars(const StepReport& report) {
+  std::vector<ScalarEvent> scalars{{.tag = "loss", .value = report.loss},
+                                   {.tag = "memory_bytes", .value = static_cast<double>(report.memory_bytes)},
+                                   {.tag = "peak_bytes", .value = static_cast<double>(report.peak_bytes)}};
+  if (report.images_per_second > 0) {
+    scalars.push_back({.tag = "images_per_second", .value = report.images_per_second});
+  }
+  if (report.stall_seconds) {
+    scalars.push_back({.tag = "stall_seconds", .value = *report.stall_seconds});
+  }
+  if (report.loss_scaling) {
+    scalars.push_back({.tag = "loss_scale", .value = report.loss_scaling->scale});
+    scalars.push_back(
+        {.tag = "skipped_steps", .value = static_cast<double>(report.loss_scaling->skipped_steps)});
+  }
+  return scalars;
+}
+
+// Publishes the running training as the options request; on the first rank only.
+class WatchedTraining {
+ public:
+  WatchedTraining(const TrainingArguments& training, const ProcessGroup* processes) {
+    if (!is_first(processes)) {
+      return;
+    }
+    if (training.tensorboard) {
+      event_folder_ = training.tensorboard;
+      try {
+        check_event_folder(*event_folder_);
+      } catch (const InvalidArgument& error) {
+        throw InvalidArgument(std::string("--tensorboard: ") + error.what());
+      }
+    }
+    if (training.metrics_port) {
+      live_ = std::make_shared<LiveMetrics>();
+      server_.emplace(training.metrics_address.value_or("127.0.0.1"),
+                      static_cast<std::uint16_t>(*training.metrics_port), live_, log_warning);
+    }
+  }
+
+  // Prints where people can watch the training.
+  void print(std::ostream& out) const {
+    if (server_) {
+      out << "live: " << server_->url() << " (for Prometheus: " << server_->url() << "metrics)" << std::endl;
+    }
+  }
+  // `step`: the step of the checkpoint, or 0.
+  void start(const Trainer& trainer, std::uint64_t step) {
+    const PlannedRun& run = trainer.run();
+    metrics_ = {.model = run.options.model.model,
+                .device = run.target.name,
+                .policy = to_string(run.plan.options.policy),
+                .ranks = run.options.training.ranks,
+                .budget_bytes = run.target.budget_bytes};
+    set_step(metrics_, step, trainer.steps(), trainer.steps_per_epoch());
+    if (live_) {
+      live_->start(metrics_);
+    }
+    if (event_folder_) {
+      write_output([&] { events_.emplace(*event_folder_, step + 1); });
+    }
+  }
+  void add(const StepReport& report) {
+    add_step(metrics_, report);
+    if (live_) {
+      live_->publish(metrics_);
+    }
+    if (events_) {
+      write_event(report);
+    }
+  }
+
+ private:
+  // Goes on if the disk is full, since the training may still reach its checkpoint.
+  void write_event(const StepReport& report) {
+    try {
+      events_->add(report.step, to_scalars(report));
+    } catch (const DataError& error) {
+      log_warning(std::string("--tensorboard: ") + error.what() + "; no more events are written");
+      events_.reset();
+    }
+  }
+
+  TrainingMetrics metrics_;
+  std::shared_ptr<LiveMetrics> live_;
+  std::optional<MetricsServer> server_;
+  std::optional<std::string> event_folder_;
+  std::optional<EventFile> events_;
+};
+
+// The options that must agree on all ranks. Values that were not given, for example memory, may differ with
+// the machine.
 nlohmann::ordered_json to_be_agreed_on(const TrainArguments& arguments,
                                        const std::optional<Checkpoint>& checkpoint,
                                        const DatasetSplits& data) {
@@ -174,9 +269,9 @@ nlohmann::ordered_json to_be_agreed_on(const TrainArguments& arguments,
   return json;
 }
 
-// A training before its first step, alone or on one of several ranks.
+// A training before its first step, in one process or on one of several ranks.
 struct PreparedTraining {
-  const TrainArguments& typed;      // on the command line, alike on all ranks
+  const TrainArguments& typed;      // from the command line, equal on all ranks
   const TrainArguments& given;      // of this rank
   const TrainArguments& arguments;  // completed
   const PlannedRun& run;
@@ -184,12 +279,14 @@ struct PreparedTraining {
   const std::optional<Checkpoint>& checkpoint;
   ProcessGroup* processes;
   std::ostream& out;
+  WatchedTraining& watched;
 };
 
 void carry_out(const PreparedTraining& prepared, SavedSteps& saved);
 
-// A launcher ends all ranks as soon as one ends with a status of its own. So where all of them end alike, the
-// first says why before any of them goes. Returns what the exception that ends this one has left to say.
+// A launcher ends all ranks as soon as one exits with an error status. So if all ranks end alike, the first
+// reports the reason before any rank exits. Returns the text that is left for the exception that ends this
+// rank.
 std::string say_before_the_end(const ProcessGroup* processes, const std::string& text) {
   if (processes == nullptr) {
     return text;
@@ -206,14 +303,14 @@ void wait_for_the_end(ProcessGroup* processes) {
   }
 }
 
-// Ends the other ranks, too, wherever they are.
+// Also ends the other ranks, whatever they are doing.
 [[noreturn]] void end_job(ProcessGroup& processes, const Failure& failure) {
   processes.end_ranks(failure.text, failure.status);
-  std::_Exit(failure.status);  // a launcher sees that this rank has not left, and ends the others
+  std::_Exit(failure.status);  // without MPI_Finalize, so that the launcher ends the other ranks
 }
 
-// Goes on from --save. Without what writes over files of this run (--json, --trace), and without what takes
-// more steps than are left, at least one.
+// The command that continues from --save. It omits options that would overwrite files of this run (--json,
+// --trace), and those that need more steps than are left (at least one).
 std::string resuming_command(const TrainArguments& typed, std::uint64_t steps_left) {
   RunArguments run = typed.run;
   TrainingArguments training = typed.training;
@@ -229,22 +326,22 @@ std::string resuming_command(const TrainArguments& typed, std::uint64_t steps_le
   return "vdnn train" + to_command_line(run) + to_command_line(training);
 }
 
-// What has become of the steps that are done, and, where they are saved, how to go on from there.
+// The fate of the completed steps and, if they are saved, how to continue.
 std::string how_it_stopped(const PreparedTraining& prepared, const SavedSteps& saved, int signal,
                            std::uint64_t step, std::uint64_t steps) {
   const std::string what =
       std::string(signal == SIGINT ? "SIGINT" : "SIGTERM") + " after step " + std::to_string(step);
   if (!prepared.typed.training.save) {
-    return what + "; nothing was saved: there is no --save";
+    return what + "; nothing was saved: no --save was given";
   }
   if (saved.refused) {
-    return what + "; it was not saved: values are not finite";
+    return what + "; the step was not saved: values are not finite";
   }
-  prepared.out << "goes on with: " << resuming_command(prepared.typed, steps - step) << std::endl;
+  prepared.out << "continue with: " << resuming_command(prepared.typed, steps - step) << std::endl;
   return what + ", which is saved";
 }
 
-// Everything that it was to write has been written.
+// Requires that all output has been written.
 [[noreturn]] void end_stopped(const PreparedTraining& prepared, const SavedSteps& saved, std::uint64_t step,
                               std::uint64_t steps) {
   const int signal = SignalRequests::ended_by().value_or(SIGTERM);
@@ -254,8 +351,8 @@ std::string how_it_stopped(const PreparedTraining& prepared, const SavedSteps& s
   throw Interrupted(left_to_say, signal);
 }
 
-// The state of the last checkpoint; of step 0 where there is none. Ranks go on from that of the first one,
-// which alone can be relied on to have written it: parameters and optimizer states begin as its own.
+// The state of the last checkpoint, or of step 0 if there is none. All ranks use the first rank's, since only
+// that one has certainly written a checkpoint.
 TrainingState last_state(const PreparedTraining& prepared, const SavedSteps& saved) {
   if (is_first(prepared.processes) && saved.last) {
     return Checkpoint(*prepared.arguments.training.save).state(prepared.run);
@@ -275,7 +372,7 @@ TrainingState agreed_on(TrainingState state, ProcessGroup& processes) {
   return state;
 }
 
-// Trains once more from the last checkpoint, or from the start.
+// Trains again from the last checkpoint, or from the start.
 void find_nan(const PreparedTraining& prepared, const SavedSteps& saved, std::uint64_t last_step) {
   SavedSteps nothing;
   TrainOptions options = to_train_options(prepared.arguments, prepared.processes, nothing);
@@ -283,24 +380,25 @@ void find_nan(const PreparedTraining& prepared, const SavedSteps& saved, std::ui
   if (prepared.processes != nullptr) {
     start = agreed_on(std::move(start), *prepared.processes);
   }
-  prepared.out << "looking for the first value that is not finite: steps " << start.step + 1 << " to "
-               << last_step << " once more" << std::endl;
+  prepared.out << "looking for the first value that is not finite: repeating steps " << start.step + 1
+               << " to " << last_step << std::endl;
   if (start.step > 0) {
     options.start = std::move(start);
   }
   const auto found = find_nonfinite(prepared.run, prepared.data, options, last_step);
-  prepared.out << (found ? describe(*found) : "once more, all values were finite") << std::endl;
+  prepared.out << (found ? describe(*found) : "in the repetition all values were finite") << std::endl;
 }
 
 std::string divergence_text(const TrainingArguments& training, const SavedSteps& saved,
                             const Diverged& error) {
-  return error.what() + std::string("; a lower --lr, warm-up or --clip-norm may help, --allow-nan goes on") +
+  return error.what() +
+         std::string("; a lower --lr, warm-up or --clip-norm may help, --allow-nan continues") +
          (training.find_nan ? "" : ", --find-nan names the first value that is not finite") +
          (saved.last ? "; the checkpoint of step " + std::to_string(*saved.last) + " is kept" : "");
 }
 
-// find_nan(), whose own failure does not replace that of the training. Where a rank fails alone the others
-// would wait for it: it ends them with the status of the divergence.
+// Calls find_nan(), whose own failure must not replace that of the training. If one rank fails alone, the
+// others would wait for it, so it ends them with the status of the divergence.
 void try_to_find_nan(const PreparedTraining& prepared, const SavedSteps& saved, const Diverged& error) {
   try {
     find_nan(prepared, saved, error.step());
@@ -313,7 +411,7 @@ void try_to_find_nan(const PreparedTraining& prepared, const SavedSteps& saved, 
   }
 }
 
-// Of several ranks, all have ended with the same step.
+// Called on all ranks, which have ended with the same step.
 [[noreturn]] void end_diverged(const PreparedTraining& prepared, const SavedSteps& saved,
                                const Diverged& error) {
   const TrainingArguments& training = prepared.arguments.training;
@@ -326,19 +424,27 @@ void try_to_find_nan(const PreparedTraining& prepared, const SavedSteps& saved, 
   throw Diverged(left_to_say, error.step());
 }
 
-// Alone, or as one of several ranks: `given` is this one's, `typed` what the command line has.
+// Trains in one process or as one of several ranks. `given` are this rank's arguments, `typed` those of the
+// command line.
 void train(const TrainArguments& typed, const TrainArguments& given, ProcessGroup* processes) {
   const OutputArguments& outputs = given.outputs;
   std::vector<ReplacedFile> files{{"--engine-timings", given.run.engine_timings}};
-  if (is_first(processes)) {  // the others may be where they cannot be written
+  OutputFolder event_folder;
+  if (is_first(processes)) {  // other ranks may be on machines where the files cannot be written
     files.push_back({"--save", given.training.save, given.run.resume});
     files.push_back({"--learned", given.training.learned, given.run.profile});
+    event_folder = {"--tensorboard", given.training.tensorboard};
   }
-  check_outputs(outputs, files, files_read(given.run));
+  check_outputs(outputs, files, files_read(given.run), event_folder);
+  WatchedTraining watched(given.training, processes);
+  std::ofstream nobody;
+  std::ostream& out = is_first(processes) ? people(outputs) : nobody;
+  watched.print(out);
   const std::optional<Checkpoint> checkpoint = open_checkpoint(given.run);
   const TrainArguments arguments = completed(given, checkpoint);
   RunOptions options = to_run_options(arguments.run);
-  // Where ranks have different devices, that is what is to be said, and nobody is to wait for them to join.
+  // Ranks join here only if all are on GPUs. Otherwise require_agreement() reports the difference, and no
+  // rank waits for others that never join.
   if (processes != nullptr && all_on_gpus(arguments.run.device, *processes)) {
     options.communicator_bytes = [processes, training = options.training](Device& device, int gpu) {
       return measure_communicator(device, gpu, *processes, training);
@@ -349,8 +455,6 @@ void train(const TrainArguments& typed, const TrainArguments& given, ProcessGrou
   if (processes != nullptr) {
     require_agreement(to_be_agreed_on(arguments, checkpoint, data), run.target, *processes);
   }
-  std::ofstream nobody;
-  std::ostream& out = is_first(processes) ? people(outputs) : nobody;
   if (arguments.run.device == "auto" && is_first(processes)) {
     spdlog::info("device auto is {}: {}", run.target.name, run.target.why);
   }
@@ -359,8 +463,8 @@ void train(const TrainArguments& typed, const TrainArguments& given, ProcessGrou
     print_other_algorithms(out, run);
   }
   out << std::flush;
-  require_fit(run, WaysOut::kCommand);
-  const PreparedTraining prepared{typed, given, arguments, run, data, checkpoint, processes, out};
+  require_fit(run, WaysOut::kTold);
+  const PreparedTraining prepared{typed, given, arguments, run, data, checkpoint, processes, out, watched};
   SavedSteps saved;
   try {
     carry_out(prepared, saved);
@@ -394,11 +498,13 @@ void carry_out(const PreparedTraining& prepared, SavedSteps& saved) {
   if (!outputs.json.empty()) {
     json.emplace(outputs.json);
   }
-  const SignalRequests signals;  // until here a signal ends the process: there is nothing to save
+  prepared.watched.start(trainer, checkpoint ? checkpoint->info().step : 0);
+  const SignalRequests signals;  // earlier signals end the process, since there is nothing to save
   const TrainingResult result = trainer.train([&](const StepReport& report) {
     if (json) {
       write_output([&] { json->write(to_json(report)); });
     }
+    prepared.watched.add(report);
     progress.update(to_progress(report, run.target.budget_bytes));
   });
   progress.finish();
@@ -428,7 +534,7 @@ void carry_out(const PreparedTraining& prepared, SavedSteps& saved) {
   }
 }
 
-// Of the ranks only the first writes files.
+// Only the first rank writes files.
 TrainArguments of_rank(const TrainArguments& given, ProcessGroup& processes) {
   TrainArguments arguments = given;
   arguments.run = arguments_of_rank(given.run, processes);
@@ -439,9 +545,9 @@ TrainArguments of_rank(const TrainArguments& given, ProcessGroup& processes) {
 }
 
 void train(const TrainArguments& given) {
-  hear_save_requests();  // first of all: until then SIGUSR1 ends the process
+  hear_save_requests();  // comes first: until then SIGUSR1 ends the process
 
-  to_run_options(given.run);  // what is wrong is said once, not by every rank
+  to_run_options(given.run);  // checks options here, so that not every rank reports the same error
   in_force(given.training);
   if (given.run.keep_algorithms && given.training.replan_algorithms) {
     throw InvalidArgument("--keep-algorithms and --replan-algorithms: give one of them");
@@ -456,7 +562,7 @@ void train(const TrainArguments& given) {
   try {
     train(given, of_rank(given, *processes), processes.get());
   } catch (const Interrupted&) {
-    throw;  // all ranks have ended with the same step
+    throw;  // all ranks end with the same step
   } catch (const Diverged&) {
     throw;  // likewise
   } catch (...) {
@@ -471,7 +577,7 @@ Command add_train_command(CLI::App& app) {
   CLI::App* command = app.add_subcommand("train", "Train a network inside a memory budget");
   add_options(*command, arguments->run);
   add_options(*command, arguments->training);
-  remove_options(*command, {"step"});  // nothing but its program can run it
+  remove_options(*command, {"step"});  // only its program can run a learned step
   command->get_option("--model")->required();
   command->get_option("--data")->required();
   command->get_option("--steps")->excludes(command->get_option("--epochs"));

@@ -1,5 +1,5 @@
 #pragma once
-// What all communicators refuse, in one voice. `who` begins each message: "cuda:1: rank 0 of 2".
+// Checks of arguments that all communicators share. `who` begins each message: "cuda:1: rank 0 of 2".
 
 #include <span>
 #include <string>
@@ -14,11 +14,11 @@ std::string format_seconds(double seconds);
 // "cuda:1: rank 0 of 2".
 std::string name_rank(const Device& device, int rank, int size);
 
-// InvalidArgument for nothing at all, and for what Communicator::all_reduce() refuses of types.
+// Throws InvalidArgument for no parts, and for types that Communicator::all_reduce() refuses.
 void check_parts(const std::string& who, std::span<const Collective> parts);
-// InvalidArgument where there is no such rank.
+// Throws InvalidArgument if there is no such rank.
 void check_root(const std::string& who, const Collective& collective, int root, int size);
-// InvalidArgument where Device::synchronize() would not be allowed to wait.
+// Throws InvalidArgument if Device::synchronize() would not be allowed to wait.
 void check_can_wait(const std::string& who, const Device& device, const Frontier& frontier);
 
 }  // namespace vdnn

@@ -1,5 +1,5 @@
 #pragma once
-// Messages that are in flight together, and the wait for them that ends.
+// Messages that are in flight together, and a bounded wait for them.
 
 #include <functional>
 #include <memory>
@@ -22,8 +22,9 @@ class Exchange {
   void send(int to, Tag tag, const Staged& staged);
   void receive(int from, Tag tag, const Staged& staged);
 
-  // Returns once every message is done. `check` is called between polls; what it throws ends the wait. Throws
-  // DeviceError, "WHAT: heard nothing from RANKS for SECONDS s", where no message is done for so long.
+  // Returns once every message is done. It calls `check` between polls; an exception of `check` ends the
+  // wait. Throws DeviceError, "WHAT: heard nothing from RANKS for SECONDS s", if no message completes in that
+  // time.
   void complete(
       double seconds, const std::string& what, const std::vector<std::string>& hosts,
       const std::function<void()>& check = [] {});
@@ -33,9 +34,9 @@ class Exchange {
     int rank;
     std::unique_ptr<Message> message;
   };
-  // Whether any message is done that was not.
+  // True if a message has completed since the last poll.
   bool advance();
-  // The ranks of those that are not, ascending.
+  // The ranks whose messages are not done, ascending.
   std::vector<int> awaited() const;
 
   Transport& transport_;

@@ -26,7 +26,7 @@ std::string text_of(const std::exception_ptr& cause) {
   }
 }
 
-// Part `number` of `values` in `parts` parts that differ by one of their elements at most.
+// Part `number` of `values`, split into `parts` parts that differ by at most one element.
 std::span<std::byte> part(std::span<std::byte> values, std::size_t element_bytes, int number, int parts) {
   const auto begin_of = [&](int n) {
     return values.size() / element_bytes * static_cast<std::size_t>(n) / static_cast<std::size_t>(parts) *
@@ -35,14 +35,15 @@ std::span<std::byte> part(std::span<std::byte> values, std::size_t element_bytes
   return values.subspan(begin_of(number), begin_of(number + 1) - begin_of(number));
 }
 
-// `values` may be a part of nothing: memcpy wants an address even then.
+// `values` may be empty; memcpy needs a valid address even then.
 void copy(std::span<const std::byte> from, std::span<std::byte> to) {
   if (!from.empty()) {
     std::memcpy(to.data(), from.data(), from.size_bytes());
   }
 }
 
-// Staging is aligned for every element, and so is what begins whole elements behind its begin.
+// Staging is aligned for every type of element, and so is every address a whole number of elements after its
+// begin.
 template <class Element>
 std::span<Element> as(std::span<std::byte> bytes) {
   return {reinterpret_cast<Element*>(bytes.data()), bytes.size() / sizeof(Element)};
@@ -50,7 +51,7 @@ std::span<Element> as(std::span<std::byte> bytes) {
 
 }  // namespace
 
-// One collective that runs.
+// One running collective.
 class HostCollectives::Run {
  public:
   Run(HostCollectives& all, std::uint64_t number, const std::string& what)
@@ -80,11 +81,11 @@ class HostCollectives::Run {
     }
   }
 
-  void all_reduce(const Places& places, DataType type, Reduction reduction) {
+  void all_reduce(const Places& places, DataType type) {
     const std::span<std::byte> piece = copy_in(places);
     const Parts parts = parts_of(piece, size_of(type));
     scatter(parts);
-    ops::with_format(type, [&]<class Format>(Format) { fold<Format>(parts[own()], reduction); });
+    ops::with_format(type, [&]<class Format>(Format) { fold<Format>(parts[own()]); });
     gather(parts);
     copy_out(places);
   }
@@ -139,7 +140,7 @@ class HostCollectives::Run {
     return parts;
   }
 
-  // Each part to its owner, who has room for one part from each rank.
+  // Sends each part to its owner, which has room for one part from each rank.
   void scatter(const Parts& parts) {
     const std::span<std::byte> mine = parts[own()];
     for_others([&](int rank) {
@@ -150,12 +151,11 @@ class HostCollectives::Run {
     complete();
   }
 
-  // Block by block: rank after rank adds to sums that the nearest cache holds.
+  // Adds rank after rank, block by block, so that the sums stay in the nearest cache.
   template <class Format>
-  void fold(std::span<std::byte> part, Reduction reduction) const {
+  void fold(std::span<std::byte> part) const {
     using Stored = typename Format::Bits;
     constexpr std::size_t kBlock = 1024;
-    const float divisor = reduction == Reduction::kAverage ? static_cast<float>(all_.size_) : 1;
     const std::span<Stored> mine = as<Stored>(part);
     std::array<float, kBlock> sums{};
     for (std::size_t begin = 0; begin < mine.size(); begin += kBlock) {
@@ -168,7 +168,7 @@ class HostCollectives::Run {
         }
       }
       for (std::size_t i = 0; i < count; ++i) {
-        mine[begin + i] = Format::narrow(sums[i] / divisor);
+        mine[begin + i] = Format::narrow(sums[i]);
       }
     }
   }
@@ -256,10 +256,9 @@ std::span<std::byte> HostCollectives::cut(std::uint64_t bytes) {
 // -------------------------------------------------------------------------------------------------
 
 void HostCollectives::all_reduce(std::uint64_t number, const std::string& what, const Places& values,
-                                 DataType type, Reduction reduction) {
-  run(number, what, [&](Run& run) {
-    run.for_pieces(values, [&](const Places& places) { run.all_reduce(places, type, reduction); });
-  });
+                                 DataType type) {
+  run(number, what,
+      [&](Run& run) { run.for_pieces(values, [&](const Places& places) { run.all_reduce(places, type); }); });
 }
 
 void HostCollectives::broadcast(std::uint64_t number, const std::string& what, const Places& values,
@@ -318,7 +317,7 @@ void HostCollectives::check() {
   const std::lock_guard lock(mutex_);
   if (!cause_) {
     try {
-      cause_ = hear();  // all others have been told, too
+      cause_ = hear();  // the others have that report, too
     } catch (...) {
       cause_ = std::current_exception();
     }
@@ -345,7 +344,7 @@ void HostCollectives::end(const std::string& cause) {
 }
 
 void HostCollectives::tell(const std::exception_ptr& cause) {
-  // Small messages go at once, but for the first on a connection.
+  // Small messages are sent at once, except for the first on a connection.
   constexpr double kPatience = 1;
   if (size_ == 1) {
     return;
@@ -362,7 +361,7 @@ void HostCollectives::tell(const std::exception_ptr& cause) {
     }
     exchange.complete(kPatience, "", group_->hosts);
   } catch (const std::exception&) {
-    // Who cannot be told finds out in time.
+    // A rank that cannot be told notices by its timeout.
   }
 }
 

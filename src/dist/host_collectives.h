@@ -1,14 +1,16 @@
 #pragma once
-// What a host communicator's work does when a stream gets to it, and how its ranks learn of failures.
+// The collectives of a host communicator as they run on its stream, and the messages by which its ranks learn
+// of failures.
 //
-// All-reduce is a reduce-scatter and an all-gather, piece by piece, so that staging is bounded; a piece is of
-// as many places as fill it, so that small parameters do not cost a round each. Rank c owns part c of a
-// piece, receives that part from every rank, folds them in rank order, in fp32, and sends the result to all,
-// which narrow elements are rounded for. Every sum is made once, by its owner, so all ranks have the same
-// bits, and these depend on nothing but the inputs and their order. Messages are never sent from or received
-// into the range itself: a broken-off message may be read or written later than the range is anybody's.
+// All-reduce is a reduce-scatter and an all-gather, piece by piece, so that staging is bounded. A piece holds
+// as many ranges as fill it, so that small parameters do not cost a round each. Rank c owns part c of a
+// piece. It receives that part from every rank, folds the parts in rank order, in fp32, and sends the result
+// to all; narrow elements are rounded before they are sent. The owner alone makes each sum, so all ranks have
+// the same bits, which depend only on the inputs and their order. Messages are sent from and received into
+// staging memory, never the range itself: a message that was broken off may still access its memory after the
+// range has been freed.
 //
-// Beside them each rank has a receive posted for one message from each other rank: why that one gave up.
+// Each rank also has a receive posted for one message from each other rank: the reason why that rank gave up.
 
 #include <cstdint>
 #include <exception>
@@ -27,30 +29,29 @@ namespace vdnn {
 
 using Places = std::vector<std::span<std::byte>>;
 
-// Thread-safe; the collectives run one after another. Work that is still queued when its communicator goes
-// keeps this and finds it closed.
+// Thread-safe; the collectives run one after another. Work that is still queued when its communicator is
+// destroyed keeps this object and finds it closed.
 class HostCollectives {
  public:
-  // `who` begins what is thrown.
+  // Messages of exceptions begin with `who`.
   HostCollectives(std::string who, const MpiOptions& options, std::shared_ptr<GroupFacts> group,
                   std::uint32_t channel);
 
   std::uint64_t staging_bytes() const { return staging_bytes_; }
 
-  // Collective `number` (from 0) of this communicator, `what` in words, of values that lie in these places of
-  // device memory, one behind another as the messages have them; each place has whole elements of `type`.
-  // Throw the first cause, once something has failed here or another rank has given up.
-  void all_reduce(std::uint64_t number, const std::string& what, const Places& values, DataType type,
-                  Reduction reduction);
+  // Run collective `number` (from 0) of this communicator; errors call it `what`. The values lie in these
+  // places of device memory, in the order of the messages; each place has whole elements of `type`. After a
+  // failure here, or once another rank has given up, they throw the first cause.
+  void all_reduce(std::uint64_t number, const std::string& what, const Places& values, DataType type);
   void broadcast(std::uint64_t number, const std::string& what, const Places& values, int root);
 
-  // Throws the first cause, once there is one; hears what other ranks say.
+  // Receives other ranks' reports, and throws the first cause if there is one.
   void check();
-  // Keeps `cause` where it is the first, and tells the other ranks.
+  // Records `cause` if it is the first, and reports it to the other ranks.
   void end(const std::exception_ptr& cause);
   void end(const std::string& cause);
   [[noreturn]] void fail(const std::exception_ptr& cause);
-  // Returns once nothing runs; what is queued will throw. What is in flight must be done or broken off.
+  // Returns once nothing runs; queued work will throw. Collectives in flight must be done or broken off.
   void close();
 
  private:
@@ -59,10 +60,10 @@ class HostCollectives {
   std::span<std::byte> cut(std::uint64_t bytes);
   Staged staged(std::span<std::byte> bytes) const { return {.memory = memory_, .bytes = bytes}; }
   void listen();
-  // What another rank has said, or null. Guarded by the caller.
+  // The cause that another rank has reported, or null. The caller holds the lock.
   std::exception_ptr hear();
   void tell(const std::exception_ptr& cause);
-  // `body(run)` as collective `number`.
+  // Calls body(run) as collective `number`.
   void run(std::uint64_t number, const std::string& what, const std::function<void(Run&)>& body);
 
   const std::string who_;
@@ -75,17 +76,17 @@ class HostCollectives {
   std::shared_ptr<std::byte[]> memory_;
   std::uint64_t staging_bytes_ = 0;
   std::uint64_t cut_bytes_ = 0;  // of it
-  std::span<std::byte> words_;   // to tell others why, then what they have told, by rank
-  // Of whole pieces: the values, which are replaced by what comes out; the parts that others sent, by rank.
+  std::span<std::byte> words_;   // this rank's report, then those of the others, by rank
+  // Staging of a piece: its values, replaced by the result; and the parts that others sent, by rank.
   std::span<std::byte> piece_;
   std::span<std::byte> parts_;
 
-  std::mutex running_;      // held by what runs
-  std::uint64_t next_ = 0;  // collective; guarded by running_
+  std::mutex running_;      // held while a collective runs
+  std::uint64_t next_ = 0;  // number of the next collective; guarded by running_
 
   std::mutex mutex_;  // guards what follows
   std::exception_ptr cause_;
-  std::vector<std::unique_ptr<Message>> heard_;  // by rank; null: nothing to hear (any more)
+  std::vector<std::unique_ptr<Message>> heard_;  // by rank; null: no report is expected
 };
 
 }  // namespace vdnn

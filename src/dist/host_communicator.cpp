@@ -54,14 +54,14 @@ class HostCommunicator final : public Communicator {
   int rank() const override { return world_.rank; }
   int size() const override { return world_.size; }
   using Communicator::all_reduce;
-  Point all_reduce(StreamId stream, std::span<const Collective> parts, Reduction reduction) override;
+  Point all_reduce(StreamId stream, std::span<const Collective> parts) override;
   Point broadcast(StreamId stream, const Collective& collective, int root) override;
   void wait(const Frontier& frontier) override;
   void break_off(const std::string& cause) override { collectives_->end(cause); }
   std::uint64_t library_bytes() const override { return collectives_->staging_bytes(); }
 
  private:
-  // What runs: collective `number`, `what` in words, on these values.
+  // Runs collective `number` on these values; errors call it `what`.
   using Body = std::function<void(HostCollectives& collectives, std::uint64_t number, const std::string& what,
                                   const Places& values)>;
   Point submit(StreamId stream, std::span<const Collective> parts, const CollectiveAccesses& accesses,
@@ -88,19 +88,19 @@ void HostCommunicator::finish() noexcept {
     if (std::uncaught_exceptions() > exceptions_) {
       break_off("its work was broken off");
     } else {
-      wait(last_);  // all before it are done then
+      wait(last_);  // earlier ones are done then
     }
   } catch (const std::exception&) {
-    // Said where it happened, and the other ranks have been told.
+    // It was thrown where it happened, and reported to the other ranks.
   }
 }
 
-Point HostCommunicator::all_reduce(StreamId stream, std::span<const Collective> parts, Reduction reduction) {
+Point HostCommunicator::all_reduce(StreamId stream, std::span<const Collective> parts) {
   check_parts(who_, parts);
   return submit(stream, parts, accesses_of_all_reduce(parts), "all-reduce",
-                [reduction, type = parts.front().type](HostCollectives& collectives, std::uint64_t number,
-                                                       const std::string& what, const Places& values) {
-                  collectives.all_reduce(number, what, values, type, reduction);
+                [type = parts.front().type](HostCollectives& collectives, std::uint64_t number,
+                                            const std::string& what, const Places& values) {
+                  collectives.all_reduce(number, what, values, type);
                 });
 }
 
@@ -116,8 +116,8 @@ Point HostCommunicator::broadcast(StreamId stream, const Collective& collective,
 Point HostCommunicator::submit(StreamId stream, std::span<const Collective> parts,
                                const CollectiveAccesses& accesses, const std::string& verb, Body body) {
   collectives_->check();
-  // Two streams might get to their collectives in another order here than on another rank, and each would
-  // wait for the other. On the stream of the last one nothing is waited for.
+  // Two streams could reach their collectives in another order here than on another rank, and both ranks
+  // would wait for ever. On the stream of the last collective this wait costs nothing.
   device_.wait(stream, last_);
   const std::string what =
       verb + " '" + std::string(parts.front().name) + "' of " + format_size(total_bytes(parts));

@@ -1,5 +1,6 @@
 #pragma once
-// The communicator of devices whose memory the host addresses, over any transport; see vdnn/process_group.h.
+// The communicator of devices whose memory the host can address, over any transport; see
+// vdnn/process_group.h.
 
 #include <atomic>
 #include <cstdint>
@@ -12,15 +13,15 @@
 
 namespace vdnn {
 
-// What the communicators of a group know of it.
+// State of a group that its communicators share.
 struct GroupFacts {
   std::shared_ptr<Transport> transport;
   std::vector<std::string> hosts;    // by rank
-  std::atomic<bool> failed = false;  // something of it has; nobody may expect all ranks any more
-  std::atomic<bool> told = false;    // another rank has said why it gives up
+  std::atomic<bool> failed = false;  // something has failed; not all ranks may take part any more
+  std::atomic<bool> told = false;    // another rank has reported why it gives up
 };
 
-// On messages under `channel`, which nothing else uses.
+// Its messages use `channel`, which nothing else may use.
 std::unique_ptr<Communicator> make_host_communicator(Device& device, const MpiOptions& options,
                                                      std::shared_ptr<GroupFacts> group,
                                                      std::uint32_t channel);

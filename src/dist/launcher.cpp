@@ -28,7 +28,7 @@ std::optional<Launcher> find_launcher(const EnvironmentReader& read) {
   if (const auto ranks = read_count(read, "OMPI_COMM_WORLD_SIZE")) {
     return Launcher{.name = "mpirun (Open MPI)", .ranks = ranks};
   }
-  // Of the job step, not of the whole allocation (SLURM_NTASKS), in which a batch script is alone.
+  // The job step's variable. SLURM_NTASKS is that of the whole allocation, which a batch script has, too.
   const std::optional<int> step_tasks = read_count(read, "SLURM_STEP_NUM_TASKS");
   if (const auto ranks = read_count(read, "PMI_SIZE")) {
     return Launcher{.name = step_tasks ? "srun (PMI)" : "mpiexec (PMI)", .ranks = ranks};

@@ -1,5 +1,5 @@
 #pragma once
-// What a launcher of MPI programs leaves in the environment of those that it starts.
+// The environment variables by which a launcher of MPI programs is recognised.
 
 #include <functional>
 #include <optional>
@@ -9,15 +9,15 @@ namespace vdnn {
 
 struct Launcher {
   std::string name;          // in messages
-  std::optional<int> ranks;  // how many it has started, where it says so
+  std::optional<int> ranks;  // that it has started, if it reports them
 };
 
 // As environment() (src/base/environment.h).
 using EnvironmentReader = std::function<std::optional<std::string>(const char* name)>;
 
-// Open MPI's mpirun; what speaks PMI-1 or PMI-2 (MPICH's mpiexec, `srun --mpi=pmi2`) or PMIx
-// (`srun --mpi=pmix`). Absent: none. InvalidArgument where srun has started several processes without any of
-// these: each would take itself for the only one.
+// Recognises Open MPI's mpirun, and launchers with PMI-1 or PMI-2 (MPICH's mpiexec, `srun --mpi=pmi2`) or
+// PMIx (`srun --mpi=pmix`). Empty without a launcher. Throws InvalidArgument if srun has started several
+// processes without any of these, since each would believe that it is alone.
 std::optional<Launcher> find_launcher(const EnvironmentReader& read);
 
 }  // namespace vdnn

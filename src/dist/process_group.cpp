@@ -84,10 +84,10 @@ class TransportGroup final : public ProcessGroup {
   std::vector<std::string> gather(
       const std::string& mine, std::string_view name, double seconds,
       const std::function<void()>& check = [] {});
-  // `mine` to all others; lengths are known.
+  // Sends `mine` to all others and receives theirs; lengths are known.
   void gather(std::span<const std::byte> mine, const std::vector<std::span<std::byte>>& all,
               std::string_view name, double seconds, const std::function<void()>& check);
-  // Seconds in which another rank that says the same cause, or the cause itself, ends this one.
+  // Seconds for another rank to print the same cause, or the original one, and to end this rank.
   double head_start() const;
   void complete(
       Exchange& exchange, std::string_view name, double seconds, const std::function<void()>& check = [] {});
@@ -120,7 +120,7 @@ TransportGroup::TransportGroup(std::shared_ptr<Transport> transport, const Proce
       who_("rank " + std::to_string(world_.rank) + " of " + std::to_string(world_.size) + " on " +
            world_.host) {
   facts_->transport = std::move(transport);
-  // Also makes the connections between all of them: what is sent later goes at once.
+  // It also connects all pairs of ranks, so that later messages are sent at once.
   facts_->hosts = gather(world_.host, "start", options.start_seconds);
 }
 
@@ -132,7 +132,7 @@ TransportGroup::~TransportGroup() {
     barrier("the end");
     transport().leave(options_.wait_seconds);
   } catch (const std::exception&) {
-    // The launcher will see that this one has not left.
+    // The launcher notices that this rank has not left.
   }
 }
 
@@ -215,8 +215,8 @@ void TransportGroup::broadcast(std::span<std::byte> bytes, int root, std::string
   }
 }
 
-// Ranks that fail alike (a file that is missing, a budget that is too small, another rank that is silent) do
-// so at the same moment: the first of them is to say it, and ends the others before they do.
+// Ranks that fail alike (for a missing file, a budget that is too small, a silent rank) do so at the same
+// moment. The first of them reports the cause, and ends the others before they report it again.
 double TransportGroup::head_start() const {
   constexpr double kOfWhoeverTold = 3;
   constexpr double kOfEachRank = 0.5;
@@ -225,9 +225,9 @@ double TransportGroup::head_start() const {
 }
 
 void TransportGroup::end_ranks(const std::string& cause, int status) {
-  transport().rest(head_start());  // of the rank that is to say it
+  transport().rest(head_start());  // for the rank that should report the cause
   const std::string text = "vdnn: " + who_ + " ends the job: " + cause + "\n";
-  // One call, so that nobody's output comes between. Where nobody listens nothing is lost.
+  // One call, so that no other output comes between. A failed write loses nothing.
   [[maybe_unused]] const auto written = write(STDERR_FILENO, text.data(), text.size());
   transport().end_ranks(status);
 }

@@ -8,7 +8,7 @@
 
 namespace vdnn {
 
-// DeviceError where the other ranks do not come in the time to start.
+// Throws DeviceError if the other ranks do not join within start_seconds.
 std::unique_ptr<ProcessGroup> make_process_group(std::shared_ptr<Transport> transport,
                                                  const ProcessGroupOptions& options);
 

@@ -5,7 +5,7 @@
 #include <optional>
 #include <vector>
 
-#include "vdnn/error.h"
+#include "vdnn/option_error.h"
 
 namespace vdnn {
 
@@ -15,11 +15,11 @@ int count_of(GpuSystem* gpus) {
   try {
     return gpus == nullptr ? 0 : gpus->count();
   } catch (const Error&) {
-    return 0;  // nothing that could drive one
+    return 0;  // this build cannot drive GPUs
   }
 }
 
-// None: the rank is to have another device. Ordinals are of what the launcher has left to see.
+// Empty if the rank gets another device. Ordinals count the GPUs that the launcher leaves visible.
 std::optional<int> gpu_of_rank(const std::string& asked, const ProcessGroup& processes, GpuSystem* gpus) {
   if (asked != "auto" && asked != "cuda") {
     return std::nullopt;
@@ -38,7 +38,7 @@ std::optional<int> gpu_of_rank(const std::string& asked, const ProcessGroup& pro
   return processes.local_rank();
 }
 
-// `mine` is empty on a rank without GPU. No two machines have the same one, so all ranks are compared.
+// `mine` is empty on a rank without GPU. All ranks are compared, since GPUs of two machines always differ.
 void require_gpus_of_their_own(const std::string& mine, ProcessGroup& processes) {
   const std::vector<std::string> gpus = processes.gather_to_all(mine, "the GPU of each rank");
   std::map<std::string, std::size_t> users;
@@ -55,8 +55,9 @@ void require_gpus_of_their_own(const std::string& mine, ProcessGroup& processes)
 
 std::string device_of_rank(const std::string& asked, ProcessGroup& processes, GpuSystem* gpus) {
   if (asked.starts_with("cuda:") && processes.local_size() > 1) {
-    throw InvalidArgument("--device " + asked + ": a machine's " + std::to_string(processes.local_size()) +
-                          " ranks cannot share it: write cpu, cuda or auto");
+    throw InvalidOption({{.option = "device", .value = asked}},
+                        "a machine's " + std::to_string(processes.local_size()) +
+                            " ranks cannot share it: write cpu, cuda or auto");
   }
   const std::optional<int> gpu = gpu_of_rank(asked, processes, gpus);
   require_gpus_of_their_own(gpu ? gpus->gpu_uuid(*gpu) : "", processes);

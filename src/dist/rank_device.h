@@ -1,5 +1,5 @@
 #pragma once
-// Which device is a rank's own among those of its machine.
+// The assignment of a machine's devices to its ranks.
 
 #include <string>
 
@@ -8,13 +8,14 @@
 
 namespace vdnn {
 
-// Of what was asked for ("auto", "cuda" or one device's name) the name of this rank's device. A rank has the
-// GPU of its number on its machine, or, where it sees one alone, that one: a launcher has shared them out
-// (Slurm's --gpus-per-task, or CUDA_VISIBLE_DEVICES for each). "auto" is "cpu" where a rank sees no GPU.
-// `gpus` null: none can be driven.
+// The name of this rank's device for the requested "auto", "cuda" or device name. A rank gets the GPU with
+// its local number. If it sees only one GPU it gets that one: the launcher has assigned it (Slurm's
+// --gpus-per-task, or CUDA_VISIBLE_DEVICES for each rank). "auto" is "cpu" if a rank sees no GPU. `gpus`
+// null: this build cannot drive GPUs.
 //
-// On every rank, each machine having as many. Throws InvalidArgument where there are fewer GPUs than ranks,
-// where one was asked for by number for several ranks, and where two ranks have the same, naming both and it.
+// All ranks must call it, and all machines must have the same number of ranks. Throws InvalidArgument if
+// there are fewer GPUs than ranks, if several ranks request one GPU by number, and if two ranks would share a
+// GPU, whose name and ranks it states.
 std::string device_of_rank(const std::string& asked, ProcessGroup& processes, GpuSystem* gpus);
 
 }  // namespace vdnn

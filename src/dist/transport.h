@@ -1,6 +1,6 @@
 #pragma once
-// Messages between ranks, point to point: all that the processes that train together need of MPI. Nothing
-// here waits; whoever polls brings the deadline. Tests put threads in MPI's place
+// Point-to-point messages between ranks: the part of MPI that training on several processes needs. Nothing
+// here waits; the caller polls and has the deadline. Tests use threads in the place of MPI
 // (tests/fakes/fake_network.h).
 
 #include <algorithm>
@@ -13,7 +13,7 @@
 
 namespace vdnn {
 
-// Where a rank is.
+// A rank's place among all ranks.
 struct World {
   int rank = 0;
   int size = 1;
@@ -22,22 +22,22 @@ struct World {
   std::string host;
 };
 
-// Bytes that a message is read from or written to. `memory` owns them: of a message that is let go before it
-// is done they stay as long as they may be touched.
+// The bytes of a message. `memory` owns them: if a message is abandoned before it is done, they stay as long
+// as they may be accessed.
 struct Staged {
   std::shared_ptr<std::byte[]> memory;
   std::span<std::byte> bytes;
 };
 
-// Who talks (the group or one of its communicators), and which of its exchanges it is: those of one channel
-// come one after another, but for the last, which is in flight beside any of them.
+// The channel (the group's, or that of one of its communicators) and the number of the exchange. Exchanges of
+// a channel follow one another, except for the last number, which may be in flight beside any of them.
 constexpr std::uint64_t kLastOfChannel = std::numeric_limits<std::uint64_t>::max();
 struct Tag {
   std::uint32_t channel = 0;
   std::uint64_t number = 0;
 };
 
-// In flight. Going lets go of it: nobody hears of it any more.
+// A message in flight. The destructor abandons it.
 class Message {
  public:
   Message() = default;
@@ -45,14 +45,14 @@ class Message {
   Message(const Message&) = delete;
   Message& operator=(const Message&) = delete;
 
-  // Whether it was received, or whether what was sent may be written to again. Throws DeviceError where it
-  // failed or is not as long as what was to be received. Not to be asked again after that, or when it is
-  // done.
+  // True once it was received or, for a send, once its bytes may be written again. Throws DeviceError if it
+  // failed, or if its length is not the expected one. Must not be called again after it was true or has
+  // thrown.
   virtual bool done() = 0;
 };
 
-// Thread-safe; one message is polled by one thread at a time. Messages between two ranks under one tag arrive
-// in the order in which they were sent, and are received in the order in which the receives were posted.
+// Thread-safe; one thread at a time polls a message. Messages between two ranks with one tag arrive in the
+// order in which they were sent, and match receives in the order in which these were posted.
 class Transport {
  public:
   Transport() = default;
@@ -64,19 +64,19 @@ class Transport {
   virtual std::unique_ptr<Message> send(int to, Tag tag, const Staged& staged) = 0;
   virtual std::unique_ptr<Message> receive(int from, Tag tag, const Staged& staged) = 0;
 
-  // How whoever polls passes the time, so that a fake's passes as its ranks do. 0: only lets others run.
+  // Pauses between polls; a fake advances its clock here. 0: only yields to other threads.
   virtual double now_seconds() = 0;
   virtual void rest(double seconds) = 0;
 
-  // All ranks have come to their end. Afterwards no message may be made or polled. Returns after so many
-  // seconds even where it is not done.
+  // Leaves together with all ranks, or returns after so many seconds. No message may be made or polled
+  // afterwards.
   virtual void leave(double seconds) = 0;
-  // Ends the other ranks, and may end this process. Returns within seconds where it does not.
+  // Ends the other ranks, and may end this process. If it does not, it returns within seconds.
   virtual void end_ranks(int status) = 0;
 };
 
-// How long whoever polls in vain rests: a message that is on its way comes at once, one of a rank that still
-// computes does not, and who waits for it shares the processors.
+// The pause after a poll without result, which grows: a message that is under way arrives at once, while a
+// rank that still computes needs the processors.
 class Backoff {
  public:
   explicit Backoff(Transport& transport) : transport_(transport) {}

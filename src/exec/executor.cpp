@@ -10,9 +10,17 @@
 
 namespace vdnn {
 
-StreamSet::StreamSet(Device& device, bool reduces) : count_(reduces ? kStreamRoles : kStreamRoles - 1) {
-  for (std::size_t role = 0; role < count_; ++role) {
-    streams_[role] = device.create_stream(to_string(static_cast<StreamRole>(role)));
+StreamRoles stream_roles(const Tape& tape) {
+  return tape.collective() ? kSharedStepRoles : kStepRoles;
+}
+
+StreamSet::StreamSet(Device& device, StreamRoles roles) {
+  for (std::size_t index = 0; index < kStreamRoles; ++index) {
+    const auto role = static_cast<StreamRole>(index);
+    if (roles.contains(role)) {
+      streams_[index] = device.create_stream(to_string(role));
+      all_.push_back(streams_[index]);
+    }
   }
 }
 
@@ -24,8 +32,8 @@ Frontier StreamSet::everything(const Device& device) const {
   return result;
 }
 
-// The operands of a launch as the program gets them. Shared with the work in flight: the next step makes a
-// new one only where an address has changed.
+// The operands of a launch as the program reads them. Shared with the work in flight: the next step creates
+// new ones only if an address has changed.
 struct Executor::Launch {
   std::vector<AddressRange> ranges;  // reads, then writes, then the workspace
   std::size_t reads = 0;
@@ -38,6 +46,17 @@ struct Executor::Launch {
             .workspace = all.back(),
             .step_numbers = step_numbers};
   }
+};
+
+// An instruction with what is the same in each step.
+struct Executor::PreparedInstruction {
+  const Instruction& instruction;
+  StreamId stream = 0;
+  std::string name;                      // what traces and findings call it
+  bool of_update = false;                // left out where gradients are only accumulated
+  std::vector<BufferUse> uses;           // what it reads and writes
+  std::uint32_t frontier = kNone;        // index into frontiers_; kNone: no instruction waits for it
+  std::shared_ptr<const Launch> launch;  // of the last step; null before the first and for other kinds
 };
 
 struct Executor::BufferState {
@@ -70,7 +89,7 @@ namespace {
 // For the batches that a loader stages, each with either slot of results, with and without update.
 constexpr std::size_t kMostGraphs = std::size_t{4} * kStagedBatches;
 
-// Does it change parameters, or say what only an update makes?
+// Whether it changes parameters, or reads a result that only an update computes.
 bool is_of_update(const Tape& tape, const Instruction& instruction) {
   const OpId op = instruction.kind == InstructionKind::kReadResult ? tape.producer(instruction.value)
                   : is_launch(instruction.kind)                    ? instruction.op
@@ -78,7 +97,7 @@ bool is_of_update(const Tape& tape, const Instruction& instruction) {
   return op != kNone && tape.op(op).phase == Phase::kUpdate;
 }
 
-// What values are inspected through: small, since it may be all that the budget has left.
+// Size of the staging block for inspected values: small, since the budget may have little left.
 constexpr std::uint64_t kInspectedBytes = std::uint64_t{64} << 10U;
 
 // Where any type is aligned.
@@ -96,24 +115,18 @@ std::uint64_t result_bytes(const Tape& tape) {
 
 Executor::Executor(const ExecutorParts& parts)
     : parts_(parts),
-      id_(parts.parameters->next_version()),
-      buffers_(parts.schedule->buffers.size()),
-      placements_(parts.schedule->buffers.size()),
-      launches_(parts.schedule->instructions.size()),
-      frontier_index_(parts.schedule->instructions.size(), kNone) {
-  for (const Instruction& instruction : parts_.schedule->instructions) {
-    names_.push_back(trace_name(*parts_.tape, instruction));
-    of_update_.push_back(is_of_update(*parts_.tape, instruction));
-    uses_.push_back(uses(*parts_.tape, instruction));
-  }
-  if (parts_.tape->collective() && parts_.communicator == nullptr) {
-    throw InvalidArgument("'" + parts_.tape->model() +
+      id_(parts.parameters.next_version()),
+      buffers_(parts.schedule.buffers.size()),
+      placements_(parts.schedule.buffers.size()) {
+  if (parts_.tape.collective() && parts_.communicator == nullptr) {
+    throw InvalidArgument("'" + parts_.tape.model() +
                           "' is trained by several ranks together: its executor wants a communicator");
   }
-  if (parts_.inspect && (parts_.graph || !parts_.device->properties().touches_memory)) {
-    throw InvalidArgument("values of '" + parts_.tape->model() +
+  if (parts_.inspect && (parts_.graph || !parts_.device.properties().touches_memory)) {
+    throw InvalidArgument("values of '" + parts_.tape.model() +
                           "' cannot be inspected while its steps are graphs, or nothing is computed");
   }
+  prepare_instructions();
   number_awaited_instructions();
   try {
     take_arena();
@@ -132,13 +145,25 @@ Executor::~Executor() {
   give_back_everything();
 }
 
+void Executor::prepare_instructions() {
+  instructions_.reserve(parts_.schedule.instructions.size());
+  for (const Instruction& instruction : parts_.schedule.instructions) {
+    instructions_.push_back({.instruction = instruction,
+                             .stream = parts_.streams[instruction.stream],
+                             .name = trace_name(parts_.tape, instruction),
+                             .of_update = is_of_update(parts_.tape, instruction),
+                             .uses = uses(parts_.tape, instruction),
+                             .launch = nullptr});
+  }
+}
+
 // Frontiers are large, and few instructions are waited for.
 void Executor::number_awaited_instructions() {
   std::uint32_t awaited = 0;
-  for (const Instruction& instruction : parts_.schedule->instructions) {
+  for (const Instruction& instruction : parts_.schedule.instructions) {
     for (const Wait& wait : instruction.waits) {
-      if (frontier_index_[wait.instruction] == kNone) {
-        frontier_index_[wait.instruction] = awaited++;
+      if (std::uint32_t& frontier = instructions_[wait.instruction].frontier; frontier == kNone) {
+        frontier = awaited++;
       }
     }
   }
@@ -148,39 +173,39 @@ void Executor::number_awaited_instructions() {
 }
 
 void Executor::take_arena() {
-  if (parts_.schedule->arena_bytes == 0) {
+  if (parts_.schedule.arena_bytes == 0) {
     return;
   }
-  const std::uint64_t alignment = parts_.device->properties().alignment_bytes;
-  for (const Buffer& buffer : parts_.schedule->buffers) {
+  const std::uint64_t alignment = parts_.device.properties().alignment_bytes;
+  for (const Buffer& buffer : parts_.schedule.buffers) {
     if (buffer.offset && *buffer.offset % alignment != 0) {
-      throw InvalidArgument("the schedule of '" + parts_.tape->model() + "' places '" + buffer.name +
-                            "' at " + std::to_string(*buffer.offset) + ", blocks of " +
-                            parts_.device->properties().name + " start at multiples of " +
+      throw InvalidArgument("the schedule of '" + parts_.tape.model() + "' places '" + buffer.name + "' at " +
+                            std::to_string(*buffer.offset) + ", blocks of " +
+                            parts_.device.properties().name + " start at multiples of " +
                             std::to_string(alignment));
     }
   }
-  arena_ = parts_.pool->allocate(parts_.schedule->arena_bytes, (*parts_.streams)[StreamRole::kCompute]);
+  arena_ = parts_.pool.allocate(parts_.schedule.arena_bytes, parts_.streams[StreamRole::kCompute]);
   if (!arena_) {
-    throw OutOfMemory("what a step of '" + parts_.tape->model() + "' takes",
-                      parts_.pool->shortage(parts_.schedule->arena_bytes));
+    throw OutOfMemory("what a step of '" + parts_.tape.model() + "' takes",
+                      parts_.pool.shortage(parts_.schedule.arena_bytes));
   }
 }
 
 std::uint64_t Executor::arena_in_use() const {
-  return round_up(arena_->bytes, parts_.device->properties().alignment_bytes);
+  return round_up(arena_->bytes, parts_.device.properties().alignment_bytes);
 }
 
 void Executor::bind_persistent_buffers() {
-  const std::vector<ParameterStore::Slot*> slots = parts_.parameters->slots(*parts_.tape);
-  for (const std::vector<BufferUse>& of_instruction : uses_) {
-    for (const BufferUse& use : of_instruction) {
-      if (use.value != kNone && parts_.tape->value(use.value).persistent()) {
+  const std::vector<ParameterStore::Slot*> slots = parts_.parameters.slots(parts_.tape);
+  for (const PreparedInstruction& prepared : instructions_) {
+    for (const BufferUse& use : prepared.uses) {
+      if (use.value != kNone && parts_.tape.value(use.value).persistent()) {
         BufferState& state = buffers_[use.buffer];
         state.slot = slots[use.value];
         if (state.slot == nullptr) {
-          throw InvalidArgument("the store holds no " + parts_.tape->value(use.value).name + " as '" +
-                                parts_.tape->model() + "' wants it");
+          throw InvalidArgument("the store holds no " + parts_.tape.value(use.value).name + " as '" +
+                                parts_.tape.model() + "' wants it");
         }
         state.range = state.slot->range;
         state.alive = true;
@@ -189,48 +214,47 @@ void Executor::bind_persistent_buffers() {
     }
   }
   for (BufferId id = 0; id < buffers_.size(); ++id) {
-    if (parts_.schedule->buffers[id].persistent && !buffers_[id].alive) {
-      take(id, (*parts_.streams)[StreamRole::kCompute]);
+    if (parts_.schedule.buffers[id].persistent && !buffers_[id].alive) {
+      take(id, parts_.streams[StreamRole::kCompute]);
     }
   }
-  // Any of them may be the first to use such a buffer, whose memory may have been somebody else's.
+  // Any of these streams may be the first to use such a buffer, after earlier users of its memory.
   for (const StreamRole role : {StreamRole::kOffload, StreamRole::kPrefetch, StreamRole::kLoad}) {
-    parts_.device->wait((*parts_.streams)[role],
-                        parts_.device->frontier((*parts_.streams)[StreamRole::kCompute]));
+    parts_.device.wait(parts_.streams[role], parts_.device.frontier(parts_.streams[StreamRole::kCompute]));
   }
 }
 
 void Executor::take_result_slots() {
   std::uint64_t begin = 0;
-  for (const ValueId result : parts_.tape->results()) {
-    const std::uint64_t size = parts_.tape->value(result).bytes;
+  for (const ValueId result : parts_.tape.results()) {
+    const std::uint64_t size = parts_.tape.value(result).bytes;
     result_parts_.push_back({.begin = begin, .bytes = size});
     begin += round_up(size, kResultAlignment);
   }
-  const std::uint64_t bytes = std::max(result_bytes(*parts_.tape), parts_.least_result_bytes);
+  const std::uint64_t bytes = std::max(result_bytes(parts_.tape), parts_.least_result_bytes);
   if (bytes == 0) {
     return;
   }
   for (auto& slot : result_slots_) {
-    slot = parts_.pinned->allocate_for_host(bytes);
+    slot = parts_.pinned.allocate_for_host(bytes);
     if (!slot) {
-      throw OutOfMemory("page-locked memory for results", parts_.pinned->shortage(bytes));
+      throw OutOfMemory("page-locked memory for results", parts_.pinned.shortage(bytes));
     }
   }
 }
 
 void Executor::take_step_numbers() {
-  replays_ = why_not_graph(*parts_.device, *parts_.tape, parts_.program).empty();
+  replays_ = why_not_graph(parts_.device, parts_.tape, parts_.program).empty();
   graphs_.reserve(kMostGraphs);
-  numbers_.range = parts_.pool->allocate(kStepNumbersBytes, (*parts_.streams)[StreamRole::kCompute]);
+  numbers_.range = parts_.pool.allocate(kStepNumbersBytes, parts_.streams[StreamRole::kCompute]);
   if (!numbers_.range) {
-    throw OutOfMemory("the numbers of a step", parts_.pool->shortage(kStepNumbersBytes));
+    throw OutOfMemory("the numbers of a step", parts_.pool.shortage(kStepNumbersBytes));
   }
   for (auto& slot : numbers_.slots) {
-    slot = parts_.pinned->allocate_for_host(kStepNumbersBytes);
+    slot = parts_.pinned.allocate_for_host(kStepNumbersBytes);
     if (!slot) {
       throw OutOfMemory("page-locked memory for the numbers of a step",
-                        parts_.pinned->shortage(kStepNumbersBytes));
+                        parts_.pinned.shortage(kStepNumbersBytes));
     }
   }
 }
@@ -239,7 +263,7 @@ AddressRange Executor::result(std::uint64_t step, std::size_t index) const {
   if (failed_ || index >= result_parts_.size() || step >= waited_steps_ ||
       step_ - step > result_slots_.size()) {
     throw InvalidArgument("result " + std::to_string(index) + " of step " + std::to_string(step) + " of '" +
-                          parts_.tape->model() + "' is not there: there are " +
+                          parts_.tape.model() + "' is not there: there are " +
                           std::to_string(result_parts_.size()) + ", " + std::to_string(waited_steps_) +
                           " steps have been waited for, " + std::to_string(step_) + " submitted");
   }
@@ -253,37 +277,37 @@ AddressRange Executor::memory_for(const Buffer& buffer, StreamId stream) {
   }
   const bool on_device = buffer.space == Space::kDevice;
   const auto range =
-      on_device ? parts_.pool->allocate(buffer.bytes, stream) : parts_.pinned->allocate(buffer.bytes, stream);
+      on_device ? parts_.pool.allocate(buffer.bytes, stream) : parts_.pinned.allocate(buffer.bytes, stream);
   if (!range) {
-    throw OutOfMemory(
-        buffer.name, on_device ? parts_.pool->shortage(buffer.bytes) : parts_.pinned->shortage(buffer.bytes));
+    throw OutOfMemory(buffer.name,
+                      on_device ? parts_.pool.shortage(buffer.bytes) : parts_.pinned.shortage(buffer.bytes));
   }
   return *range;
 }
 
 void Executor::take(BufferId id, StreamId stream) {
-  const Buffer& buffer = parts_.schedule->buffers[id];
+  const Buffer& buffer = parts_.schedule.buffers[id];
   const bool on_device = buffer.space == Space::kDevice;
   const AddressRange range = memory_for(buffer, stream);
   buffers_[id] = {.range = range, .alive = true, .owned = true};
   placements_[id] = range;
   if (on_device) {
-    live_bytes_ += round_up(buffer.bytes, parts_.device->properties().alignment_bytes);
+    live_bytes_ += round_up(buffer.bytes, parts_.device.properties().alignment_bytes);
   }
 }
 
 void Executor::give_back(BufferId id, const Frontier& last_use) {
-  const Buffer& buffer = parts_.schedule->buffers[id];
+  const Buffer& buffer = parts_.schedule.buffers[id];
   BufferState& state = buffers_[id];
   if (buffer.space == Space::kDevice) {
     if (!buffer.offset) {
-      parts_.pool->free(state.range, last_use);
+      parts_.pool.free(state.range, last_use);
     }
-    live_bytes_ -= round_up(buffer.bytes, parts_.device->properties().alignment_bytes);
+    live_bytes_ -= round_up(buffer.bytes, parts_.device.properties().alignment_bytes);
   } else {
-    parts_.pinned->free(state.range, last_use);
+    parts_.pinned.free(state.range, last_use);
   }
-  // Only now: a block that a pool could not take back is tried again at the end.
+  // Not earlier: a block that a pool could not take back is tried again at the end.
   state.alive = false;
   state.owned = false;
 }
@@ -291,7 +315,7 @@ void Executor::give_back(BufferId id, const Frontier& last_use) {
 void Executor::give_back_everything() noexcept {
   Frontier everything;
   try {
-    everything = parts_.streams->everything(*parts_.device);
+    everything = parts_.streams.everything(parts_.device);
   } catch (
       ...) {  // no memory to wait for many streams: what may be in use stays with the pools until they go
     return;
@@ -302,11 +326,11 @@ void Executor::give_back_everything() noexcept {
     } catch (...) {  // a destructor has nobody to tell; the others are still given back
     }
   };
-  // In time, where another rank may never come.
+  // Through the communicator, since another rank may never arrive.
   if (parts_.communicator != nullptr) {
     one([&] { parts_.communicator->wait(everything); });
   }
-  one([&] { parts_.device->synchronize(everything); });
+  one([&] { parts_.device.synchronize(everything); });
   for (BufferId id = 0; id < buffers_.size(); ++id) {
     if (buffers_[id].owned) {
       one([&] { give_back(id, {}); });
@@ -315,27 +339,27 @@ void Executor::give_back_everything() noexcept {
   for (const auto* const slots : {&numbers_.slots, &result_slots_}) {
     for (const auto& slot : *slots) {
       if (slot) {
-        one([&] { parts_.pinned->free(*slot, {}); });
+        one([&] { parts_.pinned.free(*slot, {}); });
       }
     }
   }
   for (const auto& range : {numbers_.range, arena_}) {
     if (range) {
-      one([&] { parts_.pool->free(*range, {}); });
+      one([&] { parts_.pool.free(*range, {}); });
     }
   }
 }
 
 void Executor::require_inputs(std::span<const AddressRange> inputs) const {
-  const std::span<const ValueId> values = parts_.tape->inputs();
+  const std::span<const ValueId> values = parts_.tape.inputs();
   if (inputs.size() != values.size()) {
-    throw InvalidArgument("a step of '" + parts_.tape->model() + "' takes " + std::to_string(values.size()) +
+    throw InvalidArgument("a step of '" + parts_.tape.model() + "' takes " + std::to_string(values.size()) +
                           " inputs, not " + std::to_string(inputs.size()));
   }
   for (std::size_t input = 0; input < inputs.size(); ++input) {
-    const Value& value = parts_.tape->value(values[input]);
+    const Value& value = parts_.tape.value(values[input]);
     if (inputs[input].bytes != value.bytes) {
-      throw InvalidArgument("'" + value.name + "' of '" + parts_.tape->model() + "' has " +
+      throw InvalidArgument("'" + value.name + "' of '" + parts_.tape.model() + "' has " +
                             format_size(value.bytes) + ", not " + format_size(inputs[input].bytes));
     }
   }
@@ -347,11 +371,11 @@ StepTicket Executor::submit(std::span<const AddressRange> inputs, const StepScal
   }
   require_inputs(inputs);
   if (step_ - waited_steps_ >= result_slots_.size()) {
-    throw InvalidArgument("the results of two steps of '" + parts_.tape->model() +
+    throw InvalidArgument("the results of two steps of '" + parts_.tape.model() +
                           "' have not been waited for: a third would overwrite them");
   }
   failed_ = true;  // until the end of the step says otherwise
-  live_bytes_ = parts_.pool->statistics().in_use_bytes - (arena_ ? arena_in_use() : 0);
+  live_bytes_ = parts_.pool.statistics().in_use_bytes - (arena_ ? arena_in_use() : 0);
   live_sum_ = 0;
   memory_ = {};
   inputs_copied_.clear();
@@ -364,7 +388,7 @@ StepTicket Executor::submit(std::span<const AddressRange> inputs, const StepScal
   StepTicket ticket{.executor = id_,
                     .step = step_,
                     .inputs_copied = inputs_copied_,
-                    .done = parts_.streams->everything(*parts_.device)};
+                    .done = parts_.streams.everything(parts_.device)};
   slots_ready_[step_ % 2] = results_ready_;
   updates_[step_ % 2] = scalars.updates();
   ++step_;
@@ -373,16 +397,15 @@ StepTicket Executor::submit(std::span<const AddressRange> inputs, const StepScal
 }
 
 void Executor::submit_instructions(std::span<const AddressRange> inputs, const StepScalars& scalars) {
-  const std::vector<Instruction>& instructions = parts_.schedule->instructions;
-  for (std::uint32_t index = 0; index < instructions.size(); ++index) {
-    execute(index, instructions[index], inputs, scalars);
+  for (PreparedInstruction& prepared : instructions_) {
+    execute(prepared, inputs, scalars);
     note_memory();
   }
-  memory_.average_bytes = instructions.empty() ? 0 : live_sum_ / static_cast<double>(instructions.size());
+  memory_.average_bytes = instructions_.empty() ? 0 : live_sum_ / static_cast<double>(instructions_.size());
 }
 
-// Streams are joined before and after every step, whether it is a graph, which does that, or not: so that all
-// steps find the same frontiers, and with them the same places, and predictions the same times.
+// Streams are joined before and after every step, as a graph joins them. So all steps find the same
+// frontiers, and with them the same places, and predictions the same times.
 void Executor::submit_as_graph(std::span<const AddressRange> inputs, const StepScalars& scalars) {
   write_step_numbers(scalars);
   const auto submit_all = [&] {
@@ -390,17 +413,17 @@ void Executor::submit_as_graph(std::span<const AddressRange> inputs, const StepS
     submit_instructions(inputs, scalars);
   };
   join_streams();
-  // Each kind runs as it is once: what a first launch loads, as kernels, is no part of a capture.
+  // The first step of each kind is not captured, since its launches may still load kernels.
   bool& has_run = has_run_.at(scalars.updates() ? 1 : 0);
-  StepGraph* const step = std::exchange(has_run, true) && replays_ && !parts_.device->tracing()
+  StepGraph* const step = std::exchange(has_run, true) && replays_ && !parts_.device.tracing()
                               ? find_graph(inputs, scalars.updates())
                               : nullptr;
   if (step == nullptr) {
     submit_all();
   } else if (step->graph) {
-    parts_.device->replay(*step->graph, submit_all);
+    parts_.device.replay(*step->graph, submit_all);
   } else {
-    step->graph = parts_.device->capture(parts_.streams->all(), submit_all);
+    step->graph = parts_.device.capture(parts_.streams.all(), submit_all);
   }
   join_streams();
 }
@@ -422,9 +445,9 @@ Executor::StepGraph* Executor::find_graph(std::span<const AddressRange> inputs, 
 }
 
 void Executor::join_streams() {
-  const Frontier everything = parts_.streams->everything(*parts_.device);
-  for (const StreamId stream : parts_.streams->all()) {
-    parts_.device->wait(stream, everything);
+  const Frontier everything = parts_.streams.everything(parts_.device);
+  for (const StreamId stream : parts_.streams.all()) {
+    parts_.device.wait(stream, everything);
   }
 }
 
@@ -438,24 +461,24 @@ void Executor::write_step_numbers(const StepScalars& scalars) const {
 }
 
 void Executor::copy_step_numbers() {
-  const StreamId compute = (*parts_.streams)[StreamRole::kCompute];
-  numbers_.version = parts_.parameters->next_version();
-  parts_.device->copy(compute, {.name = "step numbers",
-                                .direction = CopyDirection::kHostToDevice,
-                                .destination = {.range = *numbers_.range, .version = numbers_.version},
-                                .source = {.range = *numbers_.slots[step_ % 2]}});
+  const StreamId compute = parts_.streams[StreamRole::kCompute];
+  numbers_.version = parts_.parameters.next_version();
+  parts_.device.copy(compute, {.name = "step numbers",
+                               .direction = CopyDirection::kHostToDevice,
+                               .destination = {.range = *numbers_.range, .version = numbers_.version},
+                               .source = {.range = *numbers_.slots[step_ % 2]}});
 }
 
 StepMetrics Executor::wait(const StepTicket& ticket) {
   if (ticket.executor != id_ || ticket.step != waited_steps_ || ticket.step >= step_) {
     throw InvalidArgument("a wait for step " + std::to_string(ticket.step) +
                           (ticket.executor == id_ ? "" : " of an executor that is gone") + "; the next of '" +
-                          parts_.tape->model() + "' to be waited for is step " +
+                          parts_.tape.model() + "' to be waited for is step " +
                           std::to_string(waited_steps_));
   }
-  // First: whoever is told that there is no memory may wait again.
+  // Allocated first, so that the caller may wait again after std::bad_alloc.
   StepMetrics metrics;
-  metrics.losses.reserve(parts_.tape->losses());
+  metrics.losses.reserve(parts_.tape.losses());
   try {
     synchronize(slots_ready_[ticket.step % 2]);
   } catch (...) {
@@ -463,31 +486,31 @@ StepMetrics Executor::wait(const StepTicket& ticket) {
     throw;
   }
   ++waited_steps_;
-  if (!parts_.device->properties().touches_memory) {
+  if (!parts_.device.properties().touches_memory) {
     return {};
   }
-  const bool summed = parts_.communicator != nullptr && parts_.tape->collective();
+  const bool summed = parts_.communicator != nullptr && parts_.tape.collective();
   const float ranks = summed ? static_cast<float>(parts_.communicator->size()) : 1.0F;
-  for (std::size_t loss = 0; loss < parts_.tape->losses(); ++loss) {
+  for (std::size_t loss = 0; loss < parts_.tape.losses(); ++loss) {
     const float* numbers = pointer_to<const float>(result(ticket.step, loss).begin);
     metrics.losses.push_back({.loss = numbers[0] / ranks, .correct = numbers[1], .counted = numbers[2]});
     metrics.loss +=
-        static_cast<double>(parts_.tape->loss_weight(loss)) * static_cast<double>(metrics.losses.back().loss);
+        static_cast<double>(parts_.tape.loss_weight(loss)) * static_cast<double>(metrics.losses.back().loss);
   }
   read_gradient_norm(ticket.step, metrics);
   return metrics;
 }
 
 void Executor::read_gradient_norm(std::uint64_t step, StepMetrics& metrics) const {
-  const auto results = parts_.tape->results();
+  const auto results = parts_.tape.results();
   const auto norm = std::ranges::find_if(
-      results, [&](ValueId value) { return parts_.tape->value(value).kind == ValueKind::kGradientNorm; });
+      results, [&](ValueId value) { return parts_.tape.value(value).kind == ValueKind::kGradientNorm; });
   if (norm == results.end() || !updates_[step % 2]) {
     return;
   }
   const AddressRange range = result(step, static_cast<std::size_t>(norm - results.begin()));
   metrics.gradient_norm = *pointer_to<const float>(range.begin);
-  if (parts_.tape->loss_scale() != kNone) {
+  if (parts_.tape.loss_scale() != kNone) {
     const auto& scaled = *pointer_to<const LossScaledNorm>(range.begin);
     const bool skipped = scaled.skips != 0;
     metrics.loss_scaling = {
@@ -497,9 +520,9 @@ void Executor::read_gradient_norm(std::uint64_t step, StepMetrics& metrics) cons
   }
 }
 
-// Who waits for other ranks does it through the communicator, which cannot hang.
+// Waiting for other ranks goes through the communicator, which cannot hang.
 void Executor::synchronize(const Frontier& frontier) {
-  parts_.communicator == nullptr ? parts_.device->synchronize(frontier) : parts_.communicator->wait(frontier);
+  parts_.communicator == nullptr ? parts_.device.synchronize(frontier) : parts_.communicator->wait(frontier);
 }
 
 void Executor::note_memory() {
@@ -507,70 +530,72 @@ void Executor::note_memory() {
   memory_.peak_bytes = std::max(memory_.peak_bytes, live_bytes_);
 }
 
-// All samples are taken on one stream, so that they stand in the order in which the figures came to be.
+// All samples are taken on one stream, so that a trace has them in order.
 void Executor::mark_memory() {
-  if (parts_.device->tracing()) {
-    const StreamId stream = (*parts_.streams)[StreamRole::kCompute];
-    parts_.device->mark(stream, "device memory in use", live_bytes_);
-    parts_.device->mark(stream, "page-locked memory in use", parts_.pinned->statistics().in_use_bytes);
+  if (parts_.device.tracing()) {
+    const StreamId stream = parts_.streams[StreamRole::kCompute];
+    parts_.device.sample_counter(stream, "device memory in use", live_bytes_);
+    parts_.device.sample_counter(stream, "page-locked memory in use",
+                                 parts_.pinned.statistics().in_use_bytes);
   }
 }
 
-Frontier Executor::waited_for(const Instruction& instruction) const {
+Frontier Executor::awaited_frontier(const Instruction& instruction) const {
   Frontier result;
   for (const Wait& wait : instruction.waits) {
     if (wait.steps_ago <= step_) {
-      result.join(frontiers_[(step_ - wait.steps_ago) % 2][frontier_index_[wait.instruction]]);
+      result.join(frontiers_[(step_ - wait.steps_ago) % 2][instructions_[wait.instruction].frontier]);
     }
   }
   return result;
 }
 
-void Executor::execute(std::uint32_t index, const Instruction& instruction,
-                       std::span<const AddressRange> inputs, const StepScalars& scalars) {
-  const StreamId stream = (*parts_.streams)[instruction.stream];
+void Executor::execute(PreparedInstruction& prepared, std::span<const AddressRange> inputs,
+                       const StepScalars& scalars) {
+  const Instruction& instruction = prepared.instruction;
   if (instruction.kind == InstructionKind::kRelease) {
     release(instruction);
     return;
   }
-  parts_.device->wait(stream, waited_for(instruction));
-  if (scalars.updates() || !of_update_[index]) {
-    do_work(index, instruction, inputs, scalars);
+  parts_.device.wait(prepared.stream, awaited_frontier(instruction));
+  if (scalars.updates() || !prepared.of_update) {
+    do_work(prepared, inputs, scalars);
     if (parts_.inspect) {
-      inspect(index, instruction, scalars);
+      inspect(prepared, scalars);
     }
   }
-  if (frontier_index_[index] != kNone) {
-    frontiers_[step_ % 2][frontier_index_[index]] = parts_.device->frontier(stream);
+  if (prepared.frontier != kNone) {
+    frontiers_[step_ % 2][prepared.frontier] = parts_.device.frontier(prepared.stream);
   }
 }
 
-void Executor::do_work(std::uint32_t index, const Instruction& instruction,
-                       std::span<const AddressRange> inputs, const StepScalars& scalars) {
+void Executor::do_work(PreparedInstruction& prepared, std::span<const AddressRange> inputs,
+                       const StepScalars& scalars) {
+  const Instruction& instruction = prepared.instruction;
   switch (instruction.kind) {
     case InstructionKind::kAllocate:
-      take(instruction.buffer, (*parts_.streams)[instruction.stream]);
+      take(instruction.buffer, prepared.stream);
       mark_memory();
       break;
     case InstructionKind::kLoad:
-      load(index, instruction, inputs);
+      load(prepared, inputs);
       break;
     case InstructionKind::kLaunch:
     case InstructionKind::kRecompute:
-      if (parts_.tape->op(instruction.op).collective()) {
-        reduce(index, instruction);
+      if (parts_.tape.op(instruction.op).collective()) {
+        reduce(prepared);
       } else {
-        launch(index, instruction, scalars);
+        launch(prepared, scalars);
       }
       break;
     case InstructionKind::kOffload:
-      move(index, instruction, instruction.buffer, instruction.host_buffer);
+      move(prepared, instruction.buffer, instruction.host_buffer);
       break;
     case InstructionKind::kPrefetch:
-      move(index, instruction, instruction.host_buffer, instruction.buffer);
+      move(prepared, instruction.host_buffer, instruction.buffer);
       break;
     case InstructionKind::kReadResult:
-      read_result(index, instruction);
+      read_result(prepared);
       break;
     case InstructionKind::kRelease:
       break;
@@ -578,17 +603,16 @@ void Executor::do_work(std::uint32_t index, const Instruction& instruction,
 }
 
 void Executor::release(const Instruction& instruction) {
-  give_back(instruction.buffer, waited_for(instruction));
+  give_back(instruction.buffer, awaited_frontier(instruction));
   mark_memory();
 }
 
 AddressRange Executor::operand_range(BufferId buffer, ValueId value) const {
-  return {.begin = buffers_[buffer].range.begin, .bytes = parts_.tape->value(value).bytes};
+  return {.begin = buffers_[buffer].range.begin, .bytes = parts_.tape.value(value).bytes};
 }
 
-// Which contents a reader means: what was last written to the buffer in the order of the list, provided that
-// it is this value. What the list order means is the schedule's business; that no permitted order reads
-// anything else is what versions check.
+// The contents that a reader expects: the last write to the buffer in the order of the list, if it wrote this
+// value. Devices compare versions to find permitted orders that would read something else.
 std::uint64_t Executor::version_of(BufferId buffer, ValueId value) const {
   const BufferState& state = buffers_[buffer];
   if (state.slot != nullptr) {
@@ -600,19 +624,19 @@ std::uint64_t Executor::version_of(BufferId buffer, ValueId value) const {
 std::uint64_t Executor::new_version(BufferId buffer, ValueId value) {
   BufferState& state = buffers_[buffer];
   state.value = value;
-  state.version = parts_.parameters->next_version();
+  state.version = parts_.parameters.next_version();
   if (state.slot != nullptr) {
     state.slot->version = state.version;
   }
   return state.version;
 }
 
-void Executor::launch(std::uint32_t index, const Instruction& instruction, const StepScalars& scalars) {
-  const Op& op = parts_.tape->op(instruction.op);
+void Executor::launch(PreparedInstruction& prepared, const StepScalars& scalars) {
+  const Op& op = parts_.tape.op(prepared.instruction.op);
   reads_.clear();
   writes_.clear();
   operands_.clear();
-  for (const BufferUse& use : uses_[index]) {
+  for (const BufferUse& use : prepared.uses) {
     if (use.value == kNone) {
       writes_.push_back({.range = buffers_[use.buffer].range});
       operands_.push_back(buffers_[use.buffer].range);
@@ -626,117 +650,114 @@ void Executor::launch(std::uint32_t index, const Instruction& instruction, const
       reads_.push_back({.range = range, .version = version_of(use.buffer, use.value)});
     }
   }
-  if (instruction.operands.back() == kNone) {
+  if (prepared.instruction.operands.back() == kNone) {
     operands_.emplace_back();
   }
   if (numbers_.range) {
     reads_.push_back({.range = *numbers_.range, .version = numbers_.version});
   }
-  std::shared_ptr<const Launch>& kept = launches_[index];
+  std::shared_ptr<const Launch>& kept = prepared.launch;
   if (!kept || kept->ranges != operands_) {
     kept = std::make_shared<const Launch>(Launch{
         .ranges = operands_, .reads = op.reads.size(), .step_numbers = replays_ ? numbers_.range->begin : 0});
   }
-  Work work{.name = names_[index],
+  Work work{.name = prepared.name,
             .reads = reads_,
             .writes = writes_,
-            .cost = op.cost_with(parts_.schedule->algorithms[instruction.op]),
+            .cost = op.cost_with(parts_.schedule.algorithms[prepared.instruction.op]),
             .run = {}};
   if (parts_.program != nullptr) {
-    work.run = [program = parts_.program, id = instruction.op, launch = kept, scalars](void* native_stream) {
-      program->run(id, launch->operands(), scalars, native_stream);
-    };
+    work.run = [program = parts_.program, id = prepared.instruction.op, launch = kept, scalars](
+                   void* native_stream) { program->run(id, launch->operands(), scalars, native_stream); };
   }
-  parts_.device->submit((*parts_.streams)[instruction.stream], work);
+  parts_.device.submit(prepared.stream, work);
 }
 
-void Executor::inspect(std::uint32_t index, const Instruction& instruction, const StepScalars& scalars) {
-  if (!is_launch(instruction.kind) && instruction.kind != InstructionKind::kLoad) {
+void Executor::inspect(const PreparedInstruction& prepared, const StepScalars& scalars) {
+  if (!is_launch(prepared.instruction.kind) && prepared.instruction.kind != InstructionKind::kLoad) {
     return;
   }
-  for (const BufferUse& use : uses_[index]) {
+  for (const BufferUse& use : prepared.uses) {
     if (use.write && use.value != kNone) {
-      const std::vector<std::byte> bytes = on_host(index, use);
-      parts_.inspect({.op = instruction.op, .value = use.value, .bytes = bytes}, scalars);
+      const std::vector<std::byte> bytes = on_host(prepared, use);
+      parts_.inspect({.op = prepared.instruction.op, .value = use.value, .bytes = bytes}, scalars);
     }
   }
 }
 
 // Waits for the instruction, which has just been submitted.
-std::vector<std::byte> Executor::on_host(std::uint32_t index, const BufferUse& use) {
-  const StreamId stream = (*parts_.streams)[parts_.schedule->instructions[index].stream];
+std::vector<std::byte> Executor::on_host(const PreparedInstruction& prepared, const BufferUse& use) {
   const AddressRange range = operand_range(use.buffer, use.value);
   std::vector<std::byte> bytes(range.bytes);
-  PinnedBlock staging(*parts_.pinned, kInspectedBytes, "to inspect values");
+  PinnedBlock staging(parts_.pinned, kInspectedBytes, "to inspect values");
   for (std::uint64_t at = 0; at < range.bytes; at += kInspectedBytes) {
     const std::uint64_t size = std::min(kInspectedBytes, range.bytes - at);
-    copy(index, CopyDirection::kDeviceToHost, {.range = {.begin = staging.range().begin, .bytes = size}},
+    copy(prepared, CopyDirection::kDeviceToHost, {.range = {.begin = staging.range().begin, .bytes = size}},
          {.range = {.begin = range.begin + at, .bytes = size}, .version = version_of(use.buffer, use.value)});
-    staging.used_until(parts_.device->frontier(stream));
-    synchronize(parts_.device->frontier(stream));
+    staging.used_until(parts_.device.frontier(prepared.stream));
+    synchronize(parts_.device.frontier(prepared.stream));
     std::memcpy(bytes.data() + at, pointer_to<const std::byte>(staging.range().begin), size);
   }
   return bytes;
 }
 
-// In place, as the checker has seen to.
-void Executor::reduce(std::uint32_t index, const Instruction& instruction) {
-  const std::span<const BufferUse> all(uses_[index]);
+// In place, as the checker has verified.
+void Executor::reduce(const PreparedInstruction& prepared) {
+  const std::span<const BufferUse> all(prepared.uses);
   const std::span<const BufferUse> reads = all.first(all.size() / 2);
   const std::span<const BufferUse> writes = all.subspan(reads.size());
   bucket_.clear();
   for (std::size_t operand = 0; operand < reads.size(); ++operand) {
     const std::uint64_t before = version_of(reads[operand].buffer, reads[operand].value);
-    bucket_.push_back({.name = names_[index],
+    bucket_.push_back({.name = prepared.name,
                        .range = operand_range(writes[operand].buffer, writes[operand].value),
-                       .type = parts_.tape->value(writes[operand].value).type.data_type,
+                       .type = parts_.tape.value(writes[operand].value).type.data_type,
                        .version_before = before,
                        .version_after = new_version(writes[operand].buffer, writes[operand].value),
-                       .cost = parts_.tape->op(instruction.op).cost});
+                       .cost = parts_.tape.op(prepared.instruction.op).cost});
   }
-  parts_.communicator->all_reduce((*parts_.streams)[instruction.stream], bucket_, Reduction::kSum);
+  parts_.communicator->all_reduce(prepared.stream, bucket_);
 }
 
-void Executor::copy(std::uint32_t index, CopyDirection direction, const Access& destination,
+void Executor::copy(const PreparedInstruction& prepared, CopyDirection direction, const Access& destination,
                     const Access& source) {
-  const Instruction& instruction = parts_.schedule->instructions[index];
-  parts_.device->copy(
-      (*parts_.streams)[instruction.stream],
-      {.name = names_[index], .direction = direction, .destination = destination, .source = source});
+  parts_.device.copy(
+      prepared.stream,
+      {.name = prepared.name, .direction = direction, .destination = destination, .source = source});
 }
 
-void Executor::load(std::uint32_t index, const Instruction& instruction,
-                    std::span<const AddressRange> inputs) {
-  const auto all = parts_.tape->inputs();
-  const auto position = static_cast<std::size_t>(std::ranges::find(all, instruction.value) - all.begin());
-  const AddressRange range = operand_range(instruction.buffer, instruction.value);
-  copy(index, CopyDirection::kHostToDevice,
-       {.range = range, .version = new_version(instruction.buffer, instruction.value)},
+void Executor::load(const PreparedInstruction& prepared, std::span<const AddressRange> inputs) {
+  const auto all = parts_.tape.inputs();
+  const auto position =
+      static_cast<std::size_t>(std::ranges::find(all, prepared.instruction.value) - all.begin());
+  const AddressRange range = operand_range(prepared.instruction.buffer, prepared.instruction.value);
+  copy(prepared, CopyDirection::kHostToDevice,
+       {.range = range, .version = new_version(prepared.instruction.buffer, prepared.instruction.value)},
        {.range = {.begin = inputs[position].begin, .bytes = range.bytes}});
-  inputs_copied_.join(parts_.device->frontier((*parts_.streams)[instruction.stream]));
+  inputs_copied_.join(parts_.device.frontier(prepared.stream));
 }
 
 // Offload and prefetch: the contents, and so the version, stay what they are.
-void Executor::move(std::uint32_t index, const Instruction& instruction, BufferId from, BufferId to) {
-  const ValueId value = instruction.value;
+void Executor::move(const PreparedInstruction& prepared, BufferId from, BufferId to) {
+  const ValueId value = prepared.instruction.value;
   const std::uint64_t version = version_of(from, value);
   buffers_[to].value = value;
   buffers_[to].version = version;
-  const bool to_host = parts_.schedule->buffers[to].space == Space::kHost;
-  copy(index, to_host ? CopyDirection::kDeviceToHost : CopyDirection::kHostToDevice,
+  const bool to_host = parts_.schedule.buffers[to].space == Space::kHost;
+  copy(prepared, to_host ? CopyDirection::kDeviceToHost : CopyDirection::kHostToDevice,
        {.range = operand_range(to, value), .version = version},
        {.range = operand_range(from, value), .version = version});
 }
 
-void Executor::read_result(std::uint32_t index, const Instruction& instruction) {
-  const auto all = parts_.tape->results();
-  const AddressRange part =
-      result_parts_[static_cast<std::size_t>(std::ranges::find(all, instruction.value) - all.begin())];
+void Executor::read_result(const PreparedInstruction& prepared) {
+  const auto all = parts_.tape.results();
+  const AddressRange part = result_parts_[static_cast<std::size_t>(
+      std::ranges::find(all, prepared.instruction.value) - all.begin())];
   const AddressRange place{.begin = result_slots_[step_ % 2]->begin + part.begin, .bytes = part.bytes};
-  copy(index, CopyDirection::kDeviceToHost, {.range = place},
-       {.range = operand_range(instruction.buffer, instruction.value),
-        .version = version_of(instruction.buffer, instruction.value)});
-  results_ready_.join(parts_.device->frontier((*parts_.streams)[instruction.stream]));
+  copy(prepared, CopyDirection::kDeviceToHost, {.range = place},
+       {.range = operand_range(prepared.instruction.buffer, prepared.instruction.value),
+        .version = version_of(prepared.instruction.buffer, prepared.instruction.value)});
+  results_ready_.join(parts_.device.frontier(prepared.stream));
 }
 
 }  // namespace vdnn

@@ -18,12 +18,12 @@ namespace vdnn {
 
 namespace {
 
-// More than any schedule takes, less than would overflow when granules are added.
+// More than any schedule needs, and small enough that adding granules does not overflow.
 constexpr std::uint64_t kBoundless = std::uint64_t{1} << 50;
-// Steps before those that are measured: the first fills the pools, the second is the first that overlaps.
+// Steps that are not measured: the first fills the pools, the second is the first that overlaps.
 constexpr std::uint32_t kWarmUpSteps = 2;
-// Of the micro-steps of an update, the first follows one that updates and the last is one. Those between them
-// are alike: one is simulated.
+// The first micro-step of an update follows one that updates, and the last one updates. Those between them
+// are alike, so one is simulated.
 constexpr std::uint32_t kDifferentMicroSteps = 3;
 
 // Runs `simulation`. kBoundless is nobody's budget: what exceeds it cannot be, on any device.
@@ -37,7 +37,7 @@ auto without_budget(const Simulation& simulation) {
   }
 }
 
-// Page-locked memory for the inputs of steps, as a loader takes it: one block a batch.
+// Page-locked memory for the inputs of steps, as a loader allocates it: one block per batch.
 class Staging {
  public:
   Staging(PinnedPool& pinned, const Tape& tape) : pinned_(pinned) {
@@ -74,7 +74,7 @@ class Staging {
   std::vector<AddressRange> blocks_;
 };
 
-// A simulated device with everything that an executor is handed but tape and schedule.
+// A simulated device with all parts of an executor but tape and schedule.
 class SimulatedRun {
  public:
   SimulatedRun(const Tape& training, const PredictionOptions& options)
@@ -85,19 +85,19 @@ class SimulatedRun {
         pool(*device, {}),
         pinned(*device),
         communicator(make_sim_communicator(*device, options.collectives)),
-        streams(*device, training.collective()),
+        streams(*device, stream_roles(training)),
         parameters(pool, streams[StreamRole::kCompute], training) {
     parameters.upload(pinned, streams[StreamRole::kCompute], nullptr, {});
   }
 
   ExecutorParts parts(const Tape& tape, const Schedule& schedule) {
-    return {.device = device.get(),
-            .pool = &pool,
-            .pinned = &pinned,
-            .streams = &streams,
-            .parameters = &parameters,
-            .tape = &tape,
-            .schedule = &schedule,
+    return {.device = *device,
+            .pool = pool,
+            .pinned = pinned,
+            .streams = streams,
+            .parameters = parameters,
+            .tape = tape,
+            .schedule = schedule,
             .communicator = communicator.get()};
   }
   double compute_waited_seconds() const {
@@ -133,8 +133,8 @@ class EventsOfKind {
   std::size_t next_ = 0;
 };
 
-// The device runs what it is given when it is given it, so that a step's trace stands in the order of the
-// list: a sample of each counter for an allocation or a release, one piece of work for anything else.
+// The device runs work when it is submitted, so a step's trace is in the order of the list. An allocation or
+// a release has a sample of each counter, any other instruction one piece of work.
 std::vector<InstructionTime> instruction_times(const Schedule& schedule, std::span<const TraceEvent> trace,
                                                bool graph) {
   EventsOfKind works(trace, TraceEvent::Kind::kWork);
@@ -156,8 +156,8 @@ std::vector<InstructionTime> instruction_times(const Schedule& schedule, std::sp
   return times;
 }
 
-// Steps one after the other, each update's micro-steps in turn. As in training, the host reads each step's
-// loss when it has submitted the next.
+// Runs steps, and the micro-steps of each update in turn. As in training, the host reads each step's loss
+// after it has submitted the next step.
 class Steps {
  public:
   Steps(Executor& executor, std::span<const AddressRange> inputs, std::uint32_t micro_steps)
@@ -187,7 +187,7 @@ double mean_micro_step_seconds(SimDevice& device, Steps& steps, std::uint32_t mi
   for (std::uint32_t micro_step = 0; micro_step < std::min(others, kDifferentMicroSteps - 1); ++micro_step) {
     const double begin = device.finish_seconds();
     steps.step();
-    // The second stands for all that follow it.
+    // The second represents all later ones.
     seconds += (micro_step == 0 ? 1 : others - 1) * (device.finish_seconds() - begin);
   }
   return others == 0 ? 0 : seconds / others;
@@ -286,7 +286,7 @@ PlanCosts plan_costs(const Tape& tape, const PredictionOptions& options) {
   for (const Op& op : tape.ops()) {
     std::vector<double>& seconds = costs.op_seconds.emplace_back();
     for (std::uint32_t algorithm = 0; algorithm < op.algorithms.size(); ++algorithm) {
-      // What ranks do together keeps no compute stream.
+      // Collectives do not occupy the compute stream.
       seconds.push_back(op.collective() ? 0 : profile.seconds(op.cost_with(algorithm)));
     }
   }

@@ -18,7 +18,7 @@ class SimCommunicator final : public Communicator {
   int size() const override { return static_cast<int>(costs_.ranks()); }
 
   using Communicator::all_reduce;
-  Point all_reduce(StreamId stream, std::span<const Collective> parts, Reduction) override {
+  Point all_reduce(StreamId stream, std::span<const Collective> parts) override {
     if (parts.empty()) {
       throw InvalidArgument("a simulated all-reduce of no range");
     }

@@ -1,5 +1,5 @@
-// Networks from lists of layers. Layers are put in an order in which each comes after what it reads: always
-// the first of the list that can come, so that a list in order keeps it.
+// Networks from lists of layers. Each layer is placed after the layers that it reads. Of those that can come
+// next, the first in the list does, so that a list that is in order keeps it.
 
 #include <algorithm>
 #include <map>
@@ -113,7 +113,8 @@ class Assembly {
   template <class Other>
   void shared_loss(const std::string&, const Other&, Tensor) {}
 
-  // Every layer that is not placed waits for one that is not either: following them leads round.
+  // Every layer that is not placed waits for another that is not placed, so following them leads into a
+  // cycle.
   std::string cycle(const std::vector<bool>& placed) const {
     std::map<std::string, std::string> waits_for;
     for (std::size_t i = 0; i < layers_.size(); ++i) {
@@ -124,7 +125,7 @@ class Assembly {
     }
     std::string at = waits_for.begin()->first;
     for (std::size_t i = 0; i < waits_for.size(); ++i) {
-      at = waits_for[at];  // on the cycle after as many steps as there are layers
+      at = waits_for[at];  // after as many steps as there are layers it is on the cycle
     }
     std::string text = at;
     for (std::string next = waits_for[at]; next != at; next = waits_for[next]) {

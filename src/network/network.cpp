@@ -20,7 +20,7 @@ Network Network::with_batch(std::int64_t batch) const {
   Network other = *this;
   const auto set_batch = [&](std::uint32_t id) {
     other.types_[id].dims[0] = batch;
-    other.types_[id].bytes();  // throws on overflow, and for a batch that is none
+    other.types_[id].bytes();  // throws on overflow, and for a batch that is not positive
   };
   set_batch(input());
   for (const std::uint32_t target : targets_) {
@@ -42,14 +42,14 @@ namespace {
   throw InvalidArgument("layer " + layer + ": " + why);
 }
 
-// Names of values and ops append to a layer's name behind a dot.
+// Names of values and ops are a layer's name, a dot and a suffix.
 void check_name(const std::string& name) {
   if (name.empty() || name.find('.') != std::string::npos) {
     reject("'" + name + "'", "a name must not be empty nor contain a dot");
   }
 }
 
-// As errors call it: by its name where it has one.
+// The tensor in messages.
 std::string called(const std::vector<std::string>& names, std::uint32_t id) {
   if (id == kNone) {
     return "an empty tensor";
@@ -57,7 +57,7 @@ std::string called(const std::vector<std::string>& names, std::uint32_t id) {
   return id < names.size() ? "'" + names[id] + "'" : "tensor " + std::to_string(id);
 }
 
-// Where a layer asks before it is added.
+// The type of an input of a new layer. Errors name the layer.
 const TensorType& type_for(const std::string& layer, const NetworkBuilder& net, Tensor x) {
   try {
     return net.type(x);
@@ -116,7 +116,7 @@ const TensorType& NetworkBuilder::type(Tensor x) const {
 Tensor NetworkBuilder::append(const std::string& name, OpSpec spec, std::vector<std::uint32_t> inputs,
                               TensorType output) {
   if (auto* dropout = std::get_if<DropoutSpec>(&spec); dropout != nullptr && dropout->key == 0) {
-    // By position: what is added behind a layer does not change what it drops.
+    // By position, so that layers added later do not change what this one drops.
     dropout->key = network_.layers_.size() + 1;
   }
   const auto id = static_cast<std::uint32_t>(network_.types_.size());
@@ -230,7 +230,7 @@ Tensor NetworkBuilder::shared_targets(const std::string& name, TensorType type) 
     return *shared_targets_;
   }
   if (network_.types_[shared_targets_->id] != type) {
-    reject(name, "wants targets " + to_string(type.dims) + ", but those that all losses share are " +
+    reject(name, "needs targets " + to_string(type.dims) + ", but those that all losses share are " +
                      to_string(network_.types_[shared_targets_->id].dims) + ": give it targets of its own");
   }
   return *shared_targets_;
@@ -290,7 +290,7 @@ Network NetworkBuilder::build() && {
   }
   for (std::size_t id = 0; id < read.size(); ++id) {
     if (!read[id]) {
-      throw InvalidArgument("network " + network_.name_ + ": nobody reads " +
+      throw InvalidArgument("network " + network_.name_ + ": nothing reads " +
                             (is_target(static_cast<std::uint32_t>(id)) ? "targets " : "feature map ") +
                             network_.names_[id] + " (" + to_string(network_.types_[id].dims) + ")");
     }

@@ -13,8 +13,8 @@ namespace vdnn {
 
 namespace {
 
-// What mixed precision leaves in fp32 without being asked: sums over many classes, and code that knows no
-// other type.
+// Layers that mixed precision always leaves in fp32: losses, which sum over many classes, and custom layers,
+// whose code knows no other type.
 bool always_fp32(const OpSpec& spec) {
   return is_loss(spec) || std::holds_alternative<CustomSpec>(spec);
 }

@@ -17,7 +17,7 @@ std::string describe(const NamedType& operand) {
   return "'" + operand.name + "' (" + to_string(operand.type.dims) + ")";
 }
 
-// Every rule of a layer, with what its messages need.
+// The rules of one layer, and the names and shapes for its messages.
 class ShapeRules {
  public:
   ShapeRules(const std::string& layer, std::span<const NamedType> inputs) : layer_(layer), inputs_(inputs) {}
@@ -120,7 +120,7 @@ class ShapeRules {
     require(spec.momentum >= 0 && spec.momentum <= 1,
             "momentum " + std::to_string(spec.momentum) + " must be between 0 and 1");
     const TensorType& x = only_input();
-    // Its variance is over n - 1 in the running statistics.
+    // The running variance divides by n - 1.
     require(x.elements() / static_cast<std::uint64_t>(channels(x)) > 1,
             "one element a channel has no variance; input " + describe(inputs_[0]));
     return x;
@@ -192,7 +192,7 @@ class ShapeRules {
   TensorType operator()(const LossScaleUpdateSpec&) const { not_a_layer(); }
   TensorType operator()(const AllReduceSpec&) const { not_a_layer(); }
 
-  // N x K x space...: a class a place.
+  // N x K x space...: one class per place.
   TensorType class_targets() const {
     const TensorType& logits = inputs_[0].type;
     require(logits.dims.size() >= 2, "logits " + describe(inputs_[0]) + " must be N x K x space");
@@ -276,12 +276,12 @@ class ShapeRules {
     return dims;
   }
 
-  // Of the batch and the type of `x`.
+  // With the batch and the data type of `x`.
   static TensorType feature_map(const TensorType& x, std::int64_t channels, const Dims& space) {
     return {.data_type = x.data_type, .dims = joined(x.dims[0], channels, space), .layout = x.layout};
   }
 
-  // Of a parameter.
+  // `what` is a parameter.
   void check_size(const std::string& what, const Dims& dims) const {
     try {
       TensorType{.dims = dims}.bytes();
@@ -295,7 +295,7 @@ class ShapeRules {
     require_inputs(2);
     const TensorType wanted = target_type(layer_, spec, inputs_[0]);
     require(inputs_[1].type == wanted,
-            "prediction " + describe(inputs_[0]) + " wants targets " + to_string(wanted.dims) +
+            "prediction " + describe(inputs_[0]) + " needs targets " + to_string(wanted.dims) +
                 (wanted.data_type == DataType::kI32 ? " (i32)" : " (f32)") + ", not " + describe(inputs_[1]));
     return {.dims = {kMetricsFloats}};
   }

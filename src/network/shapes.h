@@ -1,5 +1,5 @@
 #pragma once
-// What a layer makes of its inputs: the type of its output.
+// The type of a layer's output, from its inputs.
 
 #include <functional>
 #include <span>
@@ -10,17 +10,17 @@
 
 namespace vdnn {
 
-// An operand by the name that errors call it.
+// An operand and its name in messages.
 struct NamedType {
   std::string name;
   TensorType type;
 };
 
-// Throws InvalidArgument that names the layer, its inputs and the shapes where they do not fit together, or
-// where the spec is none of a layer.
+// Throws InvalidArgument, with the layer, its inputs and the shapes, if they do not fit together or the spec
+// is no layer's.
 TensorType infer_output(const std::string& layer, const OpSpec& spec, std::span<const NamedType> inputs);
 
-// The targets that a loss compares such a prediction with.
+// The type of the targets with which the loss compares this prediction.
 TensorType target_type(const std::string& layer, const OpSpec& loss, const NamedType& prediction);
 
 }  // namespace vdnn

@@ -1,17 +1,17 @@
 #pragma once
-// What an update of Adam or AdamW needs that does not depend on the element: computed in double, rounded
-// once. Of each element, in single precision and in this order, with t = step + 1 (steps that loss
-// scaling has skipped are not counted):
+// The coefficients of an Adam or AdamW step, which are the same for all elements: computed in double and
+// rounded once. Each element is then updated in single precision and in this order, with t = step + 1 (steps
+// that loss scaling has skipped are not counted):
 //
-//   g = scale g                             where gradients are clipped, or losses scaled
+//   g = scale g                             if gradients are clipped or losses scaled
 //   g = g + weight_decay w                  Adam
 //   m = m + (1 - beta1) (g - m)
 //   v = v + (1 - beta2) (g g - v)
 //   w = w - (learning_rate weight_decay) w  AdamW
 //   w = w - (learning_rate / (1 - beta1^t)) (m / (sqrt(v) (1 / sqrt(1 - beta2^t)) + epsilon))
 //
-// v stays at zero or above: (1 - beta2) v rounded is no more than v. Padding, zero in parameter, gradient and
-// states, stays zero, since epsilon is not: 0 / (0 + epsilon) = 0.
+// v never becomes negative, since (1 - beta2) v rounded is at most v. Padding, which is zero in parameter,
+// gradient and states, stays zero: 0 / (0 + epsilon) = 0, since epsilon is positive.
 
 #include <cmath>
 

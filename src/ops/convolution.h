@@ -1,6 +1,6 @@
 #pragma once
-// A convolution as libraries of layer mathematics ask for it: by the operands of its forward pass. Space and
-// windows have one entry a dimension.
+// A convolution as vendors' libraries describe it: by the operands of its forward pass. Lists of space and
+// windows have one entry per dimension.
 
 #include <cstdint>
 
@@ -30,18 +30,19 @@ struct ConvolutionDims {
 };
 ConvolutionDims dims_of(const Convolution& convolution);
 
-// One entry a dimension.
+// One entry per dimension.
 Dims dilation_of(const Convolution& convolution);
 
-// The same with a second dimension of space of one where there is but one: what libraries know.
+// The same convolution with a second dimension of space, of extent one, if it has only one dimension:
+// libraries know two or three.
 Convolution planar(Convolution convolution);
 
-// What a pass of the layer is to the convolution from its output to its input: data and their gradient change
-// places.
+// The pass of the convolution from the layer's output to its input that corresponds to a pass of the layer:
+// the forward pass and the data gradient change places.
 Direction exchanged(Direction pass);
 
-// Of a layer from `x` to `y`; shapes are those of a network, which has checked them. That of a transposed
-// convolution goes from y to x: its forward pass is the data gradient of what is returned.
+// The convolution of a layer from `x` to `y`, whose shapes a network has checked. For a transposed
+// convolution it goes from y to x, and the layer's forward pass is its data gradient.
 Convolution convolution_of(const ConvolutionSpec& spec, const TensorType& x, const TensorType& y);
 Convolution convolution_of(const TransposedConvolutionSpec& spec, const TensorType& x, const TensorType& y);
 

@@ -9,8 +9,8 @@ namespace vdnn::ops {
 
 namespace {
 
-// Within a handler. Whatever code from outside throws, it was the device that failed at this op: callers know
-// neither the layer's types of exceptions nor when it ran.
+// Called within a handler. Callers know neither the layer's types of exceptions nor when it ran, so that
+// every exception is reported as a failure of the device at this op.
 [[noreturn]] void fail_running(const std::string& where) {
   try {
     throw;

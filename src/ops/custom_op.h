@@ -1,5 +1,5 @@
 #pragma once
-// An op of a layer from outside the library, whatever the device.
+// An op of a layer from outside the library, on any device.
 
 #include <memory>
 #include <string>
@@ -12,10 +12,10 @@ namespace vdnn::ops {
 
 class CustomOp {
  public:
-  // `device`: as the layer was asked (CustomQuestion).
+  // `device` as in CustomQuestion.
   CustomOp(const CustomSpec& spec, const KernelRequest& request, std::string device, int threads);
 
-  // Throws DeviceError that names op and layer, whatever the layer throws.
+  // Any exception of the layer becomes a DeviceError that names op and layer.
   void run(const OpOperands& operands, const StepScalars& scalars, void* native_stream) const;
 
  private:

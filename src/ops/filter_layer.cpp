@@ -63,7 +63,7 @@ void check(const FullyConnectedSpec& spec, const LayerTypes& types) {
   require_output(types.outputs[0], {input[0], spec.outputs}, kLayer);
 }
 
-// Every output sums as many products as one of the filters has elements.
+// An output sums one product per element of a filter.
 void count_products(FilterShape& shape) {
   shape.fan_in = static_cast<std::int64_t>(shape.filter_type().elements()) / shape.filter[0];
   shape.multiply_adds = static_cast<double>(shape.output.elements()) * static_cast<double>(shape.fan_in);
@@ -129,7 +129,7 @@ FilterShape filter_shape(const TransposedConvolutionSpec& spec, const LayerTypes
                     .bias = spec.bias};
   const double reach = static_cast<double>(spec.filters) * window_elements(spec.kernel);
   shape.multiply_adds = static_cast<double>(shape.input.elements()) * reach;
-  // Windows begin a stride apart, so that many fewer of them meet in one output.
+  // Windows begin a stride apart, so that fewer of them contribute to one output.
   shape.fan_in = std::max<std::int64_t>(
       1, static_cast<std::int64_t>(static_cast<double>(shape.filter[1]) * window_elements(spec.kernel) /
                                    window_elements(spec.stride)));

@@ -1,12 +1,12 @@
 #pragma once
-// From the type of a value to the format (src/base/narrow_floats.h) that code is compiled for.
+// Maps the type of a value to the format (src/base/narrow_floats.h) for which code is compiled.
 
 #include "src/base/narrow_floats.h"
 #include "vdnn/tensor.h"
 
 namespace vdnn::ops {
 
-// Calls work(Format{}) with the format of `type`, which is one of floating-point numbers.
+// Calls work(Format{}) with the format of `type`, a floating-point type.
 template <class Work>
 auto with_format(DataType type, const Work& work) {
   switch (type) {

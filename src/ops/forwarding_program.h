@@ -1,5 +1,5 @@
 #pragma once
-// A program that hands everything to another one: the base of those that do one thing besides or otherwise.
+// A program that forwards every call to another one: a base for programs that change or add one thing.
 
 #include <span>
 #include <string>
@@ -8,7 +8,7 @@
 
 namespace vdnn::ops {
 
-// `below` must outlive whatever is asked of it.
+// `below` must outlive this program.
 class ForwardingProgram : public OpProgram {
  public:
   explicit ForwardingProgram(OpProgram& below) : below_(below) {}

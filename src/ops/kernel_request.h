@@ -1,5 +1,5 @@
 #pragma once
-// What a kernel is compiled from, whatever the device.
+// The arguments from which a kernel is compiled, on any device.
 
 #include <cstdint>
 

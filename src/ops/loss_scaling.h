@@ -1,5 +1,6 @@
 #pragma once
-// The arithmetic of dynamic loss scaling, whatever the device; see LossScaling. On a GPU kernels compute it.
+// The arithmetic of dynamic loss scaling, shared by all devices; see LossScaling. On a GPU kernels compute
+// it.
 
 #include <algorithm>
 #include <cmath>
@@ -10,7 +11,7 @@
 
 namespace vdnn::ops {
 
-// `norm`: of the gradients as they are.
+// `norm` is that of the scaled gradients.
 VDNN_HOST_DEVICE inline LossScaledNorm unscaled(double norm, double max_norm, const LossScale& state) {
   const double own_norm = norm / static_cast<double>(state.scale);
   const bool overflow = !std::isfinite(norm);
@@ -24,7 +25,7 @@ VDNN_HOST_DEVICE inline LossScaledNorm unscaled(double norm, double max_norm, co
 
 VDNN_HOST_DEVICE inline LossScale next(const LossScaling& scaling, LossScale state, bool skipped) {
   if (skipped) {
-    // Without an end it would become zero, by which no gradient can be divided.
+    // Without a lower limit it would become zero, by which no gradient can be divided.
     return {.scale = std::max(state.scale * scaling.backoff, 0x1p-126F),
             .good_steps = 0,
             .skipped_steps = state.skipped_steps + 1};
@@ -39,13 +40,13 @@ VDNN_HOST_DEVICE inline LossScale next(const LossScaling& scaling, LossScale sta
   return state;
 }
 
-// Of a step that is skipped: may a smaller scale than it had mend it? A loss that is not finite comes from
-// the forward pass, which no scale reaches: a training has until a scale of 1 to recover from it.
+// True if a smaller scale may help after a skipped step. No scale changes the forward pass, so a loss that is
+// not finite gets until a scale of 1 to recover.
 inline bool may_be_mended(float scale, bool finite_loss) {
   return scale >= kLeastLossScale && (finite_loss || scale > 1);
 }
 
-// Can a training of so many steps have it? Of a state from elsewhere.
+// True if a training of that many steps can have this state; it validates states that were read from files.
 inline bool is_possible(const LossScale& state, std::uint64_t steps) {
   const auto is_count = [](float number) {
     return number >= 0 && number <= 0x1p24F && number == std::floor(number);

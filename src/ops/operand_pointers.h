@@ -1,5 +1,5 @@
 #pragma once
-// The operands of an op that runs, as arrays.
+// The operands of a running op as arrays.
 
 #include <cstddef>
 

@@ -1,5 +1,5 @@
 #pragma once
-// Small pieces that the recipes of all layers are put together from, whatever the device.
+// Building blocks of the recipes of all layers, on any device.
 
 #include <span>
 #include <string_view>
@@ -11,37 +11,37 @@
 
 namespace vdnn::ops {
 
-// Of a layer's values.
+// The types of a layer's values.
 struct LayerTypes {
   std::span<const TensorType> inputs;
   std::span<const TensorType> outputs;
 };
 LayerTypes types_of(const Op& op);
 
-// The one algorithm of the ops that are loops or kernels of our own.
+// The single algorithm of ops that are loops or kernels of our own.
 std::vector<Algorithm> own_algorithm(std::uint64_t workspace_bytes = 0);
 
-// Throws InvalidArgument unless all types are of floating-point numbers and those with space lie channels
-// last.
+// Throws InvalidArgument unless all types are floating-point, and those with space have channels last.
 void require_channels_last(std::span<const TensorType> types, std::string_view layer);
-// Likewise of fp32.
+// As require_channels_last(), and all types must be fp32.
 void require_fp32_channels_last(std::span<const TensorType> types, std::string_view layer);
-// Throws InvalidArgument unless there are that many.
+// Throws InvalidArgument unless there are `count` types.
 void require_count(std::span<const TensorType> types, std::size_t count, std::string_view what);
-// Both, for a layer of one input and one output.
+// As require_count() and require_channels_last(), for a layer with one input and one output.
 void require_one_to_one(const LayerTypes& types, std::string_view layer);
 // Throws InvalidArgument unless the layer makes `expected`.
 void require_output(const TensorType& output, const Dims& expected, std::string_view layer);
 
 // Throws InvalidArgument unless the input has one to three dimensions of space and the window an entry for
-// each: positive ones, and a padding less than the window's extent, so that no window lies in it alone.
+// each. Entries must be positive and the padding less than the window's extent, so that every window reaches
+// the input.
 void require_window(const Dims& input, const Window& window, std::string_view layer);
-// The shape that such a window makes of `input` with `channels`; it must fit the padded input.
+// The shape of the output for `input` and `channels`. The window must fit the padded input.
 Dims window_output(const Dims& input, std::int64_t channels, const Window& window, std::string_view layer);
 // Elements of one window; 1 for an empty kernel.
 double window_elements(const Dims& kernel);
 
-// Throw InvalidArgument where the types are not what the spec makes, or no device could compute it.
+// Throw InvalidArgument if the types do not fit the spec, or no device could compute the layer.
 void require_pooling(const PoolingSpec& spec, const LayerTypes& types);
 void require_lrn(const LrnSpec& spec, const LayerTypes& types);
 

@@ -2,9 +2,11 @@
 
 #include <algorithm>
 #include <cmath>
+#include <optional>
 #include <string>
 #include <utility>
 
+#include "src/ops/layer_operands.h"
 #include "vdnn/error.h"
 
 namespace vdnn::ops {
@@ -39,11 +41,11 @@ double bytes_of(std::span<const TensorType> types) {
   return bytes;
 }
 
-// Losses over classes: forward makes probabilities in training, and whatever else `extra` names; backward
-// turns them into the gradient.
+// Losses over classes. In training forward saves probabilities, and Dice coefficients of type `dice`;
+// backward turns them into the gradient.
 LayerRecipe class_loss_recipe(const LayerTypes& types, Mode mode, const LayerAlgorithms& algorithms,
-                              std::vector<SavedRecipe> extra) {
-  using enum OperandRole;
+                              const std::optional<TensorType>& dice = std::nullopt) {
+  using namespace class_loss;
   const auto& [inputs, outputs] = types;
   const TensorType& logits = inputs[0];
   const auto elements = static_cast<double>(logits.elements());
@@ -51,29 +53,29 @@ LayerRecipe class_loss_recipe(const LayerTypes& types, Mode mode, const LayerAlg
   const double target_bytes = bytes_of(inputs.subspan(1));
   LayerRecipe recipe;
   OpRecipe forward{.direction = Direction::kForward,
-                   .reads = {{kInput, 0}, {kInput, 1}},
-                   .writes = {{kOutput, 0}},
+                   .reads = kForward.read_list(),
+                   .writes = {kMetrics},
                    .may_overwrite = {},
                    .algorithms = algorithms.forward,
                    .cost = {.flops = 4 * elements, .bytes = logits_bytes + target_bytes + bytes_of(outputs)}};
   if (mode == Mode::kTraining) {
-    OpRecipe backward{.direction = Direction::kBackwardData,
-                      .reads = {{kSaved, 0}, {kInput, 1}},
-                      .writes = {{kInputGradient, 0}},
-                      .may_overwrite = {{.write = 0, .read = 0}},
-                      .algorithms = algorithms.backward,
-                      .cost = {.flops = 2 * elements, .bytes = 2 * logits_bytes + target_bytes}};
+    OpRecipe backward{
+        .direction = Direction::kBackwardData,
+        .reads = {kProbabilities, kTargets},
+        .writes = kBackward.write_list(),
+        .may_overwrite = {{.write = kBackward.write(kDLogits), .read = kBackward.read(kProbabilities)}},
+        .algorithms = algorithms.backward,
+        .cost = {.flops = 2 * elements, .bytes = 2 * logits_bytes + target_bytes}};
     recipe.saved = {{.name = "probabilities", .type = logits}};
-    forward.writes.push_back({kSaved, 0});
-    forward.may_overwrite = {{.write = 1, .read = 0}};
+    forward.writes.push_back(kProbabilities);
+    forward.may_overwrite = {{.write = kForward.write(kProbabilities), .read = kForward.read(kLogits)}};
     forward.cost.bytes += logits_bytes;
-    for (SavedRecipe& each : extra) {
-      const Operand operand{kSaved, static_cast<std::uint32_t>(recipe.saved.size())};
-      forward.writes.push_back(operand);
-      backward.reads.push_back(operand);
-      forward.cost.bytes += static_cast<double>(each.type.bytes());
-      backward.cost.bytes += static_cast<double>(each.type.bytes());
-      recipe.saved.push_back(std::move(each));
+    if (dice) {
+      forward.writes.push_back(kDice);
+      backward.reads.push_back(kDice);
+      forward.cost.bytes += static_cast<double>(dice->bytes());
+      backward.cost.bytes += static_cast<double>(dice->bytes());
+      recipe.saved.push_back({.name = "dice", .type = *dice});
     }
     recipe.backward = {std::move(backward)};
   }
@@ -120,7 +122,7 @@ LayerRecipe standard_recipe(const SoftmaxCrossEntropySpec& spec, const LayerType
   const ClassPlaces problem(types.inputs, kSoftmaxCrossEntropy);
   require_positive(spec.weight, kSoftmaxCrossEntropy, "weight");
   require_metrics(types.outputs, kSoftmaxCrossEntropy);
-  return class_loss_recipe(types, mode, algorithms, {});
+  return class_loss_recipe(types, mode, algorithms);
 }
 
 LayerRecipe standard_recipe(const DiceCrossEntropySpec& spec, const LayerTypes& types, Mode mode,
@@ -130,7 +132,7 @@ LayerRecipe standard_recipe(const DiceCrossEntropySpec& spec, const LayerTypes& 
   require_positive(spec.smooth, kDiceCrossEntropy, "smooth");
   require_metrics(types.outputs, kDiceCrossEntropy);
   const Dims sums{static_cast<std::int64_t>(problem.samples), 2 * static_cast<std::int64_t>(problem.classes)};
-  return class_loss_recipe(types, mode, algorithms, {{.name = "dice", .type = {.dims = sums}}});
+  return class_loss_recipe(types, mode, algorithms, TensorType{.dims = sums});
 }
 
 LayerRecipe standard_recipe(const MeanSquaredErrorSpec& spec, const LayerTypes& types, Mode mode,

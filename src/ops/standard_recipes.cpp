@@ -1,9 +1,9 @@
 #include "src/ops/standard_recipes.h"
 
-#include <array>
 #include <cmath>
 #include <utility>
 
+#include "src/ops/layer_operands.h"
 #include "vdnn/custom_layer.h"
 #include "vdnn/error.h"
 
@@ -11,7 +11,7 @@ namespace vdnn::ops {
 
 namespace {
 
-// Vectors and what else no device has a layout of its own for.
+// For vectors and other parameters without a layout of the device.
 constexpr const char* kDenseStorage = "dense";
 
 double bytes_of(const TensorType& type) {
@@ -62,7 +62,7 @@ OpRecipe elementwise_op(const TensorType& type, double flops_each, Direction dir
           .cost = {.flops = flops_each * elements_of(type), .bytes = operands * bytes_of(type)}};
 }
 
-// A function of each element, whose gradient is told by Y.
+// A function of each element whose gradient follows from Y.
 LayerRecipe activation(const LayerTypes& types, double flops_each, Mode mode,
                        const LayerAlgorithms& algorithms) {
   using enum OperandRole;
@@ -78,7 +78,7 @@ LayerRecipe activation(const LayerTypes& types, double flops_each, Mode mode,
   return recipe;
 }
 
-// A value a channel.
+// One value per channel.
 ParameterRecipe channel_parameter(const char* name, std::int64_t channels, Initializer initializer,
                                   bool trainable) {
   const TensorType type{.dims = {channels}};
@@ -96,18 +96,17 @@ void add_scale_and_shift(LayerRecipe& recipe, std::int64_t channels) {
   recipe.parameters.push_back(channel_parameter("shift", channels, Initializer::kZero, true));
 }
 
-// Every value is looked at twice: for the statistics, and with them.
+// Every value is read twice: to compute the statistics, and to apply them.
 Cost normalisation_cost(const TensorType& type) {
   return {.flops = 7 * elements_of(type), .bytes = 3 * bytes_of(type)};
 }
 
-// Reads X, what forward saved, dY and the scale.
 OpRecipe normalisation_backward(const TensorType& type, const std::vector<Algorithm>& algorithms) {
-  using enum OperandRole;
+  using namespace normalization;
   return {.direction = Direction::kBackwardData,
-          .reads = {{kInput, 0}, {kSaved, 0}, {kSaved, 1}, {kOutputGradient, 0}, {kParameter, 0}},
-          .writes = {{kInputGradient, 0}, {kParameterGradient, 0}, {kParameterGradient, 1}},
-          .may_overwrite = {{.write = 0, .read = 3}},
+          .reads = kBackward.read_list(),
+          .writes = kBackward.write_list(),
+          .may_overwrite = {{.write = kBackward.write(kDX), .read = kBackward.read(kDY)}},
           .algorithms = algorithms,
           .cost = {.flops = 11 * elements_of(type), .bytes = 5 * bytes_of(type)}};
 }
@@ -278,7 +277,7 @@ LayerRecipe standard_recipe(const UpsamplingSpec& spec, const LayerTypes& types,
   using enum OperandRole;
   check(spec, types);
   const TensorType& output = types.outputs[0];
-  // A product and a sum for each of the neighbours that an output lies between, two a dimension.
+  // A product and a sum for each neighbour of an output, two per dimension.
   const int neighbours = spec.mode == UpsamplingMode::kLinear ? 1 << spec.factors.size() : 0;
   const Cost cost{.flops = 2.0 * neighbours * elements_of(output),
                   .bytes = bytes_of(types.inputs[0]) + bytes_of(output)};
@@ -322,7 +321,7 @@ LayerRecipe standard_recipe(const DropoutSpec& spec, const LayerTypes& types, Mo
 
 LayerRecipe standard_recipe(const GroupNormalizationSpec& spec, const LayerTypes& types, Mode mode,
                             const LayerAlgorithms& algorithms) {
-  using enum OperandRole;
+  using namespace normalization;
   constexpr const char* kLayer = "group normalisation";
   require_one_shape(types, 1, kLayer);
   require_positive(spec.epsilon, "epsilon", kLayer);
@@ -335,84 +334,86 @@ LayerRecipe standard_recipe(const GroupNormalizationSpec& spec, const LayerTypes
   LayerRecipe recipe;
   add_scale_and_shift(recipe, type.dims[1]);
   recipe.forward = {{.direction = Direction::kForward,
-                     .reads = {{kInput, 0}, {kParameter, 0}, {kParameter, 1}},
-                     .writes = {{kOutput, 0}},
+                     .reads = kForward.read_list(),
+                     .writes = kForward.write_list(),
                      .may_overwrite = {},
                      .algorithms = algorithms.forward,
                      .cost = normalisation_cost(type)}};
   if (mode == Mode::kInference) {
-    recipe.forward[0].may_overwrite = {{.write = 0, .read = 0}};
+    recipe.forward[0].writes = {kY};
+    recipe.forward[0].may_overwrite = {{.write = kForward.write(kY), .read = kForward.read(kX)}};
     return recipe;
   }
   const TensorType statistics{.dims = {type.dims[0], spec.groups}};
   recipe.saved = {{.name = "mean", .type = statistics}, {.name = "reciprocal_deviation", .type = statistics}};
-  recipe.forward[0].writes.insert(recipe.forward[0].writes.end(), {{kSaved, 0}, {kSaved, 1}});
   recipe.backward = {normalisation_backward(type, algorithms.backward)};
   return recipe;
 }
 
 namespace {
 
-// The running statistics.
+// Moves the running statistics.
 OpRecipe follow(const TensorType& statistics, const std::vector<Algorithm>& algorithms) {
-  using enum OperandRole;
-  return {.direction = Direction::kForward,
-          .reads = {{kSaved, 0}, {kSaved, 1}, {kParameter, 2}, {kParameter, 3}},
-          .writes = {{kParameter, 2}, {kParameter, 3}},
-          .may_overwrite = {{.write = 0, .read = 2}, {.write = 1, .read = 3}},
-          .algorithms = algorithms,
-          .cost = {.flops = 7 * elements_of(statistics), .bytes = 6 * bytes_of(statistics)}};
+  using namespace normalization;
+  return {
+      .direction = Direction::kForward,
+      .reads = kFollow.read_list(),
+      .writes = kFollow.write_list(),
+      .may_overwrite = {{.write = kFollow.write(kRunningMean), .read = kFollow.read(kRunningMean)},
+                        {.write = kFollow.write(kRunningVariance), .read = kFollow.read(kRunningVariance)}},
+      .algorithms = algorithms,
+      .cost = {.flops = 7 * elements_of(statistics), .bytes = 6 * bytes_of(statistics)}};
 }
 
-// Of several ranks' batch; costs are those of passes over X, dY and Y.
+// For a batch of several ranks; costs are those of passes over X, dY and Y.
 void synchronize(LayerRecipe& recipe, const TensorType& type,
                  const BatchNormalizationAlgorithms& algorithms) {
-  using enum OperandRole;
+  using namespace normalization;
   const TensorType statistics{.dims = {type.dims[1]}};
   recipe.saved = {{.name = "mean", .type = statistics, .summed_over_ranks = true},
                   {.name = "variance", .type = statistics, .summed_over_ranks = true},
                   {.name = "own_mean", .type = statistics},
-                  {.name = "own_variance", .type = statistics},
-                  {.name = "gradient_means", .type = {.dims = {2, type.dims[1]}}, .summed_over_ranks = true}};
+                  {.name = "own_variance", .type = statistics}};
+  recipe.gradient_statistics = {
+      {.name = "gradient_means", .type = {.dims = {2, type.dims[1]}}, .summed_over_ranks = true}};
   recipe.forward = {{.direction = Direction::kForward,
-                     .reads = {{kInput, 0}},
-                     .writes = {{kSaved, 0}, {kSaved, 2}, {kSaved, 3}},
+                     .reads = kStatistics.read_list(),
+                     .writes = kStatistics.write_list(),
                      .may_overwrite = {},
                      .algorithms = algorithms.statistics,
                      .cost = {.flops = 3 * elements_of(type), .bytes = bytes_of(type)}},
                     {.direction = Direction::kForward,
-                     .reads = {{kSaved, 0}, {kSaved, 2}, {kSaved, 3}},
-                     .writes = {{kSaved, 1}},
+                     .reads = kVarianceShare.read_list(),
+                     .writes = kVarianceShare.write_list(),
                      .may_overwrite = {},
                      .algorithms = algorithms.variance,
                      .cost = {.flops = 4 * elements_of(statistics), .bytes = 4 * bytes_of(statistics)}},
                     {.direction = Direction::kForward,
-                     .reads = {{kInput, 0}, {kParameter, 0}, {kParameter, 1}, {kSaved, 0}, {kSaved, 1}},
-                     .writes = {{kOutput, 0}},
+                     .reads = kNormalize.read_list(),
+                     .writes = kNormalize.write_list(),
                      .may_overwrite = {},
                      .algorithms = algorithms.forward,
                      .cost = {.flops = 4 * elements_of(type), .bytes = 2 * bytes_of(type)}},
                     follow(statistics, algorithms.follow)};
-  recipe.backward = {
-      {.direction = Direction::kBackwardFilter,
-       .reads = {{kInput, 0}, {kSaved, 0}, {kSaved, 1}, {kOutputGradient, 0}},
-       .writes = {{kSaved, 4}, {kParameterGradient, 0}, {kParameterGradient, 1}},
-       .may_overwrite = {},
-       .algorithms = algorithms.sums,
-       .cost = {.flops = 4 * elements_of(type), .bytes = 2 * bytes_of(type)}},
-      {.direction = Direction::kBackwardData,
-       .reads = {{kInput, 0}, {kSaved, 0}, {kSaved, 1}, {kOutputGradient, 0}, {kParameter, 0}, {kSaved, 4}},
-       .writes = {{kInputGradient, 0}},
-       .may_overwrite = {{.write = 0, .read = 3}},
-       .algorithms = algorithms.backward,
-       .cost = {.flops = 7 * elements_of(type), .bytes = 3 * bytes_of(type)}}};
+  recipe.backward = {{.direction = Direction::kBackwardFilter,
+                      .reads = kSums.read_list(),
+                      .writes = kSums.write_list(),
+                      .may_overwrite = {},
+                      .algorithms = algorithms.sums,
+                      .cost = {.flops = 4 * elements_of(type), .bytes = 2 * bytes_of(type)}},
+                     {.direction = Direction::kBackwardData,
+                      .reads = kGradient.read_list(),
+                      .writes = kGradient.write_list(),
+                      .may_overwrite = {{.write = kGradient.write(kDX), .read = kGradient.read(kDY)}},
+                      .algorithms = algorithms.backward,
+                      .cost = {.flops = 7 * elements_of(type), .bytes = 3 * bytes_of(type)}}};
 }
 
 }  // namespace
 
 LayerRecipe standard_recipe(const BatchNormalizationSpec& spec, const LayerTypes& types, Mode mode,
                             const BatchNormalizationAlgorithms& algorithms) {
-  using enum OperandRole;
+  using namespace normalization;
   constexpr const char* kLayer = "batch normalisation";
   require_one_shape(types, 1, kLayer);
   require_positive(spec.epsilon, "epsilon", kLayer);
@@ -433,13 +434,12 @@ LayerRecipe standard_recipe(const BatchNormalizationSpec& spec, const LayerTypes
   recipe.parameters.push_back(channel_parameter("running_mean", channels, Initializer::kZero, false));
   recipe.parameters.push_back(channel_parameter("running_variance", channels, Initializer::kOne, false));
   if (mode == Mode::kInference) {
-    recipe.forward = {
-        {.direction = Direction::kForward,
-         .reads = {{kInput, 0}, {kParameter, 0}, {kParameter, 1}, {kParameter, 2}, {kParameter, 3}},
-         .writes = {{kOutput, 0}},
-         .may_overwrite = {{.write = 0, .read = 0}},
-         .algorithms = algorithms.forward,
-         .cost = {.flops = 2 * elements_of(type), .bytes = 2 * bytes_of(type)}}};
+    recipe.forward = {{.direction = Direction::kForward,
+                       .reads = kInference.read_list(),
+                       .writes = kInference.write_list(),
+                       .may_overwrite = {{.write = kInference.write(kY), .read = kInference.read(kX)}},
+                       .algorithms = algorithms.forward,
+                       .cost = {.flops = 2 * elements_of(type), .bytes = 2 * bytes_of(type)}}};
     return recipe;
   }
   if (spec.ranks > 1) {
@@ -449,8 +449,8 @@ LayerRecipe standard_recipe(const BatchNormalizationSpec& spec, const LayerTypes
   const TensorType statistics{.dims = {channels}};
   recipe.saved = {{.name = "mean", .type = statistics}, {.name = "variance", .type = statistics}};
   recipe.forward = {{.direction = Direction::kForward,
-                     .reads = {{kInput, 0}, {kParameter, 0}, {kParameter, 1}},
-                     .writes = {{kOutput, 0}, {kSaved, 0}, {kSaved, 1}},
+                     .reads = kForward.read_list(),
+                     .writes = kForward.write_list(),
                      .may_overwrite = {},
                      .algorithms = algorithms.forward,
                      .cost = normalisation_cost(type)},

@@ -1,6 +1,6 @@
 #pragma once
-// Recipes of optimizers and of the gradients' norm: the same operands on every device. Updates work on a
-// parameter as it is stored; padding, which is zero in parameter, gradient and state, must stay zero.
+// Recipes of optimizers and of the gradient norm, with the same operands on every device. Updates work on the
+// stored form of a parameter. Padding, which is zero in parameter, gradient and state, must stay zero.
 
 #include <span>
 #include <vector>

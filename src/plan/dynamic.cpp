@@ -15,9 +15,9 @@ std::vector<std::uint64_t> bytes_beside_workspace(const Tape& tape, const Schedu
   for (std::uint32_t when = 0; when < in_use.size(); ++when) {
     const Instruction& instruction = schedule.instructions[when];
     if (instruction.kind == InstructionKind::kLaunch) {
-      const BufferId workspace = instruction.operands.back();
+      const BufferId workspace = instruction.workspace();
       const std::uint64_t own = workspace == kNone ? 0 : schedule.buffers[workspace].bytes;
-      beside[instruction.op] = std::max(beside[instruction.op], in_use[when] - own);
+      beside[instruction.launched_op()] = std::max(beside[instruction.launched_op()], in_use[when] - own);
     }
   }
   return beside;
@@ -25,8 +25,7 @@ std::vector<std::uint64_t> bytes_beside_workspace(const Tape& tape, const Schedu
 
 namespace {
 
-// Algorithms stand fastest first, and one with more workspace than what overflowed overflows too: so stepping
-// down one by one ends at the first that fits.
+// Stepping down one by one ends at the first algorithm that fits, since algorithms are listed fastest first.
 std::uint32_t first_that_fits(const Op& op, std::uint64_t workspace_bytes) {
   const auto fits = std::ranges::find_if(op.algorithms, [&](const Algorithm& algorithm) {
     return algorithm.workspace_bytes <= workspace_bytes;
@@ -53,7 +52,7 @@ std::vector<std::uint32_t> greedy_algorithms(const Tape& tape, const PlanOptions
 
 namespace {
 
-// Does it take several times as long as the first choice, whatever the device?
+// Whether it takes several times as long as the first choice, whatever the device.
 bool is_fallback(const Op& op, std::uint32_t algorithm) {
   constexpr double kSeveral = 3;
   const Cost& cost = op.cost_with(algorithm);
@@ -77,8 +76,9 @@ class DynamicPolicy {
   }
 
  private:
-  // Walks over the schedule, each in a budget that is less by what the plan of the one before took too much:
-  // a walk does not see fragmentation, which changes with what is chosen. Bounded, for it need not end.
+  // Walks over the schedule. Each has a budget that is smaller by the excess of the previous walk's plan,
+  // because a walk does not see fragmentation, which changes with the choice. The number is bounded, for it
+  // need not end.
   static constexpr int kWalks = 8;
 
   Plan choose() const {
@@ -116,7 +116,7 @@ class DynamicPolicy {
 
   bool fits(const Plan& plan) const { return forecast(plan).fits(budgets_); }
 
-  // For ops whose algorithm is a fallback, the first other one that fits.
+  // Ops whose algorithm is a fallback get the first other one that fits.
   Plan without_needless_fallbacks(Plan plan) const {
     const std::vector<std::uint64_t> beside = bytes_beside_workspace(tape_, make_schedule(tape_, plan));
     for (OpId id = 0; id < tape_.ops().size(); ++id) {

@@ -1,5 +1,5 @@
 #pragma once
-// The greedy choice of `dyn` (plan_search.h), by itself.
+// The greedy choice of algorithms by `dyn` (plan_search.h).
 
 #include <cstdint>
 #include <vector>
@@ -10,12 +10,13 @@
 
 namespace vdnn {
 
-// Device bytes that lie beside each op's workspace while it runs, in the order in which `schedule` allocates
-// and releases: what a memory without gaps would hold. An op that runs more than once counts at its worst.
+// By op: the device bytes in use beside its workspace while it runs, in the order in which `schedule`
+// allocates and releases. Fragmentation is left out. For an op that runs more than once it is the largest
+// figure.
 std::vector<std::uint64_t> bytes_beside_workspace(const Tape& tape, const Schedule& schedule);
 
-// For each op the first algorithm whose workspace fits into `device_bytes` with what lies beside it (of
-// bytes_beside_workspace()) and obeys the limit of `options`; where none does, the one with the least.
+// By op: the first algorithm whose workspace obeys the limit of `options` and fits into `device_bytes`
+// together with `beside` (bytes_beside_workspace()). If none does, the one with the least workspace.
 std::vector<std::uint32_t> greedy_algorithms(const Tape& tape, const PlanOptions& options,
                                              const std::vector<std::uint64_t>& beside,
                                              std::uint64_t device_bytes);

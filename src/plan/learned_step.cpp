@@ -15,7 +15,7 @@ namespace vdnn {
 
 namespace {
 
-// Of a tensor that is read later: the ops that make and read it.
+// A tensor that is read later, with the ops that make and read it.
 struct SavedTensor {
   std::uint32_t number = 0;
   std::uint64_t bytes = 0;
@@ -23,12 +23,12 @@ struct SavedTensor {
   std::set<OpId> readers;
 };
 
-// Op k is the stretch that ends at event k and begins at the event before; the last one ends with the step.
+// Op k is the stretch from event k - 1 to event k; the last op ends with the step.
 OpId op_after(std::size_t event) {
   return static_cast<OpId>(event + 1);
 }
 
-// Those of tensors that are never read are left empty: nothing but the bytes in use knows of them.
+// Tensors that are never read are left out: they appear in the bytes in use alone.
 std::vector<SavedTensor> saved_tensors(const LearnedStep& step) {
   std::vector<SavedTensor> tensors;
   std::vector<OpId> held_until;
@@ -51,7 +51,7 @@ std::vector<SavedTensor> saved_tensors(const LearnedStep& step) {
   return tensors;
 }
 
-// Of the tensors while each op runs.
+// By op: the bytes of the tensors while it runs.
 std::vector<std::uint64_t> tensor_bytes(const std::vector<SavedTensor>& tensors, std::size_t ops) {
   std::vector<std::uint64_t> bytes(ops, 0);
   for (const SavedTensor& tensor : tensors) {
@@ -62,8 +62,8 @@ std::vector<std::uint64_t> tensor_bytes(const std::vector<SavedTensor>& tensors,
   return bytes;
 }
 
-// All bytes in use while each op runs. The peak of the step may be higher than anything that was seen at an
-// event: then it was in the stretch that has most anyway.
+// By op: all bytes in use while it runs. The peak of the step may be higher than at any event. It is then
+// taken to lie in the stretch that has the most bytes in use.
 std::vector<std::uint64_t> bytes_in_use(const LearnedStep& step) {
   std::vector<std::uint64_t> bytes(step.events.size() + 1, 0);
   for (std::size_t event = 0; event < step.events.size(); ++event) {
@@ -76,7 +76,7 @@ std::vector<std::uint64_t> bytes_in_use(const LearnedStep& step) {
   return bytes;
 }
 
-// From the samples of the step to those that are asked for.
+// Scales bytes and seconds from the step's own batch to another.
 class Proportion {
  public:
   Proportion(std::int64_t batch, std::int64_t own)
@@ -115,7 +115,7 @@ class StepTape {
  private:
   std::size_t ops() const { return step_.events.size() + 1; }
 
-  // Backward begins with the first read.
+  // The backward pass begins with the first read.
   void add_ops() {
     const auto first_read = std::ranges::find(step_.events, StepEvent::Kind::kRead, &StepEvent::kind);
     const auto forward_ops = static_cast<std::size_t>(first_read - step_.events.begin()) + 1;
@@ -129,7 +129,7 @@ class StepTape {
       op.direction = id < forward_ops ? Direction::kForward : Direction::kBackwardData;
       op.spec = CustomSpec{};
       op.algorithms = {{.name = "recorded"}};
-      // What is not positive would count as not measured.
+      // A cost that is not positive would count as not measured.
       op.cost.seconds = std::max(proportion_.seconds(end - begin), std::numeric_limits<double>::min());
       begin = end;
     }
@@ -181,7 +181,7 @@ class StepTape {
     return value;
   }
 
-  // What is not the tensors' is in use throughout the step, or an op's workspace.
+  // Bytes in use that belong to no tensor are in use throughout the step, or an op's workspace.
   void add_bytes_in_use() {
     std::vector<std::uint64_t> others = bytes_in_use(step_);
     const std::vector<std::uint64_t> tensors = tensor_bytes(tensors_, ops());
@@ -197,7 +197,7 @@ class StepTape {
     }
   }
 
-  // Every op reads it, so that no plan moves it.
+  // Every op reads the value, so that no plan moves it.
   void add_resident(std::uint64_t bytes) {
     const ValueId resident = add_value("resident", ValueKind::kSaved, bytes, 0);
     for (std::size_t op = 1; op < ops(); ++op) {

@@ -18,10 +18,10 @@ namespace {
 using StepJson = nlohmann::ordered_json;
 
 constexpr int kStepSchema = 1;
-constexpr int kDeepestOfStep = 3;  // an event of the list
+constexpr int kDeepestOfStep = 3;  // levels of nesting: file, list, event
 constexpr const char* kStepDocument = "learned step";
 
-// Beyond any device and any step, and far from what overflows.
+// Larger than any device or step has, and small enough that sums do not overflow.
 constexpr std::uint64_t kMostStepBytes = std::uint64_t{1} << 60U;
 constexpr double kMostStepSeconds = 1e6;
 
@@ -76,7 +76,7 @@ struct StepObject : JsonObject<StepJson> {
   }
 };
 
-// Reads events in order, with what has to hold from one to the next.
+// Reads events in order, and checks what must hold from one to the next.
 class EventReader {
  public:
   explicit EventReader(std::size_t events) : events_(events) {}
@@ -127,9 +127,10 @@ std::string of_event(std::size_t index) {
   return std::string(kStepDocument) + ": event " + std::to_string(index) + ": ";
 }
 
-// Saved tensors that are read later are in use: of those that are not, no plan could say what leaving frees.
+// Saved tensors that are read later must be among the bytes in use; otherwise no plan could tell how much
+// memory offloading them frees.
 void require_bytes_in_use(const std::vector<StepEvent>& events) {
-  std::vector<std::size_t> last_reads;  // a tensor; its save, where it is never read
+  std::vector<std::size_t> last_reads;  // by tensor: an event; its save if it is never read
   for (std::size_t index = 0; index < events.size(); ++index) {
     if (events[index].kind == StepEvent::Kind::kSave) {
       last_reads.push_back(index);

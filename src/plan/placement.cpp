@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <bit>
 #include <cstddef>
 #include <functional>
 #include <iterator>
@@ -17,22 +18,22 @@ namespace vdnn {
 
 namespace {
 
-// One part in this many above what is alive is not worth a search.
+// A placement within one part in this many of the bytes alive is not worth a search.
 constexpr std::uint64_t kNearEnough = 500;
-// A search places everything at most kMostRounds times an order, and looks at about kMostVisits neighbours.
+// A search places all buffers at most kMostRounds times per order, and looks at about kMostVisits neighbours.
 constexpr std::size_t kMostRounds = 400;
 constexpr std::size_t kMostVisits = 4'000'000;
 constexpr int kLessRoom = 2;  // attempts with less room for small buffers
-// The part of the search in which small buffers lie among large ones.
+// The search in which small buffers lie among large ones gets one part in this many of the visits.
 constexpr std::size_t kTogether = 10;
-// Where more pairs of buffers meet, they are not placed by first fit; nor more buffers, for which it keeps a
-// bit for each two.
+// First fit places no more buffers than this, since it keeps a bit for every two, and no more pairs of
+// buffers that meet.
 constexpr std::size_t kTooManyPairs = 4'000'000;
 constexpr std::size_t kTooManyBuffers = 16'384;
-// Neighbours are sorted where those among which they are to be found are at least so many times as many.
+// A buffer's neighbours are sorted if the list that contains them is at least this many times as long.
 constexpr std::size_t kFewNeighbours = 16;
 constexpr std::uint64_t kEndless = ~std::uint64_t{0};
-constexpr double kPush = 0.3;  // of all positions, by which what lies too high goes to the front
+constexpr double kPush = 0.3;  // a buffer that lies too high moves forward by this part of all positions
 
 using Order = std::vector<std::uint32_t>;
 
@@ -42,7 +43,7 @@ Order in_order_of_allocation(std::size_t count) {
   return order;
 }
 
-// When most is alive, and how much that is.
+// The moment when the most bytes are alive.
 struct Crowd {
   std::uint64_t bytes = 0;
   std::uint32_t when = 0;
@@ -78,48 +79,7 @@ std::vector<std::uint32_t> by_soft_begin(std::span<const Lifetime> all) {
   return order;
 }
 
-// Of each buffer, the others that may be alive at the same time, and those that stay in a place that would
-// better be left to it already, for the next step.
-class Neighbours {
- public:
-  struct Other {
-    std::uint32_t who = 0;
-    bool must = false;  // they meet, whatever is granted
-  };
-
-  explicit Neighbours(std::span<const Lifetime> all) : of_(all.size()) {
-    std::vector<std::uint32_t> alive;
-    for (const std::uint32_t me : by_soft_begin(all)) {
-      std::erase_if(alive, [&](std::uint32_t other) { return all[other].soft_end <= all[me].soft_begin; });
-      for (const std::uint32_t other : alive) {
-        add(me, other, must_meet(all[me], all[other]));
-      }
-      alive.push_back(me);
-    }
-    for (std::uint32_t me = 0; me < all.size(); ++me) {
-      for (std::uint32_t other = 0; all[me].next_begin != kNone && other < all.size(); ++other) {
-        if (other != me && all[other].soft_end > all[me].next_begin) {
-          add(me, other, false);
-        }
-      }
-    }
-  }
-
-  const std::vector<Other>& of(std::uint32_t me) const { return of_[me]; }
-  std::size_t pairs() const { return pairs_; }
-
- private:
-  void add(std::uint32_t one, std::uint32_t other, bool must) {
-    of_[one].push_back({.who = other, .must = must});
-    of_[other].push_back({.who = one, .must = must});
-    ++pairs_;
-  }
-
-  std::vector<std::vector<Other>> of_;
-  std::size_t pairs_ = 0;
-};
-
-// Are there more buffers, or would there be more pairs of neighbours, than first fit is for?
+// Whether there are more buffers or pairs of neighbours than first fit can place.
 bool too_many(std::span<const Lifetime> all) {
   if (all.size() > kTooManyBuffers) {
     return true;
@@ -142,80 +102,159 @@ bool too_many(std::span<const Lifetime> all) {
   return pairs > kTooManyPairs;
 }
 
-// A row of bits for each buffer: whom it must not lie over.
+// A row of bits for each buffer: those that it must not lie over.
 class Conflicts {
  public:
   explicit Conflicts(std::size_t count)
       : words_in_row_((count + kBits - 1) / kBits), words_(count * words_in_row_) {}
 
-  void add(std::uint32_t me, std::uint32_t other) {
-    words_[me * words_in_row_ + other / kBits] |= std::uint64_t{1} << (other % kBits);
+  void add(std::uint32_t one, std::uint32_t other) {
+    set(one, other);
+    set(other, one);
   }
 
   class Row {
    public:
-    explicit Row(const std::uint64_t* words) : words_(words) {}
-    // All ones or 0, for arithmetic without a branch.
+    explicit Row(std::span<const std::uint64_t> words) : words_(words) {}
+    // All bits set or none, for arithmetic without a branch.
     std::uint64_t mask(std::uint32_t other) const {
       return 0 - ((words_[other / kBits] >> (other % kBits)) & 1U);
     }
+    // `visit(other)` for each.
+    template <class Visit>
+    void visit(const Visit& visit) const {
+      for (std::uint32_t word = 0; word < words_.size(); ++word) {
+        for (std::uint64_t left = words_[word]; left != 0; left &= left - 1) {
+          visit(static_cast<std::uint32_t>(word * kBits) +
+                static_cast<std::uint32_t>(std::countr_zero(left)));
+        }
+      }
+    }
 
    private:
-    const std::uint64_t* words_;
+    std::span<const std::uint64_t> words_;
   };
-  Row row(std::uint32_t me) const { return Row(&words_[me * words_in_row_]); }
+  Row row(std::uint32_t me) const {
+    return Row(std::span(words_).subspan(me * words_in_row_, words_in_row_));
+  }
 
  private:
   static constexpr std::size_t kBits = 64;
+
+  void set(std::uint32_t me, std::uint32_t other) {
+    words_[me * words_in_row_ + other / kBits] |= std::uint64_t{1} << (other % kBits);
+  }
 
   std::size_t words_in_row_;
   std::vector<std::uint64_t> words_;
 };
 
-// Where a buffer lies that is placed.
+// The *neighbours* of each buffer: the others that may be alive at the same time, and those that stay in a
+// place that should be free by then for its buffer of the next step.
+class Neighbours {
+ public:
+  explicit Neighbours(std::span<const Lifetime> all)
+      : may_meet_(all.size()), must_meet_(all.size()), counts_(all.size(), 0) {
+    std::vector<std::uint32_t> alive;
+    for (const std::uint32_t me : by_soft_begin(all)) {
+      std::erase_if(alive, [&](std::uint32_t other) { return all[other].soft_end <= all[me].soft_begin; });
+      for (const std::uint32_t other : alive) {
+        add(me, other);
+        if (must_meet(all[me], all[other])) {
+          must_meet_.add(me, other);
+        }
+      }
+      alive.push_back(me);
+    }
+    for (std::uint32_t me = 0; me < all.size(); ++me) {
+      for (std::uint32_t other = 0; all[me].next_begin != kNone && other < all.size(); ++other) {
+        if (other != me && all[other].soft_end > all[me].next_begin) {
+          add(me, other);
+        }
+      }
+    }
+  }
+
+  std::size_t count(std::uint32_t me) const { return counts_[me]; }
+  std::size_t pairs() const { return pairs_; }
+  Conflicts::Row all(std::uint32_t me) const { return may_meet_.row(me); }
+  // Those that it meets even if no longer life is granted.
+  Conflicts::Row unavoidable(std::uint32_t me) const { return must_meet_.row(me); }
+
+ private:
+  void add(std::uint32_t one, std::uint32_t other) {
+    may_meet_.add(one, other);
+    ++counts_[one];
+    ++counts_[other];
+    ++pairs_;
+  }
+
+  Conflicts may_meet_;
+  Conflicts must_meet_;
+  std::vector<std::uint32_t> counts_;  // a pair that is added twice counts twice
+  std::size_t pairs_ = 0;
+};
+
+// Where each buffer lies.
 struct Box {
   std::uint64_t begin = kEndless;  // not placed
   std::uint64_t end = kEndless;
-  std::uint32_t who = 0;
 };
 
-// Boxes by offset, those of each period of the step and those of all of it: the neighbours of a buffer that
-// lives in one period alone, as most do where memory is short, are among the boxes of that period.
+// The buffers that are placed, by offset: those of each period of the step, and all. The neighbours of a
+// buffer that lives within one period, as most do if memory is short, are among those of that period.
+// Insertion is most of the work, so that little moves: a buffer is a number of 16 bits, its place in a period
+// is found by counting 32-bit offsets, and the list of all is brought up to date when it is asked for.
 class Periods {
  public:
-  explicit Periods(std::span<const Lifetime> all) : boxes_(kPeriods + 1) {
+  using Who = std::uint16_t;
+  static_assert(kTooManyBuffers <= std::size_t{1} << 16U);
+
+  // `boxes` outlive this. No buffer lies beyond `most` bytes.
+  Periods(std::span<const Lifetime> all, const std::vector<Box>& boxes, std::uint64_t most)
+      : boxes_(boxes),
+        count_(all.size()),
+        shift_(std::max(static_cast<int>(std::bit_width(most)), kOffsetBits) - kOffsetBits) {
     std::vector<std::uint32_t> begins;
     for (const Lifetime& each : all) {
       begins.push_back(each.soft_begin);
     }
     std::ranges::sort(begins);
-    // By how many have begun: as many buffers begin in each.
+    // By the number of buffers that have begun: as many begin in each period.
     const auto period = [&begins](std::uint32_t when) {
       const auto begun = std::ranges::upper_bound(begins, when) - begins.begin();
       return static_cast<std::size_t>(begun) * kPeriods / (begins.size() + 1);
     };
     for (const Lifetime& each : all) {
-      // What stays in a place that would better be left meets all that is there until the end.
+      // A buffer whose place should be free early meets all that lie there until the end.
       const std::size_t last =
           each.next_begin != kNone ? kPeriods - 1 : period(std::max(each.soft_begin, each.soft_end - 1));
       spans_.push_back({.first = period(each.soft_begin), .last = last});
     }
+    placed_.resize(kPeriods * count_);
+    offsets_.resize(kPeriods * count_);
+    all_placed_.reserve(count_);
+    to_merge_.reserve(count_);
   }
 
   void clear() {
-    for (std::vector<Box>& each : boxes_) {
-      each.clear();
-    }
+    sizes_.fill(0);
+    all_placed_.clear();
+    to_merge_.clear();
   }
-  void add(const Box& box) {
-    insert(box, boxes_[kPeriods]);
-    for (std::size_t period = spans_[box.who].first; period <= spans_[box.who].last; ++period) {
-      insert(box, boxes_[period]);
+  void add(std::uint32_t me) {
+    to_merge_.push_back(static_cast<Who>(me));
+    for (std::size_t period = spans_[me].first; period <= spans_[me].last; ++period) {
+      insert(me, period);
     }
   }
   // All neighbours that are placed are among these.
-  std::span<const Box> around(std::uint32_t me) const {
-    return boxes_[spans_[me].first == spans_[me].last ? spans_[me].first : kPeriods];
+  std::span<const Who> around(std::uint32_t me) {
+    if (const std::size_t period = spans_[me].first; period == spans_[me].last) {
+      return std::span(placed_).subspan(period * count_, sizes_[period]);
+    }
+    merge();
+    return all_placed_;
   }
 
  private:
@@ -224,49 +263,83 @@ class Periods {
     std::size_t last = 0;
   };
   static constexpr std::size_t kPeriods = 16;
+  static constexpr int kOffsetBits = 31;
 
-  static void insert(const Box& box, std::vector<Box>& boxes) {
-    boxes.insert(std::ranges::upper_bound(boxes, box.begin, {}, &Box::begin), box);
+  std::uint64_t offset(Who who) const { return boxes_[who].begin; }
+
+  void insert(std::uint32_t me, std::size_t period) {
+    Who* const placed = &placed_[period * count_];
+    std::int32_t* const offsets = &offsets_[period * count_];
+    const auto mine = static_cast<std::int32_t>(boxes_[me].begin >> shift_);
+    const std::size_t size = sizes_[period]++;
+    std::int32_t before = 0;
+    for (std::size_t each = 0; each < size; ++each) {
+      before += offsets[each] <= mine ? 1 : 0;
+    }
+    auto place = static_cast<std::size_t>(before);
+    while (place > 0 && offset(placed[place - 1]) > boxes_[me].begin) {
+      --place;
+    }
+    std::copy_backward(placed + place, placed + size, placed + size + 1);
+    std::copy_backward(offsets + place, offsets + size, offsets + size + 1);
+    placed[place] = static_cast<Who>(me);
+    offsets[place] = mine;
   }
 
-  std::vector<Span> spans_;              // of a buffer
-  std::vector<std::vector<Box>> boxes_;  // of a period; those of all behind them
+  // From the back, so that no entry moves twice.
+  void merge() {
+    const auto by_offset = [this](Who who) { return offset(who); };
+    std::ranges::sort(to_merge_, {}, by_offset);
+    std::size_t left = all_placed_.size();
+    all_placed_.resize(left + to_merge_.size());
+    for (std::size_t added = to_merge_.size(); added > 0; --added) {
+      const Who who = to_merge_[added - 1];
+      const auto begin = all_placed_.begin();
+      const auto end = begin + static_cast<std::ptrdiff_t>(left);
+      const auto place = std::ranges::upper_bound(begin, end, offset(who), {}, by_offset);
+      std::copy_backward(place, end, end + static_cast<std::ptrdiff_t>(added));
+      left = static_cast<std::size_t>(place - begin);
+      all_placed_[left + added - 1] = who;
+    }
+    to_merge_.clear();
+  }
+
+  const std::vector<Box>& boxes_;
+  std::size_t count_;
+  int shift_;                                  // for the offset to have kOffsetBits
+  std::vector<Span> spans_;                    // by buffer
+  std::vector<Who> placed_;                    // room for all buffers in each period
+  std::vector<std::int32_t> offsets_;          // of those
+  std::array<std::size_t, kPeriods> sizes_{};  // by period: how many are placed
+  std::vector<Who> all_placed_;                // except those in to_merge_
+  std::vector<Who> to_merge_;
 };
 
 class FirstFit {
  public:
   FirstFit(std::span<const Lifetime> all, std::uint64_t alignment)
       : neighbours_(all),
-        may_(all.size()),
-        must_(all.size()),
+        sizes_(rounded_sizes(all, alignment)),
         boxes_(all.size()),
-        periods_(all),
-        beside_(all.size()) {
-    for (std::uint32_t me = 0; me < all.size(); ++me) {
-      sizes_.push_back(round_up(all[me].bytes, alignment));
-      for (const auto& [who, must] : neighbours_.of(me)) {
-        may_.add(me, who);
-        if (must) {
-          must_.add(me, who);
-        }
-      }
-    }
-  }
+        periods_(all, boxes_, std::accumulate(sizes_.begin(), sizes_.end(), std::uint64_t{0})),
+        beside_(all.size()) {}
+  FirstFit(const FirstFit&) = delete;
+  FirstFit& operator=(const FirstFit&) = delete;
 
-  // In that order, each at the lowest offset where nothing that lives at the same time lies: nothing that
-  // may, where that is inside the goal, else nothing that must.
+  // Places the buffers in that order, each at the lowest offset at which it overlaps no neighbour. If that
+  // exceeds the goal, only neighbours that it must meet count.
   Placement place(std::span<const std::uint32_t> order, std::uint64_t goal) {
-    boxes_.assign(sizes_.size(), {});
+    std::ranges::fill(boxes_, Box{});
     periods_.clear();
     std::uint64_t reach = 0;
     for (const std::uint32_t me : order) {
-      const std::span<const Box> others = boxes_in_order(me);
-      std::uint64_t begin = lowest_offset(sizes_[me], others, may_.row(me));
+      const std::span<const Periods::Who> others = boxes_in_order(me);
+      std::uint64_t begin = lowest_offset(sizes_[me], others, neighbours_.all(me));
       if (begin + sizes_[me] > goal) {
-        begin = lowest_offset(sizes_[me], others, must_.row(me));
+        begin = lowest_offset(sizes_[me], others, neighbours_.unavoidable(me));
       }
-      boxes_[me] = {.begin = begin, .end = begin + sizes_[me], .who = me};
-      periods_.add(boxes_[me]);
+      boxes_[me] = {.begin = begin, .end = begin + sizes_[me]};
+      periods_.add(me);
       reach = std::max(reach, boxes_[me].end);
     }
     Placement result{.offsets = std::vector<std::uint64_t>(sizes_.size()), .bytes = reach};
@@ -275,56 +348,61 @@ class FirstFit {
   }
 
   std::uint64_t size(std::uint32_t me) const { return sizes_[me]; }
-  // Neighbours that are looked at when all are placed once.
+  // The number of neighbours that are looked at when all buffers are placed once.
   std::size_t visits() const { return 2 * neighbours_.pairs() + sizes_.size(); }
 
  private:
-  // At least all neighbours that are placed, by offset, and others, unless the neighbours are so few that it
-  // takes less time to sort them.
-  std::span<const Box> boxes_in_order(std::uint32_t me) {
-    const std::vector<Neighbours::Other>& neighbours = neighbours_.of(me);
-    const std::span<const Box> around = periods_.around(me);
-    if (neighbours.size() * kFewNeighbours >= around.size()) {
+  static std::vector<std::uint64_t> rounded_sizes(std::span<const Lifetime> all, std::uint64_t alignment) {
+    std::vector<std::uint64_t> sizes;
+    for (const Lifetime& each : all) {
+      sizes.push_back(round_up(each.bytes, alignment));
+    }
+    return sizes;
+  }
+
+  // All neighbours that are placed, by offset. Other buffers may be among them, unless the neighbours are so
+  // few that sorting them takes less time.
+  std::span<const Periods::Who> boxes_in_order(std::uint32_t me) {
+    const std::span<const Periods::Who> around = periods_.around(me);
+    if (neighbours_.count(me) * kFewNeighbours >= around.size()) {
       return around;
     }
     std::size_t count = 0;
-    for (const Neighbours::Other& other : neighbours) {
-      beside_[count] = boxes_[other.who];
-      count += beside_[count].begin != kEndless ? 1 : 0;  // no branch: none could foretell it
-    }
-    const std::span<Box> beside = std::span(beside_).first(count);
-    std::ranges::sort(beside, {}, &Box::begin);
+    neighbours_.all(me).visit([&](std::uint32_t other) {
+      beside_[count] = static_cast<Periods::Who>(other);
+      count += boxes_[other].begin != kEndless ? 1 : 0;  // without a branch, which could not be predicted
+    });
+    const std::span<Periods::Who> beside = std::span(beside_).first(count);
+    std::ranges::sort(beside, {}, [this](Periods::Who who) { return boxes_[who].begin; });
     return beside;
   }
 
-  // The boxes are in order, so that the first hole that is large enough is the lowest.
-  static std::uint64_t lowest_offset(std::uint64_t size, std::span<const Box> boxes,
-                                     const Conflicts::Row& conflicts) {
+  // The others are in order of offset, so the first hole that is large enough is the lowest.
+  std::uint64_t lowest_offset(std::uint64_t size, std::span<const Periods::Who> others,
+                              const Conflicts::Row& conflicts) const {
     std::uint64_t offset = 0;
-    for (const Box& other : boxes) {
-      const std::uint64_t mask = conflicts.mask(other.who);
-      if ((other.begin & mask) >= offset + size) {
+    for (const Periods::Who other : others) {
+      const std::uint64_t mask = conflicts.mask(other);
+      if ((boxes_[other].begin & mask) >= offset + size) {
         break;
       }
-      offset = std::max(offset, other.end & mask);
+      offset = std::max(offset, boxes_[other].end & mask);
     }
     return offset;
   }
 
   Neighbours neighbours_;
-  Conflicts may_;
-  Conflicts must_;
   std::vector<std::uint64_t> sizes_;
-  std::vector<Box> boxes_;  // of a buffer
+  std::vector<Box> boxes_;  // by buffer
   Periods periods_;
-  std::vector<Box> beside_;  // room for boxes_in_order()
+  std::vector<Periods::Who> beside_;  // room for boxes_in_order()
 };
 
 std::uint32_t length(const Lifetime& lifetime) {
   return lifetime.end - lifetime.begin;
 }
 
-// How far it lies from a moment.
+// Instructions between the life and a moment.
 std::uint32_t distance(const Lifetime& lifetime, std::uint32_t when) {
   if (lifetime.begin > when) {
     return lifetime.begin - when;
@@ -332,9 +410,9 @@ std::uint32_t distance(const Lifetime& lifetime, std::uint32_t when) {
   return lifetime.end > when ? 0 : when - lifetime.end + 1;
 }
 
-// Squeaky wheel optimization (Joslin and Clements 1999): what came to lie above the goal goes further to the
-// front of the order, a bit more or less by chance, and all are placed again.
-// `current`: where that order leads.
+// Squeaky wheel optimization (Joslin and Clements 1999): buffers that lie above the goal move towards the
+// front of the order, by a distance with a random part, and all are placed again. `current` is the placement
+// of `order`.
 void improve(FirstFit& fit, Order order, Placement current, std::uint64_t goal, std::size_t rounds,
              Placement& best) {
   const auto count = static_cast<double>(order.size());
@@ -357,9 +435,9 @@ void improve(FirstFit& fit, Order order, Placement current, std::uint64_t goal, 
   }
 }
 
-// The buffers in order of time, as an allocator hands them out that knows how long each will live: those that
-// live long fill from the bottom, the others take the highest place below a ceiling, so that what is short
-// does not tear holes among what is long. O(n log n) with the holes few.
+// Places the buffers in order of time, like an allocator that knows how long each will live. Long lives fill
+// memory from the bottom. Short lives get the highest place below a ceiling, so that they leave no holes
+// among the long ones. O(n log n) if holes are few.
 class Sweep {
  public:
   Sweep(std::span<const Lifetime> all, std::uint64_t alignment)
@@ -389,7 +467,7 @@ class Sweep {
  private:
   std::uint64_t size(std::uint32_t me) const { return round_up(all_[me].bytes, alignment_); }
 
-  // The last hole has no end, so there is one.
+  // There is one, since the last hole has no end.
   std::uint64_t lowest_offset(std::uint64_t bytes) const {
     auto hole = holes_.begin();
     while (hole->second - hole->first < bytes) {
@@ -442,8 +520,8 @@ class Sweep {
   std::map<std::uint64_t, std::uint64_t> holes_;  // begin, end
 };
 
-// The best of sweeps that differ in what they call long, as a part of the step, and in the ceiling above what
-// is alive at most.
+// The best of several sweeps. They differ in the part of the step from which on a life is long, and in the
+// distance of the ceiling from the most bytes alive.
 Placement place_by_sweeps(std::span<const Lifetime> all, std::uint64_t alignment, std::uint64_t goal) {
   std::uint32_t moments = 0;
   for (const Lifetime& each : all) {
@@ -469,7 +547,7 @@ Placement place_by_sweeps(std::span<const Lifetime> all, std::uint64_t alignment
   return best;
 }
 
-// Those that live longest first, the largest first, those first that are alive at the fullest moment.
+// Longest life first, largest first, and first those that are alive at the fullest moment.
 std::array<Order, 3> orders_of(std::span<const Lifetime> all, std::uint32_t fullest) {
   Order by_length = in_order_of_allocation(all.size());
   std::ranges::stable_sort(by_length, std::ranges::greater(),
@@ -481,7 +559,7 @@ std::array<Order, 3> orders_of(std::span<const Lifetime> all, std::uint32_t full
   return {std::move(by_length), std::move(by_size), std::move(by_distance)};
 }
 
-// `visits`: neighbours that may be looked at.
+// `visits`: the number of neighbours that the search may look at.
 Placement search(std::span<const Lifetime> all, std::uint64_t alignment, std::uint64_t goal,
                  std::size_t visits) {
   std::array<Order, 3> orders = orders_of(all, fullest_moment(all, alignment).when);
@@ -506,8 +584,9 @@ Placement search(std::span<const Lifetime> all, std::uint64_t alignment, std::ui
   return best;
 }
 
-// The same lifetimes in two parts. Small buffers are most of them and little of the memory, but wherever one
-// lies no large one can: by themselves they tear no holes among the large ones, and leave few to search for.
+// The same lifetimes in two parts. Most buffers are small and take little of the memory, but no large one can
+// lie where a small one does. Apart, small buffers leave no holes among the large ones, and the search for
+// the large ones has few buffers to place.
 struct Parts {
   std::vector<std::uint32_t> who_small;
   std::vector<std::uint32_t> who_large;
@@ -528,7 +607,7 @@ Parts part(std::span<const Lifetime> all, std::span<const std::uint32_t> by_size
   return parts;
 }
 
-// As small counts what is never alive with more than `room` bytes.
+// Small are as many of the smallest buffers as never have more than `room` bytes alive.
 Parts part(std::span<const Lifetime> all, std::uint64_t alignment, std::uint64_t room) {
   Order by_size = in_order_of_allocation(all.size());
   std::ranges::stable_sort(by_size, {}, [&](std::uint32_t me) { return all[me].bytes; });
@@ -544,7 +623,7 @@ Parts part(std::span<const Lifetime> all, std::uint64_t alignment, std::uint64_t
   return part(all, by_size, fits);
 }
 
-// The small ones, which have `room` bytes, below the large ones.
+// Places the small buffers, which get `room` bytes, below the large ones.
 Placement place_apart(std::span<const Lifetime> all, std::uint64_t alignment, std::uint64_t room,
                       std::uint64_t goal) {
   const Parts parts = part(all, alignment, room);
@@ -576,7 +655,7 @@ Placement place_by_first_fit(std::span<const Lifetime> all, std::uint64_t alignm
   if (best.bytes > enough) {
     take(place_apart(all, alignment, room, enough));
   }
-  // What is short of a little may have it from the room of the small ones.
+  // If few bytes are missing, the room of the small buffers may be larger than they need.
   for (int less = 0; less < kLessRoom && best.bytes > enough && best.bytes - enough <= room; ++less) {
     room /= 4;
     take(place_apart(all, alignment, room, enough));
@@ -584,7 +663,7 @@ Placement place_by_first_fit(std::span<const Lifetime> all, std::uint64_t alignm
   return best;
 }
 
-// Where the buffers lie.
+// The bytes in which buffers lie.
 class Places {
  public:
   Places(std::span<const Lifetime> all, std::span<const std::uint64_t> offsets, std::uint64_t alignment)
@@ -602,7 +681,7 @@ class Places {
   std::vector<std::uint64_t> ends_;
 };
 
-// Whose place others have taken before the next step has no claim to it any more.
+// Lifetimes whose places others take before the next step no longer ask for them to stay free (next_begin).
 std::vector<Lifetime> without_lost_places(std::span<const Lifetime> all,
                                           std::span<const std::uint64_t> offsets, std::uint64_t alignment) {
   const Places places(all, offsets, alignment);
@@ -678,7 +757,7 @@ void settle(std::vector<Lifetime>& all, const Placement& placement, std::uint64_
       if (!places.overlap(me, other) || all[other].soft_end <= all[me].soft_begin) {
         continue;
       }
-      // The one that was there first stays no longer than it must, or the other comes no earlier.
+      // The one that was there first gives up what it may but need not live; then the second begins later.
       const bool other_first = all[other].begin < all[me].begin;
       Lifetime& first = all[other_first ? other : me];
       Lifetime& second = all[other_first ? me : other];

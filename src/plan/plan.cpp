@@ -6,6 +6,7 @@
 #include <string>
 
 #include "src/plan/overwrite.h"
+#include "src/plan/readers.h"
 #include "vdnn/error.h"
 #include "vdnn/size.h"
 
@@ -35,7 +36,7 @@ std::string to_string(AlgorithmPreference preference) {
 
 namespace {
 
-// As measured; all are the same where nothing was.
+// The measured seconds; infinite for all algorithms of an op that nobody measured.
 double measured_seconds(const Op& op, std::uint32_t algorithm) {
   const Cost& cost = op.cost_with(algorithm);
   return cost.seconds > 0 && !cost.modelled ? cost.seconds : std::numeric_limits<double>::infinity();
@@ -80,7 +81,7 @@ const Algorithm& least_algorithm(const Op& op) {
   return *std::ranges::min_element(op.algorithms, {}, &Algorithm::workspace_bytes);
 }
 
-// That every op has an algorithm for.
+// The least limit that some algorithm of every op obeys.
 std::uint64_t least_workspace_limit(const Tape& tape) {
   std::uint64_t limit = 0;
   for (const Op& op : tape.ops()) {
@@ -105,7 +106,7 @@ std::uint32_t choose_algorithm(const Tape& tape, const Op& op, const PlanOptions
                         format_size(least_workspace_limit(tape)));
 }
 
-// Does backward read it, and only outside the classifier? Those are the feature maps that vDNN virtualises.
+// Whether the backward pass reads it, and only outside the classifier. vDNN virtualises these feature maps.
 bool is_virtualised(const Tape& tape, ValueId id) {
   const ValueKind kind = tape.value(id).kind;
   if (kind != ValueKind::kFeatureMap && kind != ValueKind::kInput) {
@@ -149,18 +150,8 @@ bool is_offloaded(const Tape& tape, ValueId id, Policy policy) {
 
 // The fork rule. A feature map that no forward op reads leaves with its producer.
 OpId last_forward_use(const Tape& tape, ValueId id) {
-  OpId last = tape.producer(id);
-  for (const OpId reader : tape.readers(id)) {
-    if (tape.op(reader).phase == Phase::kForward) {
-      last = reader;
-    }
-  }
-  return last;
-}
-
-OpId first_backward_reader(const Tape& tape, ValueId id) {
-  return *std::ranges::find_if(tape.readers(id),
-                               [&](OpId reader) { return tape.op(reader).phase == Phase::kBackward; });
+  const OpId reader = last_forward_reader(tape, id);
+  return reader == kNone ? tape.producer(id) : reader;
 }
 
 // The paper's prefetch window (section III-B, figure 10), with layers in the tape's order. An op without a
@@ -185,7 +176,7 @@ class PrefetchWindow {
       const Op& op = tape_.op(id);
       if (op.phase == Phase::kBackward && op.layer && op.layer != previous) {
         previous = op.layer;
-        fetch(*op.layer, id);  // what no window has reached is needed now
+        fetch(*op.layer, id);  // maps that no window has reached are needed now
         fetch_ahead(*op.layer, id);
       }
     }
@@ -210,7 +201,7 @@ class PrefetchWindow {
   }
 
   const Tape& tape_;
-  std::vector<std::vector<Transfer*>> waiting_;  // a layer: offloaded, not fetched yet
+  std::vector<std::vector<Transfer*>> waiting_;  // by layer: offloaded, not fetched yet
 };
 
 std::vector<Transfer> plan_transfers(const Tape& tape, Policy policy) {
@@ -230,9 +221,8 @@ std::vector<Transfer> plan_transfers(const Tape& tape, Policy policy) {
 
 Plan make_plan(const Tape& tape, const PlanOptions& options) {
   if (options.policy == Policy::kDynamic || options.policy == Policy::kOptimal) {
-    throw InvalidArgument(
-        "policy " + to_string(options.policy) +
-        " is no static one: it wants budgets and forecasts (plan_search.h, optimal_plan.h)");
+    throw InvalidArgument("policy " + to_string(options.policy) +
+                          " is not static: it needs budgets and forecasts (plan_search.h, optimal_plan.h)");
   }
   Plan plan;
   plan.options = options;
@@ -275,7 +265,7 @@ std::uint64_t workspace_bytes(const Tape& tape, const Plan& plan) {
 
 namespace {
 
-// A value that takes the memory of another does not count again.
+// Whether the value takes no other value's memory.
 bool has_own_memory(const Tape& tape, ValueId id) {
   const OpId producer = tape.producer(id);
   if (producer == kNone) {

@@ -8,7 +8,7 @@ namespace vdnn {
 
 namespace {
 
-// Without what they hold.
+// Without holdings.
 std::vector<Residence> bare_residences(const Schedule& schedule) {
   std::vector<Residence> result;
   for (BufferId id = 0; id < schedule.buffers.size(); ++id) {
@@ -25,7 +25,7 @@ std::vector<Residence> bare_residences(const Schedule& schedule) {
 }
 
 void note_use(std::vector<Holding>& holdings, ValueId value, std::uint32_t when) {
-  // Most likely the latest: values take turns.
+  // Backwards, since values take turns: the use is most likely one of the latest value.
   const auto known = std::find_if(holdings.rbegin(), holdings.rend(),
                                   [&](const Holding& holding) { return holding.value == value; });
   if (known != holdings.rend()) {

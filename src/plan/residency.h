@@ -1,6 +1,7 @@
 #pragma once
-// What a schedule keeps in the device's memory, and when, judged by the order of its list: when a step runs,
-// its streams are at different places of the list at once, but what the memory must hold follows from it.
+// The contents of the device's memory over the instructions of a schedule, in the order of its list. When a
+// step runs, its streams are at different places of the list at once, but the list alone decides what the
+// memory must hold.
 
 #include <cstdint>
 #include <vector>
@@ -10,37 +11,38 @@
 
 namespace vdnn {
 
-// A value in a buffer. Where one overwrites another in place the buffer holds both, one behind the other.
+// A value in a buffer. If a value overwrites another in place, the buffer holds the two one after the other.
 struct Holding {
   ValueId value = kNone;    // kNone: workspace
   std::uint32_t first = 0;  // the instruction of the step that uses it there first
   std::uint32_t last = 0;   // and last
 };
 
-// A buffer while it is there: from the instruction that allocates it up to, but not with, the one that
-// releases it. A persistent buffer is there from the first instruction on, and one that is not released to
-// the end.
+// A buffer while it is there: from the instruction that allocates it up to, but not including, the one that
+// releases it. A persistent buffer is there from the first instruction to the end, and a buffer that is never
+// released is there to the end.
 struct Residence {
   BufferId buffer = kNone;
   std::uint32_t begin = 0;
   std::uint32_t end = 0;
-  std::vector<Holding> holdings;  // in order of first use; empty where no instruction uses it
+  std::vector<Holding> holdings;  // in order of first use; empty if no instruction uses it
 
   bool present(std::uint32_t instruction) const { return begin <= instruction && instruction < end; }
-  // The value that it holds while `instruction` runs; of two that take turns there, the one that is written.
-  // Before its first use the one that it is for. kNone: workspace, or what is never used.
+  // The value that it holds while `instruction` runs. If the instruction overwrites one value with another,
+  // it is the new one; before the first use it is the first value. kNone: workspace, or a buffer that is
+  // never used.
   ValueId value_at(std::uint32_t instruction) const;
 };
 
-// Of all buffers on the device: persistent ones, then the others in order of allocation.
+// One for each buffer on the device: persistent ones, then the others in order of allocation.
 std::vector<Residence> residences(const Tape& tape, const Schedule& schedule);
 
-// Bytes on the device while each instruction runs, what is persistent included; what it allocates counts,
-// what it releases does not. Without what alignment and granules add.
+// The bytes on the device while each instruction runs, persistent buffers included. A buffer that the
+// instruction allocates counts, one that it releases does not. Alignment and granules are left out.
 std::vector<std::uint64_t> bytes_in_use(const Schedule& schedule);
 
-// The first launch (or recomputation) for which most memory is in use: it, or an allocation since the launch
-// before it, is where the bytes are most. kNone without launches there.
+// The launch or recomputation for which the most memory is in use: the first at or after the instruction
+// where the bytes peak. kNone if none follows.
 std::uint32_t fullest_launch(const Schedule& schedule, const std::vector<std::uint64_t>& bytes_in_use);
 
 }  // namespace vdnn

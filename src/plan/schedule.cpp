@@ -4,12 +4,11 @@
 #include <array>
 #include <ostream>
 #include <string>
-#include <variant>
 #include <vector>
 
-#include "src/plan/lowering.h"
 #include "src/plan/placement.h"
 #include "src/plan/residency.h"
+#include "src/plan/schedule_builder.h"
 #include "src/plan/waits.h"
 #include "vdnn/error.h"
 #include "vdnn/size.h"
@@ -27,6 +26,39 @@ std::string to_string(InstructionKind kind) {
   return kNames[static_cast<std::size_t>(kind)];
 }
 
+namespace {
+
+[[noreturn]] void reject(const Instruction& instruction, const char* wanted) {
+  throw InvalidArgument("an instruction of kind " + to_string(instruction.kind) + " has no " + wanted);
+}
+
+}  // namespace
+
+OpId Instruction::launched_op() const {
+  if (!is_launch(kind)) {
+    reject(*this, "op");
+  }
+  return op;
+}
+
+BufferId Instruction::workspace() const {
+  if (!is_launch(kind) || operands.empty()) {
+    reject(*this, "workspace");
+  }
+  return operands.back();
+}
+
+BufferCopy Instruction::copy() const {
+  switch (kind) {
+    case InstructionKind::kOffload:
+      return {.value = value, .from = buffer, .to = host_buffer};
+    case InstructionKind::kPrefetch:
+      return {.value = value, .from = host_buffer, .to = buffer};
+    default:
+      reject(*this, "two buffers to copy between");
+  }
+}
+
 std::vector<BufferUse> uses(const Tape& tape, const Instruction& instruction) {
   const ValueId value = instruction.value;
   const BufferId buffer = instruction.buffer;
@@ -37,18 +69,16 @@ std::vector<BufferUse> uses(const Tape& tape, const Instruction& instruction) {
     case InstructionKind::kLoad:
       return {{.buffer = buffer, .value = value, .write = true}};
     case InstructionKind::kOffload:
-      return {{.buffer = buffer, .value = value, .write = false},
-              {.buffer = instruction.host_buffer, .value = value, .write = true}};
     case InstructionKind::kPrefetch:
-      return {{.buffer = instruction.host_buffer, .value = value, .write = false},
-              {.buffer = buffer, .value = value, .write = true}};
+      return {{.buffer = instruction.copy().from, .value = value, .write = false},
+              {.buffer = instruction.copy().to, .value = value, .write = true}};
     case InstructionKind::kReadResult:
       return {{.buffer = buffer, .value = value, .write = false}};
     case InstructionKind::kLaunch:
     case InstructionKind::kRecompute:
       break;
   }
-  const Op& op = tape.op(instruction.op);
+  const Op& op = tape.op(instruction.launched_op());
   std::vector<BufferUse> result;
   std::size_t operand = 0;
   for (const ValueId read : op.reads) {
@@ -57,30 +87,15 @@ std::vector<BufferUse> uses(const Tape& tape, const Instruction& instruction) {
   for (const ValueId write : op.writes) {
     result.push_back({.buffer = instruction.operands[operand++], .value = write, .write = true});
   }
-  if (instruction.operands[operand] != kNone) {
-    result.push_back({.buffer = instruction.operands[operand], .value = kNone, .write = true});
+  if (instruction.workspace() != kNone) {
+    result.push_back({.buffer = instruction.workspace(), .value = kNone, .write = true});
   }
   return result;
 }
 
-namespace {
-
-// A stretch of a foreign program's step (learned_step.h)?
-bool is_foreign(const OpSpec& spec) {
-  const auto* const custom = std::get_if<CustomSpec>(&spec);
-  return custom != nullptr && !custom->layer;
-}
-
-}  // namespace
-
-bool may_run_again(const Tape& tape, OpId id) {
-  const Op& op = tape.op(id);
-  return op.phase == Phase::kForward && !op.collective() && !is_foreign(op.spec) &&
-         std::ranges::none_of(op.writes, [&](ValueId value) { return tape.value(value).persistent(); });
-}
-
 Schedule make_schedule(const Tape& tape, const Plan& plan) {
-  Schedule schedule = plan.network_wide ? lower_network_wide(tape, plan) : lower_layer_wise(tape, plan);
+  Schedule schedule =
+      plan.network_wide ? build_network_wide_schedule(tape, plan) : build_layer_wise_schedule(tape, plan);
   if (plan.placement_alignment > 0) {
     place_buffers(schedule, plan.placement_alignment, 0);
   }
@@ -106,12 +121,12 @@ std::size_t recomputed_ops(const Schedule& schedule) {
 std::string_view last_launch(const Tape& tape, const Schedule& schedule) {
   const auto last = std::find_if(schedule.instructions.rbegin(), schedule.instructions.rend(),
                                  [](const Instruction& each) { return is_launch(each.kind); });
-  return last == schedule.instructions.rend() ? std::string_view() : tape.op(last->op).name;
+  return last == schedule.instructions.rend() ? std::string_view() : tape.op(last->launched_op()).name;
 }
 
 OpId fullest_op(const Tape& tape, const Schedule& schedule) {
   const std::uint32_t launch = fullest_launch(schedule, bytes_in_use(schedule));
-  const OpId op = launch == kNone ? kNone : schedule.instructions[launch].op;
+  const OpId op = launch == kNone ? kNone : schedule.instructions[launch].launched_op();
   return op < tape.ops().size() ? op : 0;
 }
 
@@ -127,7 +142,7 @@ std::string describe(const Tape& tape, const Instruction& instruction) {
 }
 
 std::string trace_name(const Tape& tape, const Instruction& instruction) {
-  return instruction.kind == InstructionKind::kLaunch ? tape.op(instruction.op).name
+  return instruction.kind == InstructionKind::kLaunch ? tape.op(instruction.launched_op()).name
                                                       : describe(tape, instruction);
 }
 

@@ -24,7 +24,7 @@ using Json = nlohmann::ordered_json;
 
 constexpr int kSchema = 1;
 
-// FNV-1a (Fowler, Noll, Vo): enough to tell one tape from another, no protection against malice.
+// FNV-1a (Fowler, Noll, Vo): enough to tell one tape from another, but no protection against forgery.
 class Fingerprint {
  public:
   void add(std::uint64_t number) {
@@ -52,7 +52,7 @@ class Fingerprint {
   std::uint64_t hash_ = 0xcbf29ce484222325ULL;
 };
 
-// The names of an enum's values, by number.
+// The value of an enum of N values with that name.
 template <class Enum, std::size_t N>
 Enum enum_from(const std::string& text, const char* what) {
   for (std::size_t value = 0; value < N; ++value) {
@@ -104,7 +104,7 @@ Json to_json(const Instruction& instruction) {
   return json;
 }
 
-// Of the file that is read.
+// An object in a schedule file; errors name both.
 struct Object : JsonObject<Json> {
   Object(const Json& json, std::string where) : JsonObject(json, "schedule file", std::move(where)) {}
 };
@@ -127,7 +127,7 @@ Buffer buffer_from(const Json& json, std::size_t index) {
   return buffer;
 }
 
-// How many there are of what an instruction may name.
+// The bounds of the ids in an instruction.
 struct Bounds {
   const Tape& tape;
   std::size_t buffers = 0;
@@ -192,7 +192,7 @@ Instruction instruction_from(const Json& json, std::size_t index, const Bounds& 
   return instruction;
 }
 
-// Deeper nesting than this is no schedule, and the parser's own recursion would follow it.
+// No schedule nests deeper than this, and the limit bounds the recursion of the parser.
 constexpr int kDeepest = 64;
 
 Json parse(std::istream& in) {

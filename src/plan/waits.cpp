@@ -10,18 +10,19 @@ namespace vdnn {
 
 namespace {
 
-// Instructions are numbered through two steps: in the second one, dependencies on the first are visible, and
-// every step from then on looks the same. Positions count from 1, so that 0 is "nothing".
+// Instructions are numbered through two steps: the second one shows the dependencies on the step before it,
+// and every later step looks the same. Positions count from 1, and 0 means none.
 using Position = std::uint64_t;
 
-// The last position that is known to be done, a stream.
+// By stream: the last position that is known to be done.
 using Clock = std::array<Position, kStreamRoles>;
 
 void join(Clock& clock, const Clock& other) {
   std::ranges::transform(clock, other, clock.begin(), [](Position a, Position b) { return std::max(a, b); });
 }
 
-struct BufferState {
+// Of a buffer.
+struct LastAccesses {
   Position write = 0;
   std::vector<Position> reads;  // since the write
 };
@@ -33,7 +34,7 @@ class WaitDeriver {
         schedule_(schedule),
         count_(schedule.instructions.size()),
         clocks_(2 * count_ + 1),
-        states_(schedule.buffers.size()) {}
+        accesses_(schedule.buffers.size()) {}
 
   void run() {
     for (std::uint32_t step = 0; step < 2; ++step) {
@@ -64,7 +65,7 @@ class WaitDeriver {
     me.waits = reduce(needed, clock, position);
     if (release) {
       leave_place(me.buffer);
-      states_[me.buffer] = {};
+      accesses_[me.buffer] = {};
       return;
     }
     clock[static_cast<std::size_t>(me.stream)] = position;
@@ -74,17 +75,17 @@ class WaitDeriver {
   }
 
   std::vector<Position> all_uses(BufferId buffer) const {
-    std::vector<Position> result = states_[buffer].reads;
-    result.push_back(states_[buffer].write);
+    std::vector<Position> result = accesses_[buffer].reads;
+    result.push_back(accesses_[buffer].write);
     return result;
   }
 
   std::vector<Position> conflicts(const std::vector<BufferUse>& my_uses) const {
     std::vector<Position> result;
     for (const BufferUse& use : my_uses) {
-      result.push_back(states_[use.buffer].write);
+      result.push_back(accesses_[use.buffer].write);
       if (use.write) {
-        result.insert(result.end(), states_[use.buffer].reads.begin(), states_[use.buffer].reads.end());
+        result.insert(result.end(), accesses_[use.buffer].reads.begin(), accesses_[use.buffer].reads.end());
       }
     }
     return result;
@@ -92,7 +93,7 @@ class WaitDeriver {
 
   static AddressRange place(const Buffer& buffer) { return {.begin = *buffer.offset, .bytes = buffer.bytes}; }
 
-  // Of what lay before where the buffer lies in the arena.
+  // The last uses of the buffers that lay in this buffer's bytes of the arena before it.
   std::vector<Position> last_uses_of_place(BufferId id) {
     std::vector<Position> result;
     const Buffer& buffer = schedule_.buffers[id];
@@ -113,7 +114,8 @@ class WaitDeriver {
     }
   }
 
-  // The few of `needed` that imply all the others. Latest first: a later one tends to imply earlier ones.
+  // The few of `needed` that imply all others. They are tried latest first, since a later one tends to imply
+  // earlier ones.
   std::vector<Wait> reduce(std::vector<Position>& needed, Clock& clock, Position position) const {
     std::ranges::sort(needed, std::ranges::greater());
     const std::uint64_t step = (position - 1) / count_;
@@ -132,16 +134,16 @@ class WaitDeriver {
 
   void note(const std::vector<BufferUse>& my_uses, const Instruction& me, Position position) {
     if (me.kind == InstructionKind::kAllocate) {
-      states_[me.buffer] = {.write = position, .reads = {}};
+      accesses_[me.buffer] = {.write = position, .reads = {}};
     }
     for (const BufferUse& use : my_uses) {
       if (!use.write) {
-        states_[use.buffer].reads.push_back(position);
+        accesses_[use.buffer].reads.push_back(position);
       }
     }
     for (const BufferUse& use : my_uses) {
       if (use.write) {
-        states_[use.buffer] = {.write = position, .reads = {}};
+        accesses_[use.buffer] = {.write = position, .reads = {}};
       }
     }
   }
@@ -150,9 +152,9 @@ class WaitDeriver {
   Schedule& schedule_;
   const std::uint64_t count_;
   std::array<Clock, kStreamRoles> streams_{};
-  std::vector<Clock> clocks_;  // a position: what is done when it is done
-  std::vector<BufferState> states_;
-  IntervalMap<std::vector<Position>> last_uses_;  // bytes of the arena: of the buffer released there last
+  std::vector<Clock> clocks_;                     // by position: what is done once its instruction is
+  std::vector<LastAccesses> accesses_;            // by buffer
+  IntervalMap<std::vector<Position>> last_uses_;  // by byte of the arena: of the last buffer released there
 };
 
 }  // namespace

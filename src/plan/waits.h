@@ -5,10 +5,11 @@
 
 namespace vdnn {
 
-// Fills Instruction::waits: for each pair of instructions on different streams that use the same buffer, one
-// of them writing, the later waits for the earlier, unless that is implied already; a release waits for every
-// last use, and an allocation in the arena for the last uses of what lay in its bytes. Dependencies across
-// the step's border (on persistent buffers) become waits on the step before.
+// Fills Instruction::waits. Of two instructions on different streams that use the same buffer, one of them
+// writing, the later waits for the earlier unless another wait implies it. A release waits for every last use
+// of its buffer. An allocation in the arena waits for the last uses of the buffers that lay in its bytes
+// before. Dependencies across the border between steps (on persistent buffers) become waits for the previous
+// step.
 void derive_waits(const Tape& tape, Schedule& schedule);
 
 }  // namespace vdnn

@@ -18,8 +18,8 @@ using Json = nlohmann::ordered_json;
 
 constexpr int kProcess = 1;
 
-// Perfetto keeps whole nanoseconds; what touches must still touch after rounding, so that bars of one track
-// never overlap: both ends are rounded, never the duration.
+// Perfetto keeps whole nanoseconds. Rounds both ends, never the duration, so that events that touch still
+// touch after rounding, and bars of one track never overlap.
 std::int64_t nanoseconds(double seconds) {
   return std::llround(seconds * 1e9);
 }
@@ -40,7 +40,7 @@ Json counter(const TraceEvent& event, std::int64_t origin) {
           {"args", {{"bytes", event.value}}}};
 }
 
-// To four digits, or a little more.
+// With at least four significant digits.
 double gbytes_per_second(const TraceEvent& copy) {
   return std::round(static_cast<double>(copy.value) / (copy.end_seconds - copy.begin_seconds) / 1e6) / 1e3;
 }
@@ -71,7 +71,7 @@ double first_second(std::span<const TraceEvent> events) {
   return std::ranges::min_element(events, {}, &TraceEvent::begin_seconds)->begin_seconds;
 }
 
-// Each from the end of the one before, the first from the first event.
+// Each step runs from the end of the previous one, the first from the first event.
 std::vector<TraceEvent> steps_of(std::span<const TraceEvent> events, StreamId track,
                                  std::string_view last_launch) {
   std::vector<double> ends;
@@ -92,7 +92,7 @@ std::vector<TraceEvent> steps_of(std::span<const TraceEvent> events, StreamId tr
   return steps;
 }
 
-// A name that is not UTF-8 must not lose the trace.
+// A name that is not UTF-8 must not prevent the trace.
 std::string line(const Json& event) {
   return event.dump(-1, ' ', false, Json::error_handler_t::replace);
 }

@@ -3,9 +3,9 @@
 #include <algorithm>
 #include <utility>
 
-#include "src/plan/lowering.h"
 #include "src/plan/optimal/arrangement.h"
 #include "src/plan/optimal/problem.h"
+#include "src/plan/recomputation.h"
 #include "vdnn/checker.h"
 #include "vdnn/error.h"
 
@@ -13,9 +13,9 @@ namespace vdnn {
 
 namespace {
 
-// A value is not used between two ops.
+// A gap between two ops in which a value is not used.
 struct UseGap {
-  OpId before = kNone;  // kNone: it is loaded, and the backward pass reads it first
+  OpId before = kNone;  // kNone: the value is loaded, and the backward pass reads it first
   OpId after = kNone;   // kNone: the backward pass does not read it
 };
 
@@ -37,7 +37,7 @@ OpId launch_after(const Schedule& schedule, std::uint32_t instruction) {
   const auto launch =
       std::find_if(schedule.instructions.begin() + instruction, schedule.instructions.end(),
                    [](const Instruction& each) { return each.kind == InstructionKind::kLaunch; });
-  return launch == schedule.instructions.end() ? kNone : launch->op;
+  return launch == schedule.instructions.end() ? kNone : launch->launched_op();
 }
 
 std::string why_undecided(const PlannedRun& run, ValueId value) {
@@ -46,11 +46,11 @@ std::string why_undecided(const PlannedRun& run, ValueId value) {
     return "parameters and the optimizer's state stay on the device";
   }
   if (!is_made_in_forward(tape, value)) {
-    return "it is made after the forward pass, and given back after its last use";
+    return "it is made after the forward pass, and released after its last use";
   }
   const UseGap gap = gap_of(tape, value);
   if (gap.after == kNone) {
-    return "the backward pass does not need it itself";
+    return "the backward pass does not read it";
   }
   if (run.plan.network_wide) {
     return "policy baseline allocates everything for good";
@@ -73,7 +73,7 @@ Counterfactual outcome_of(const PlannedRun& run, const Prediction& prediction) {
           .step_seconds = prediction.step_seconds};
 }
 
-// What the device budget leaves for what is not persistent, in whole granules.
+// The part of the device budget that is left for non-persistent buffers, in whole granules.
 std::uint64_t room_for_arena(const PlannedRun& run, const optimal::Problem& problem) {
   const std::uint64_t granule = run.target.profile.granule_bytes;
   const std::uint64_t budget =
@@ -81,7 +81,7 @@ std::uint64_t room_for_arena(const PlannedRun& run, const optimal::Problem& prob
   return budget / granule * granule - std::min(budget / granule * granule, problem.persistent_bytes());
 }
 
-// What fits rather than what does not, the faster, else what takes less.
+// Prefers a plan that fits, then the faster one, then the one with the lower peak.
 bool is_better(const Counterfactual& one, const Counterfactual& other) {
   if (!other.impossible.empty() || one.fits != other.fits) {
     return one.fits || !other.impossible.empty();
@@ -99,8 +99,8 @@ Counterfactual predict_schedule(const PlannedRun& run, const Schedule& schedule)
   return outcome_of(run, predict(*run.tape, schedule, options));
 }
 
-// As `optimal` finds addresses: with what gives way where places are scarce. What has been found for the plan
-// in force may have been looked for in less than the budget, for memory that nobody needs may be left.
+// Predicts the plan with addresses found as `optimal` does, which drops flexible decisions if places are
+// scarce. The addresses of the plan in force may have been searched for in less than the budget.
 Counterfactual predict_arranged(const PlannedRun& run, const Plan& plan) {
   const PlanCosts costs = plan_costs(*run.tape, prediction_options(run));
   const optimal::Problem problem(*run.tape, run.plan.options, costs);
@@ -133,7 +133,7 @@ Counterfactual predict_plan(const PlannedRun& run, const Plan& plan) {
              : predict_schedule(run, make_schedule(*run.tape, plan));
 }
 
-// What cannot be lowered or is not right says why.
+// Reports why a plan has no schedule, or a schedule that fails the checker.
 Counterfactual try_plan(const PlannedRun& run, const Plan& plan) {
   try {
     return predict_plan(run, plan);
@@ -152,7 +152,7 @@ Plan undecided(const PlannedRun& run, ValueId value) {
   return plan;
 }
 
-// The last op from which on there is time for the copy back.
+// The last op at which the copy back can start in time.
 OpId prefetch_start(const PlannedRun& run, ValueId value, const UseGap& gap) {
   const PlanCosts costs = plan_costs(*run.tape, prediction_options(run));
   double missing =
@@ -179,7 +179,7 @@ Counterfactual offloaded(const PlannedRun& run, ValueId value) {
   };
   const OpId late = prefetch_start(run, value, gap);
   Counterfactual result = fetched_with(late);
-  // What is recomputed from it may want it sooner.
+  // Values recomputed from it may need it earlier.
   if (const OpId early = std::max(gap.before + 1, run.tape->forward_ops());
       !result.impossible.empty() && early < late) {
     result = fetched_with(early);
@@ -187,7 +187,7 @@ Counterfactual offloaded(const PlannedRun& run, ValueId value) {
   return result;
 }
 
-// The first op in the gap before which something is made again from the value; kNone: there is none.
+// The first op in the gap before which a value is recomputed from this one; kNone: there is none.
 OpId first_made_from(const PlannedRun& run, ValueId value, const UseGap& gap) {
   const std::vector<Instruction>& instructions = run.schedule.instructions;
   for (std::uint32_t index = 0; index < instructions.size(); ++index) {
@@ -209,7 +209,7 @@ Counterfactual recomputed(const PlannedRun& run, ValueId value) {
     return {.impossible = "it is loaded, not computed"};
   }
   if (!may_run_again(*run.tape, producer)) {
-    return {.impossible = run.tape->op(producer).name + " changes what outlives the step"};
+    return {.impossible = run.tape->op(producer).name + " changes a value that outlives the step"};
   }
   const UseGap gap = gap_of(*run.tape, value);
   const auto made_again_with = [&](OpId op) {

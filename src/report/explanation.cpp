@@ -8,7 +8,7 @@
 
 #include "src/base/near_names.h"
 #include "src/plan/residency.h"
-#include "vdnn/error.h"
+#include "vdnn/option_error.h"
 #include "vdnn/size.h"
 
 namespace vdnn {
@@ -96,7 +96,7 @@ void look_at_more_memory(const PlannedRun& run, const PlanCosts& costs, Explanat
   std::ranges::sort(budgets);
   double step = run.fits() ? run.prediction.step_seconds : 2 * explanation.unlimited_step_seconds;
   for (const std::uint64_t budget : budgets) {
-    // Forecasts of one schedule are equal; of two, a millionth is no difference to anybody.
+    // Forecasts of one schedule are equal; a difference of 10^-6 between two schedules does not matter.
     if (step <= explanation.unlimited_step_seconds * (1 + 1e-6)) {
       return;
     }
@@ -105,18 +105,18 @@ void look_at_more_memory(const PlannedRun& run, const PlanCosts& costs, Explanat
   }
 }
 
-// Ops at which no more than `bytes` less is in use than at the fullest moment.
+// The number of ops at which at most `bytes` less is in use than at the fullest moment.
 std::size_t ops_within(const Schedule& schedule, std::uint64_t bytes) {
   const std::vector<std::uint64_t> in_use = bytes_in_use(schedule);
   const std::uint64_t most = in_use.empty() ? 0 : std::ranges::max(in_use);
   std::set<OpId> ops;
-  std::uint64_t since_launch = 0;  // what is allocated for a launch stands before it
+  std::uint64_t since_launch = 0;  // allocations for a launch come before it
   for (std::size_t index = 0; index < in_use.size(); ++index) {
     const Instruction& instruction = schedule.instructions[index];
     since_launch = std::max(since_launch, in_use[index]);
     if (is_launch(instruction.kind)) {
       if (since_launch + bytes >= most) {
-        ops.insert(instruction.op);
+        ops.insert(instruction.launched_op());
       }
       since_launch = 0;
     }
@@ -162,10 +162,10 @@ Explanation explain(const PlannedRun& run) {
 
 namespace {
 
-// The ops before which the value is made again to be read again: by them, or by what is made again with them.
+// The ops for which the value is recomputed: they read it, or ops recomputed with them do.
 std::vector<OpId> made_again_for(const PlannedRun& run, ValueId value) {
   const std::vector<Instruction>& instructions = run.schedule.instructions;
-  std::map<BufferId, std::uint32_t> made;  // a buffer: by this launch, and not read yet
+  std::map<BufferId, std::uint32_t> made;  // by buffer: the launch that made it, until it is read
   std::set<std::uint32_t> needed;
   for (std::uint32_t index = 0; index < instructions.size(); ++index) {
     for (const BufferUse& use : uses(*run.tape, instructions[index])) {
@@ -223,12 +223,13 @@ ExplainedValue explain_value(const PlannedRun& run, ValueId value) {
 
 ExplainedOp explain_op(const PlannedRun& run, OpId op) {
   const PlanCosts costs = costs_of(run);
-  const auto launch = static_cast<std::uint32_t>(
-      std::ranges::find_if(run.schedule.instructions,
-                           [&](const Instruction& instruction) {
-                             return instruction.kind == InstructionKind::kLaunch && instruction.op == op;
-                           }) -
-      run.schedule.instructions.begin());
+  const auto launch =
+      static_cast<std::uint32_t>(std::ranges::find_if(run.schedule.instructions,
+                                                      [&](const Instruction& instruction) {
+                                                        return instruction.kind == InstructionKind::kLaunch &&
+                                                               instruction.launched_op() == op;
+                                                      }) -
+                                 run.schedule.instructions.begin());
   const std::vector<double>& seconds = costs.op_seconds[op];
   ExplainedOp result{
       .op = op,
@@ -239,7 +240,7 @@ ExplainedOp explain_op(const PlannedRun& run, OpId op) {
       .algorithm_seconds = seconds,
       .with_fastest = {},
       .remade = {}};
-  // Of several that are as fast any will do.
+  // Any of several equally fast algorithms counts as fastest.
   if (seconds[result.algorithm] > seconds[result.fastest_algorithm]) {
     result.with_fastest = computed_otherwise(run, op, result.fastest_algorithm);
     result.remade = remade(run);
@@ -270,8 +271,9 @@ std::vector<ValueId> find_values(const Tape& tape, const std::string& name) {
     for (const TapeLayer& layer : tape.layers()) {
       names.push_back(layer.name);
     }
-    throw InvalidArgument("--value " + name + ": '" + tape.model() +
-                          "' has no value or layer of that name; near: " + near_names(name, names));
+    throw InvalidOption({{.option = "value", .value = name}},
+                        "'" + tape.model() + "' has no value or layer of that name; similar names: " +
+                            near_names(name, names));
   }
   return values;
 }
@@ -283,8 +285,9 @@ OpId find_op(const Tape& tape, const std::string& name) {
     for (const Op& op : tape.ops()) {
       names.push_back(op.name);
     }
-    throw InvalidArgument("--op " + name + ": '" + tape.model() +
-                          "' has no op of that name; near: " + near_names(name, names));
+    throw InvalidOption(
+        {{.option = "op", .value = name}},
+        "'" + tape.model() + "' has no op of that name; similar names: " + near_names(name, names));
   }
   return static_cast<OpId>(found - tape.ops().begin());
 }

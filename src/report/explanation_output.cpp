@@ -17,7 +17,7 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-constexpr std::size_t kMostOccupants = 15;  // that people are shown
+constexpr std::size_t kMostOccupants = 15;  // shown to people
 constexpr std::size_t kMostStalls = 10;
 
 std::string milliseconds(double seconds) {
@@ -58,13 +58,13 @@ std::string why(const Tape& tape, const Occupant& occupant) {
     case Reason::kFetched:
       return "fetched, needed" + next;
     case Reason::kLeaving:
-      return "leaving: stays until it is copied";
+      return "leaving: stays until its copy is done";
     default:
       return to_string(occupant.reason);
   }
 }
 
-// Parameters are many and always there.
+// Whether the occupant gets a line of its own; parameters are many and always there.
 bool stands_for_itself(const Occupant& occupant) {
   return occupant.reason != Reason::kParameter && occupant.reason != Reason::kOptimizerState;
 }
@@ -149,8 +149,9 @@ void print_peak(std::ostream& out, const PlannedRun& run, const Explanation& exp
       << format_size(use.bytes) << "\n";
   print_memory(out, *run.tape, use);
   out << "committed: " << format_size(explanation.peak_bytes) << "; alignment adds "
-      << format_rounded_size(use.aligned_bytes - use.bytes) << ", gaps between blocks and whole granules of "
-      << format_rounded_size(run.target.profile.granule_bytes) << " the rest\n";
+      << format_rounded_size(use.aligned_bytes - use.bytes)
+      << ", gaps between blocks and rounding to granules of "
+      << format_rounded_size(run.target.profile.granule_bytes) << " add the rest\n";
 }
 
 void print_smallest(std::ostream& out, const PlannedRun& run, const Explanation& explanation) {
@@ -166,18 +167,18 @@ void print_smallest(std::ostream& out, const PlannedRun& run, const Explanation&
     return;
   }
   if (smallest.is_floor) {
-    out << "no plan of any policy does with less: " << name_of(tape, smallest.most.op)
-        << " needs, in whole granules, just that:\n";
+    out << "no plan of any policy can need less: " << name_of(tape, smallest.most.op)
+        << " needs exactly that in whole granules:\n";
     print_irreducible(out, smallest.most);
     out << "\n";
     return;
   }
-  out << "there most is in use at " << name_of(tape, smallest.there.op) << ", "
+  out << "in that budget most memory is in use at " << name_of(tape, smallest.there.op) << ", "
       << format_size(smallest.fullest.bytes)
-      << "; ops with no more than a granule less: " << smallest.ops_near_peak << "\nit cannot run without ";
+      << "; ops with at most a granule less: " << smallest.ops_near_peak << "\nit cannot run without ";
   print_irreducible(out, smallest.there);
-  out << "\nwhat else is there is kept for other ops, fetched for them or leaving\n"
-      << "no plan of any policy does with less than " << name_of(tape, smallest.most.op) << " needs, "
+  out << "\nthe rest is kept for other ops, fetched for them, or leaving\n"
+      << "no plan of any policy can need less than " << name_of(tape, smallest.most.op) << " needs, "
       << format_rounded_size(smallest.above_floor_bytes) << " below:\n";
   print_irreducible(out, smallest.most);
   out << "\n";
@@ -194,10 +195,9 @@ void print_counts(std::ostream& out, const DecisionCounts& counts) {
 }
 
 void print_budgets(std::ostream& out, const PlannedRun& run, const Explanation& explanation) {
-  out << "\nWhat more memory buys\n";
+  out << "\nMore memory would give\n";
   if (!explanation.depends_on_budget) {
-    out << "nothing: policy " << to_string(run.plan.options.policy)
-        << " decides without looking at the budget\n";
+    out << "no gain: policy " << to_string(run.plan.options.policy) << " ignores the budget\n";
   }
   out << std::setw(12) << "budget" << std::setw(14) << "step" << std::setw(17) << "kept" << std::setw(17)
       << "offloaded" << std::setw(17) << "recomputed" << std::setw(12) << "slower alg."
@@ -211,7 +211,7 @@ void print_budgets(std::ostream& out, const PlannedRun& run, const Explanation& 
   for (const OtherBudget& other : explanation.more) {
     print_line(other.budget_bytes, other.fits, other.step_seconds, other.decisions);
   }
-  out << "with memory without end " << milliseconds(explanation.unlimited_step_seconds) << "; the oracle "
+  out << "with unlimited memory " << milliseconds(explanation.unlimited_step_seconds) << "; the oracle "
       << milliseconds(explanation.oracle_step_seconds)
       << " (none with the fastest algorithms in unlimited memory; a plan that hides the next input's load "
          "can be "
@@ -223,15 +223,14 @@ void print_time(std::ostream& out, const PlannedRun& run, const StepTime& time) 
     return milliseconds(seconds) + " (" + percent(seconds / time.step_seconds) + ")";
   };
   out << "\nA step of " << milliseconds(time.step_seconds) << ": computing " << part(time.compute_seconds)
-      << ", computing again " << part(time.recompute_seconds) << ", waiting " << part(time.stall_seconds)
-      << "\n";
+      << ", recomputing " << part(time.recompute_seconds) << ", waiting " << part(time.stall_seconds) << "\n";
   for (std::size_t each = 0; each < std::min(kMostStalls, time.stalls.size()); ++each) {
     const StalledLaunch& stall = time.stalls[each];
     const Instruction& launch = run.schedule.instructions[stall.launch];
     out << std::setw(14) << milliseconds(stall.seconds) << "  " << describe(*run.tape, launch);
     if (stall.transfer != kNone) {
       out << " waits for " << describe(*run.tape, run.schedule.instructions[stall.transfer])
-          << (stall.of_the_step_before ? " of the step before" : "");
+          << (stall.of_the_step_before ? " of the previous step" : "");
     }
     out << "\n";
   }
@@ -286,23 +285,23 @@ void print_outcome(std::ostream& out, const PlannedRun& run, const std::string& 
                    const Counterfactual& outcome) {
   out << "  " << std::left << std::setw(22) << name + (actual ? " (as it is)" : "") << std::right << "  ";
   if (!outcome.impossible.empty()) {
-    out << "cannot be: " << outcome.impossible << "\n";
+    out << "impossible: " << outcome.impossible << "\n";
     return;
   }
   out << "step " << milliseconds(outcome.step_seconds) << ", peak " << format_size(outcome.peak_bytes);
   if (outcome.fits) {
     out << "\n";
   } else if (outcome.missing_bytes > 0) {
-    out << ": does not fit, " << format_rounded_size(outcome.missing_bytes) << " are missing\n";
+    out << ": does not fit, " << format_rounded_size(outcome.missing_bytes) << " missing\n";
   } else {
     out << ": does not fit into page-locked memory, " << format_size(outcome.host_bytes) << " of "
         << format_rounded_size(run.target.host_budget_bytes) << "\n";
   }
 }
 
-// What the outcomes that follow have in common.
+// Prints the terms of the outcomes that follow.
 void print_terms(std::ostream& out, const PlannedRun& run, const std::optional<Counterfactual>& remade) {
-  out << "with this decided otherwise and nothing else"
+  out << "with only this decision changed"
       << (run.schedule.arena_bytes > 0 ? ", addresses planned anew:\n" : ":\n");
   if (remade) {
     print_outcome(out, run, "planned anew as it is", false, *remade);
@@ -331,7 +330,7 @@ constexpr std::array kDecisions{ValueDecision::kKept, ValueDecision::kOffloaded,
 
 void print_copy(std::ostream& out, const char* name, const CopyTime& copy) {
   out << name << " from " << milliseconds(copy.begin_seconds) << " on, for " << milliseconds(copy.seconds)
-      << ", " << percent(copy.hidden_share) << " of it hidden behind ops\n";
+      << ", " << percent(copy.hidden_share) << " of it hidden by ops\n";
 }
 
 Json to_json(const std::vector<CopyTime>& copies) {
@@ -396,7 +395,7 @@ void print(std::ostream& out, const PlannedRun& run, const ExplainedValue& value
   out << "\n"
       << of.name << ": " << kind_name(of.kind) << ", " << format_size(of.bytes) << ", "
       << to_string(value.decision)
-      << (value.undecided.empty() ? "" : "; there is nothing to choose: " + value.undecided) << "\n";
+      << (value.undecided.empty() ? "" : "; there is nothing to decide: " + value.undecided) << "\n";
   if (value.made_by != kNone) {
     out << "made by " << name_of(tape, value.made_by) << "\n";
   }
@@ -410,7 +409,7 @@ void print(std::ostream& out, const PlannedRun& run, const ExplainedValue& value
     print_copy(out, "comes back", copy);
   }
   if (!value.recomputed_for.empty()) {
-    out << "made again for " << list_of(tape, value.recomputed_for) << "\n";
+    out << "recomputed for " << list_of(tape, value.recomputed_for) << "\n";
   }
   if (!value.otherwise.empty()) {
     print_terms(out, run, value.remade);

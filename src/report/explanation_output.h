@@ -1,5 +1,5 @@
 #pragma once
-// Explanations for people, and as objects of docs/explanation.schema.json but for "schema".
+// Explanations for people, and as objects of docs/explanation.schema.json without the key "schema".
 
 #include <iosfwd>
 #include <nlohmann/json_fwd.hpp>
@@ -13,7 +13,7 @@ void print(std::ostream& out, const PlannedRun& run, const Explanation& explanat
 void print(std::ostream& out, const PlannedRun& run, const ExplainedValue& value);
 void print(std::ostream& out, const PlannedRun& run, const ExplainedOp& op);
 
-// The fullest moment, the smallest budget, the budgets (the run's own first), the time.
+// Objects for the fullest moment, the smallest budget, the budgets (the run's own first), and the time.
 std::vector<nlohmann::ordered_json> to_json(const PlannedRun& run, const Explanation& explanation);
 nlohmann::ordered_json to_json(const PlannedRun& run, const ExplainedValue& value);
 nlohmann::ordered_json to_json(const PlannedRun& run, const ExplainedOp& op);

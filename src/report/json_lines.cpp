@@ -14,7 +14,7 @@ namespace {
 
 constexpr int kSchema = 1;
 
-// Opening it by name would truncate the file that standard output may lead to, or write over what is there.
+// If standard output leads to a file, opening it by name would truncate or overwrite it.
 bool is_standard_output(const std::string& path) {
   return path == "/dev/stdout";
 }

@@ -1,5 +1,5 @@
 #pragma once
-// The `--json` output: one object a line, for programs.
+// The `--json` output for programs: one object per line.
 
 #include <fstream>
 #include <nlohmann/json_fwd.hpp>
@@ -12,14 +12,13 @@ namespace vdnn {
 class JsonLines {
  public:
   // Replaces the file at `path`; `/dev/stdout` is this process's standard output, wherever that goes. Throws
-  // InvalidArgument, and changes nothing, where check_output_path() does.
+  // InvalidArgument, without any change, if check_output_path() does.
   explicit JsonLines(const std::string& path);
   JsonLines(const JsonLines&) = delete;
   JsonLines& operator=(const JsonLines&) = delete;
 
-  // Writes `object` as one line that begins with "schema": 1, and hands it to the system at once: whoever
-  // reads along sees whole lines. Throws InvalidArgument for what is not an object, DataError when writing
-  // fails.
+  // Writes `object` as one line that begins with "schema": 1, and flushes it, so that concurrent readers see
+  // whole lines. Throws InvalidArgument if `object` is not a JSON object, DataError if writing fails.
   void write(const nlohmann::ordered_json& object);
 
  private:

@@ -1,12 +1,12 @@
 #pragma once
-// Text inside HTML and SVG.
+// Text for HTML and SVG.
 
 #include <string>
 #include <string_view>
 
 namespace vdnn {
 
-// What means something there is written as what it stands for, in texts and in attributes.
+// Escapes characters that have a meaning in texts or attributes of HTML and SVG.
 std::string escaped(std::string_view text);
 
 }  // namespace vdnn

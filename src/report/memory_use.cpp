@@ -21,7 +21,7 @@ namespace {
 
 class Moment {
  public:
-  // What is there at instruction `when`, for the launch that it belongs to.
+  // Memory at instruction `when`, for the launch to which it belongs.
   Moment(const Tape& tape, const Schedule& schedule, std::uint32_t when, std::uint32_t launch)
       : tape_(tape),
         schedule_(schedule),
@@ -96,7 +96,7 @@ class Moment {
       if (is_launch(instruction.kind) && index > launch_) {
         for (const BufferId operand : instruction.operands) {
           if (operand != kNone && next_op_[operand] == kNone) {
-            next_op_[operand] = instruction.op;
+            next_op_[operand] = instruction.launched_op();
           }
         }
       }
@@ -107,8 +107,8 @@ class Moment {
   const Schedule& schedule_;
   std::uint32_t when_;
   std::uint32_t launch_;
-  std::vector<OpId> next_op_;    // a buffer: that is launched on it after this launch; kNone: none is
-  std::vector<bool> offloaded_;  // a value
+  std::vector<OpId> next_op_;    // by buffer: the next op that uses it after this launch; kNone: none
+  std::vector<bool> offloaded_;  // by value
 };
 
 }  // namespace

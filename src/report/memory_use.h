@@ -1,6 +1,6 @@
 #pragma once
-// Who is in the device's memory at one moment of a step, and why; and how little any plan could do with
-// there.
+// Which values are in device memory at one moment of a step, and why; and the least memory that any plan
+// needs there.
 
 #include <cstdint>
 #include <string>
@@ -15,13 +15,13 @@ namespace vdnn {
 enum class Reason : std::uint8_t {
   kParameter,
   kOptimizerState,
-  kForGood,    // sums of gradients, and what `baseline` allocates once
-  kOperand,    // the op of the moment reads or makes it
-  kWorkspace,  // of that op
-  kNeeded,     // by a later op
-  kFetched,    // by a later op, for which it has been, or is being, copied back
-  kLeaving,    // nobody needs it until it is fetched: it stays until its copy is done, or its place is needed
-  kUnused      // nobody needs it any more
+  kForGood,    // permanent: sums of gradients, and buffers that `baseline` allocates once
+  kOperand,    // the current op reads or makes it
+  kWorkspace,  // of the current op
+  kNeeded,     // a later op needs it
+  kFetched,    // a later op needs it, for which it has been, or is being, copied back
+  kLeaving,  // no op needs it before it is fetched: it stays until its copy is done, or its memory is needed
+  kUnused    // no op needs it any more
 };
 std::string to_string(Reason reason);
 
@@ -30,36 +30,37 @@ struct Occupant {
   std::string name;
   std::uint64_t bytes = 0;
   Reason reason = Reason::kUnused;
-  OpId needed_by = kNone;  // the op that needs it next, after that of the moment
+  OpId needed_by = kNone;  // the next op that needs it, after the current one
 };
 
-// At an instruction, on behalf of a launch.
+// Memory in use at an instruction, attributed to a launch.
 struct MemoryUse {
-  std::uint32_t launch = kNone;  // an instruction
-  std::uint64_t bytes = 0;       // in use, what is persistent included
+  std::uint32_t launch = kNone;  // index of its instruction
+  std::uint64_t bytes = 0;       // in use, persistent values included
   // With each buffer rounded up to the device's alignment.
   std::uint64_t aligned_bytes = 0;
   std::vector<Occupant> occupants;  // largest first
 };
 
-// Where most is in use, judged by the order of the list; nobody is there in a schedule without launches.
+// The moment with the most bytes in use, by the order of the instructions. Has no occupants if the schedule
+// has no launches.
 MemoryUse fullest_moment(const Tape& tape, const Schedule& schedule, std::uint64_t alignment_bytes);
-// While a launch runs; `launch` is the index of its instruction.
+// The moment at which a launch runs; `launch` is the index of its instruction.
 MemoryUse memory_at(const Tape& tape, const Schedule& schedule, std::uint32_t launch,
                     std::uint64_t alignment_bytes);
 
-// What must be there while an op runs, whatever was decided: no plan runs it in less. Bytes, without what
-// alignment and granules add.
+// Bytes that an op needs while it runs, whatever was decided: a lower bound for every plan. Without the
+// overhead of alignment and granules.
 struct Irreducible {
   OpId op = kNone;
   std::uint64_t persistent_bytes = 0;  // parameters and the optimizer's state, operands or not
-  std::uint64_t operand_bytes = 0;     // all others; what is overwritten in place counts once
-  std::uint64_t workspace_bytes = 0;   // of the algorithm that wants least, or of the recorded one
+  std::uint64_t operand_bytes = 0;     // all others; values overwritten in place count once
+  std::uint64_t workspace_bytes = 0;   // of the algorithm that needs least, or of the recorded one
 
   std::uint64_t bytes() const { return persistent_bytes + operand_bytes + workspace_bytes; }
 };
 Irreducible irreducible_at(const Tape& tape, const PlanOptions& options, OpId op);
-// Of the op for which it is most; the first of several.
+// The needs of the op that needs most; the first of several.
 Irreducible most_irreducible(const Tape& tape, const PlanOptions& options);
 
 }  // namespace vdnn

@@ -31,11 +31,11 @@ void check_directory(const fs::path& path, const fs::path& directory) {
   reject(path, "there is no directory '" + directory.string() + "'");
 }
 
-// Asking for permissions does not find every reason (file systems that create nothing, quotas); trying does.
+// Checking permissions would not find every reason (read-only file systems, quotas); trying does.
 void try_to_create(const fs::path& path) {
   const int file = ::open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
   if (file < 0 && errno == EEXIST && !fs::is_symlink(path)) {
-    return;  // another process tries the same path at this moment
+    return;  // another process is trying the same path
   }
   if (file < 0) {
     reject(path, std::strerror(errno));

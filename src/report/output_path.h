@@ -1,13 +1,13 @@
 #pragma once
-// Whether an output can be written is found out before hours of training, not after.
+// Checks before hours of training, not after, whether an output can be written.
 
 #include <filesystem>
 
 namespace vdnn {
 
-// Throws InvalidArgument, naming the path and the reason, when a file cannot be written there: a directory in
-// the way, a directory that is missing, a file where a directory is needed, no permission. Leaves what is
-// there as it is, and nothing where there was nothing. Devices such as /dev/stdout are fine.
+// Throws InvalidArgument, which names the path and the reason, if a file cannot be written there: the path is
+// a directory, its directory is missing or a file, or permission is denied. Changes no existing file and
+// leaves no new one. Devices, for example /dev/stdout, are allowed.
 void check_output_path(const std::filesystem::path& path);
 
 }  // namespace vdnn

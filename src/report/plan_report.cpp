@@ -14,9 +14,10 @@
 #include <utility>
 #include <vector>
 
+#include "src/plan/readers.h"
 #include "src/report/markup.h"
+#include "src/report/pages.h"
 #include "src/report/plan_report_data.h"
-#include "src/report/plan_report_page.h"
 #include "src/report/report_drawing.h"
 #include "vdnn/error.h"
 #include "vdnn/size.h"
@@ -29,8 +30,8 @@ using Json = nlohmann::ordered_json;
 
 // --- text -------------------------------------------------------------------------------------------------
 
-// Without anything that ends a script or begins a tag or a comment in HTML. A name that is not UTF-8 must not
-// lose the report.
+// JSON without sequences that end a script or begin a tag or a comment in HTML. Names that are not UTF-8 must
+// not prevent the report.
 std::string json_in_html(const Json& json) {
   std::string text;
   for (const char letter : json.dump(-1, ' ', false, Json::error_handler_t::replace)) {
@@ -49,7 +50,7 @@ std::string printed(const char* format, double value) {
   return buffer.data();
 }
 
-// With four figures, or a little more.
+// With at least four significant digits.
 std::string duration(double seconds) {
   const double size = std::abs(seconds);
   if (size >= 1) {
@@ -58,7 +59,7 @@ std::string duration(double seconds) {
   return size == 0 ? "0 ms" : printed(size < 1e-3 ? "%.4f ms" : "%.2f ms", seconds * 1e3);
 }
 
-// As format_size() writes it, without the bytes behind it.
+// As format_size() writes it, without the bytes in parentheses.
 std::string short_size(std::uint64_t bytes) {
   const std::string text = format_size(bytes);
   return text.substr(0, text.find(" ("));
@@ -74,7 +75,7 @@ std::string share_text(double share) {
 
 // --- facts -------------------------------------------------------------------------------------------------
 
-// A key of JSON in words; the unit stands with the figure.
+// A JSON key in words, without its unit, which follows the figure.
 std::string words_of(const std::string& key) {
   constexpr std::array<std::pair<std::string_view, const char*>, 17> kWords{
       {{"rates_source", "rates from"},
@@ -86,12 +87,12 @@ std::string words_of(const std::string& key) {
        {"library_bytes", "memory of libraries"},
        {"host_bytes", "page-locked memory"},
        {"workspace_bytes", "largest workspace"},
-       {"offload_bytes_per_step", "offloaded a step"},
-       {"recomputed_ops", "ops launched once more"},
+       {"offload_bytes_per_step", "offloaded per step"},
+       {"recomputed_ops", "recomputed ops"},
        {"step_seconds", "step"},
        {"stall_seconds", "compute waits"},
        {"oracle_step_seconds", "step of the oracle"},
-       {"lower_bound_step_seconds", "least step of any plan"},
+       {"lower_bound_step_seconds", "lower bound of the step"},
        {"none_peak_bytes", "peak of policy none"},
        {"none_step_seconds", "step of policy none"}}};
   const auto found = std::ranges::find(kWords, key, &std::pair<std::string_view, const char*>::first);
@@ -129,13 +130,13 @@ std::string text_of(std::string_view key, const Json& value) {
 
 // --- the page ----------------------------------------------------------------------------------------------
 
-// What is left of the budget for the plan.
+// The part of the budget that is left for the plan.
 std::uint64_t budget_of_plan(const PlannedRun& run) {
   return run.target.budget_bytes - std::min(run.target.budget_bytes, run.target.library_bytes);
 }
 
-// What the memory drawings reach up to, a little above all that they show: the budget's line is among that
-// where it is near enough not to flatten the rest.
+// The top of the memory drawings, a little above all that they show. They show the budget's line unless it
+// would flatten the rest.
 std::uint64_t top_bytes(const PlannedRun& run) {
   constexpr double kMargin = 1.03;
   constexpr double kNear = 1.5;
@@ -149,7 +150,7 @@ class Page {
   Page(const PlannedRun& run, const StepPicture& picture, const Json& report)
       : run_(run), tape_(*run.tape), picture_(picture), report_(report), top_(top_bytes(run)) {}
 
-  // The part of that name in the template.
+  // Writes the part that the template names `part`.
   void write(std::ostream& out, std::string_view part) const {
     using Writer = void (Page::*)(std::ostream&) const;
     static const std::map<std::string_view, Writer> kParts{
@@ -185,7 +186,7 @@ class Page {
         << ", " << to_string(run_.plan.options.preference) << "</p>\n";
   }
 
-  // The shortage in words, then each way out.
+  // Writes the shortage in words, then each way out.
   void write_advice(std::ostream& out) const {
     const Json& advice = report_["figures"]["advice"];
     if (advice.is_null()) {
@@ -218,18 +219,19 @@ class Page {
                "oracle " + duration(oracle) + ", lower bound " + duration(bound));
     const double none_seconds = report_["figures"]["none_step_seconds"];
     const std::uint64_t none_bytes = report_["figures"]["none_peak_bytes"];
-    write_tile(out, "Images a second", printed("%.4g", report_["figures"]["images_per_second"].get<double>()),
+    write_tile(out, "Images per second",
+               printed("%.4g", report_["figures"]["images_per_second"].get<double>()),
                counted(run_.options.training.ranks, "device") + ", batch " + std::to_string(run_.batch()));
-    write_tile(out, "Of the memory of policy none",
+    write_tile(out, "Share of policy none's memory",
                share_text(static_cast<double>(prediction.peak_bytes) / static_cast<double>(none_bytes)),
                "in " + share_text(prediction.step_seconds / none_seconds) + " of its time: none takes " +
                    short_size(none_bytes) + " and " + duration(none_seconds));
-    write_tile(out, "Of the oracle's speed", share_text(oracle / prediction.step_seconds),
-               "compute waits " + duration(prediction.stall_seconds) + " a step");
-    write_tile(out, "Offloaded a step", short_size(report_["figures"]["offload_bytes_per_step"]),
+    write_tile(out, "Share of the oracle's speed", share_text(oracle / prediction.step_seconds),
+               "compute waits " + duration(prediction.stall_seconds) + " per step");
+    write_tile(out, "Offloaded per step", short_size(report_["figures"]["offload_bytes_per_step"]),
                "page-locked " + short_size(prediction.host_bytes));
-    write_tile(out, "Ops launched once more", std::to_string(recomputed_ops(run_.schedule)),
-               "of " + std::to_string(tape_.ops().size()) + " a step");
+    write_tile(out, "Recomputed ops", std::to_string(recomputed_ops(run_.schedule)),
+               "of " + std::to_string(tape_.ops().size()) + " per step");
   }
 
   static void write_object(std::ostream& out, const char* caption, const Json& object) {
@@ -248,7 +250,7 @@ class Page {
 
   void write_box(std::ostream& out) const { out << "0 0 " << kDrawingWidth << ' ' << kDrawingHeight; }
 
-  // Lines across the memory drawings, by their place from the bottom.
+  // Writes a line across the memory drawings, placed from the bottom.
   void write_mark(std::ostream& out, const char* css, std::uint64_t bytes, const std::string& text) const {
     out << "<div class=\"mark " << css << "\" style=\"bottom:"
         << printed("%.3f", 100 * static_cast<double>(bytes) / static_cast<double>(top_)) << "%\"><span>"
@@ -285,14 +287,14 @@ class Page {
     }
   }
 
-  // In the legend, of a step that has any.
+  // Writes the legend of reductions if the step has any.
   void write_reductions(std::ostream& out) const {
     if (lanes(picture_) == kStreamRoles) {
       out << "\n&nbsp;<i class=\"swatch reduce\"></i>reductions over the devices";
     }
   }
 
-  // The largest first, then the small ones of each content as one.
+  // The largest first, then one entry for the small ones of each content.
   static std::vector<Resident> shown(const FullestMoment& peak) {
     constexpr std::uint64_t kSmallPart = 100;
     struct Rest {
@@ -319,7 +321,7 @@ class Page {
     return result;
   }
 
-  // The ends; a script puts more in between.
+  // Labels of both ends; a script adds more in between.
   void write_axis(std::ostream& out) const {
     out << "<span style=\"left:0\">0 ms</span><span style=\"left:100%\">" << duration(picture_.step_seconds)
         << "</span>";
@@ -331,9 +333,9 @@ class Page {
       out << "<p>No op takes memory.</p>\n";
       return;
     }
-    out << "<p>Most is handed out for <b>" << escaped(tape_.op(peak.op).name) << "</b>, at "
+    out << "<p>Most memory is allocated for <b>" << escaped(tape_.op(peak.op).name) << "</b>, at "
         << duration(peak.seconds) << " of the step: " << format_size(peak.bytes) << ", of "
-        << format_size(run_.prediction.peak_bytes) << " that are committed. What lives there:</p>\n"
+        << format_size(run_.prediction.peak_bytes) << " committed. Contents at that moment:</p>\n"
         << "<table "
            "class=\"list\"><thead><tr><th>what</th><th>content</th><th>size</th><th>share</th></tr></thead>"
            "<tbody>\n";
@@ -353,7 +355,7 @@ class Page {
   static std::string name_cell(const std::string& text) {
     return "<td class=\"name\">" + escaped(text) + "</td>";
   }
-  // Sorted by `value`.
+  // The table sorts by `value`.
   static std::string number_cell(double value, const std::string& text) {
     return "<td class=\"number\" data-v=\"" + printed("%.9g", value) + "\">" + escaped(text) + "</td>";
   }
@@ -366,13 +368,7 @@ class Page {
                              escaped(tape_.op(op).name) + "</td>";
   }
 
-  OpId first_backward_reader(ValueId value) const {
-    const std::span<const OpId> readers = tape_.readers(value);
-    const auto found = std::ranges::lower_bound(readers, tape_.forward_ops());
-    return found == readers.end() ? kNone : *found;
-  }
-
-  // When copies or launches begin, and how long they take in all.
+  // The begins of copies or launches, and their total time.
   std::string work_cell(std::span<const std::uint32_t> indices) const {
     if (indices.empty()) {
       return "<td></td>";
@@ -391,7 +387,7 @@ class Page {
       out << "<tr data-value=\"" << decision.value << "\">" << name_cell(value.name)
           << cell(kind_name(value.kind)) << size_cell(value.bytes) << "<td class=\"fate "
           << to_string(decision.fate) << "\">" << to_string(decision.fate) << "</td>"
-          << op_cell(tape_.producer(decision.value)) << op_cell(first_backward_reader(decision.value))
+          << op_cell(tape_.producer(decision.value)) << op_cell(first_backward_reader(tape_, decision.value))
           << work_cell(decision.offloads) << work_cell(decision.prefetches)
           << work_cell(decision.recomputations)
           << (decision.hidden_share ? number_cell(*decision.hidden_share, share_text(*decision.hidden_share))
@@ -429,7 +425,7 @@ class Page {
   std::uint64_t top_;
 };
 
-// The template with its {{parts}}.
+// Fills in the template's {{parts}}.
 void fill(std::ostream& out, std::string_view text, const Page& page) {
   constexpr std::string_view kOpen = "{{";
   constexpr std::string_view kClose = "}}";

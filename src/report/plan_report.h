@@ -1,10 +1,10 @@
 #pragma once
-// A plan as one page for people: `vdnn plan --report`. It needs no network and no other file, is a picture
-// with tables where scripts do not run, and lets one look closer where they do. What it shows is in it as
-// JSON, too (docs/plan_report.schema.json), for programs.
+// A plan as one page for people: `vdnn plan --report`. It needs no network and no other file. Without scripts
+// it shows a picture with tables; with scripts it can be zoomed. It also contains its data as JSON for
+// programs (docs/plan_report.schema.json).
 //
-// The page is src/report/plan_report.html, where style and script stand, with its parts put in; every name
-// that a network may have chosen is escaped on its way.
+// The template with style and script is src/report/plan_report.html. Names that come from a network are
+// escaped.
 
 #include <nlohmann/json_fwd.hpp>
 #include <ostream>
@@ -14,10 +14,9 @@
 
 namespace vdnn {
 
-// `configuration`: an object of the options in force; it is shown as it is. `advice`: where the run does not
-// fit, the text of its shortage(), whose parts are parted by "; "; empty: none is shown. Throws
-// InvalidArgument where the prediction was made without a trace (RunOptions::trace_prediction), DataError
-// when `out` fails.
+// `configuration`: an object of the options in force, shown as it is. `advice`: if the run does not fit, the
+// text of its shortage(), whose parts are separated by "; "; empty: not shown. Throws InvalidArgument if the
+// prediction was made without a trace (RunOptions::trace_prediction), DataError if `out` fails.
 void write_plan_report(std::ostream& out, const PlannedRun& run, const nlohmann::ordered_json& configuration,
                        const std::string& advice);
 

@@ -5,7 +5,7 @@
 #include <nlohmann/json.hpp>
 #include <utility>
 
-#include "src/train/scaling.h"
+#include "src/run/scaling.h"
 
 namespace vdnn {
 
@@ -28,7 +28,7 @@ using Json = nlohmann::ordered_json;
 
 constexpr int kSchema = 1;
 
-// To the nanosecond, so that it is short.
+// Rounds to nanoseconds, which keeps the text short.
 double rounded(double seconds) {
   return std::round(seconds * 1e9) / 1e9;
 }
@@ -139,7 +139,7 @@ Json peak_json(const FullestMoment& peak) {
           {"residents", std::move(residents)}};
 }
 
-// A JSON array of one(each).
+// The JSON array of one(each) for each element.
 template <class Range, class One>
 Json list_of(const Range& range, const One& one) {
   Json list = Json::array();

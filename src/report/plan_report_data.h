@@ -9,7 +9,7 @@
 
 namespace vdnn {
 
-// As the data says them, and the page too.
+// The phase's name in the data and on the page.
 std::string phase_name(Phase phase);
 std::string kind_name(ValueKind kind);
 

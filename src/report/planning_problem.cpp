@@ -2,8 +2,8 @@
 
 #include <algorithm>
 
-#include "src/plan/lowering.h"
 #include "src/plan/overwrite.h"
+#include "src/plan/recomputation.h"
 #include "src/report/plan_report_data.h"
 #include "vdnn/plan_costs.h"
 #include "vdnn/predictor.h"
@@ -43,7 +43,7 @@ Json value_line(const Tape& tape, ValueId id) {
           {"loaded", value.loaded()}, {"result", std::ranges::find(results, id) != results.end()}};
 }
 
-// An op that reads a value twice may permit the same twice.
+// An op that reads a value twice may list the same permission twice.
 Json permissions_json(const Tape& tape, OpId id) {
   const Op& op = tape.op(id);
   Json permissions = Json::array();
@@ -68,10 +68,11 @@ Json algorithms_json(const PlannedRun& run, const PlanCosts& costs, OpId id) {
   Json algorithms = Json::array();
   for (std::uint32_t index = 0; index < op.algorithms.size(); ++index) {
     const Algorithm& algorithm = op.algorithms[index];
+    // The format has a flag for what every catalog guarantees (op_catalog.h).
     algorithms.push_back({{"name", algorithm.name},
                           {"seconds", costs.op_seconds[id][index]},
                           {"workspace_bytes", algorithm.workspace_bytes},
-                          {"deterministic", algorithm.deterministic},
+                          {"deterministic", true},
                           {"chosen", run.schedule.algorithms[id] == index}});
   }
   return algorithms;

@@ -1,8 +1,7 @@
 #pragma once
-// All that a planner of one's own has to know of a run, as JSON lines: what the device has and how fast it
-// copies, each value of the tape, and each op with every algorithm that exists for it, chosen or not.
-// docs/planning_problem.schema.json is their schema; docs/planner.md says what a plan must obey, and how one
-// that was found elsewhere is checked and predicted.
+// A run as JSON lines for external planners: the device's memory and copy rates, each value of the tape, and
+// each op with all of its algorithms, chosen or not. docs/planning_problem.schema.json is their schema.
+// docs/planner.md specifies the rules of a plan, and how an external plan is checked and predicted.
 
 #include <nlohmann/json.hpp>
 #include <vector>
@@ -11,8 +10,8 @@
 
 namespace vdnn {
 
-// The device, then the values, then the ops, each in the tape's order. Seconds are those that every policy of
-// ours is handed, measured or modelled.
+// The device, then the values, then the ops, each in the tape's order. Times are those that our own policies
+// use, measured or modelled.
 std::vector<nlohmann::ordered_json> planning_problem(const PlannedRun& run);
 
 }  // namespace vdnn

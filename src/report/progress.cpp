@@ -29,7 +29,7 @@ double fraction(std::uint64_t part, std::uint64_t whole) {
 
 std::string number(const char* format, double value) {
   if (std::isnan(value)) {
-    return "nan";  // without its sign, which means nothing
+    return "nan";  // without its sign, which has no meaning
   }
   std::array<char, 64> text{};
   std::snprintf(text.data(), text.size(), format, value);
@@ -147,7 +147,7 @@ void ProgressBar::draw(bool last) {
   if (terminal_) {
     out_ << kBackAndClear;
   }
-  // While it is redrawn it has to stay in one row of 80 columns: what has wrapped cannot be cleared.
+  // A bar that is redrawn must fit one row of 80 columns, since wrapped text cannot be cleared.
   out_ << (terminal_ && !last ? brief(progress_, seconds_left()) : describe(progress_, seconds_left()))
        << (last ? "\n" : "") << std::flush;
 }

@@ -45,12 +45,12 @@ struct Span {
   std::int64_t end = 0;
 };
 
-// Of seconds, where the step repeats.
+// Maps seconds to x; the step repeats.
 class TimeScale {
  public:
   explicit TimeScale(double step_seconds) : step_(step_seconds) {}
 
-  // The pieces in one step of what lasts from `begin` to `end`: none is without width.
+  // The pieces within one step of the interval from `begin` to `end`; each has a width above 0.
   std::vector<Span> pieces(double begin, double end) const {
     if (end - begin >= step_) {
       return {{0, kDrawingWidth}};
@@ -64,7 +64,7 @@ class TimeScale {
     return {{from, kDrawingWidth}, {0, to - kDrawingWidth}};
   }
 
-  // Of a moment in the step.
+  // The x of a moment in the step.
   std::int64_t place(double seconds) const {
     return std::llround(seconds / step_ * static_cast<double>(kDrawingWidth));
   }
@@ -88,7 +88,7 @@ class ByteScale {
 
 // --- memory by content -------------------------------------------------------------------------------------
 
-// From the bottom of the stack to its top: what changes least lies lowest.
+// From the bottom of the stack to its top; contents that change least are lowest.
 constexpr std::size_t kAhead = kContents;
 constexpr std::size_t kLeaving = kContents + 1;
 constexpr std::size_t kLayers = kContents + 2;
@@ -111,7 +111,7 @@ const char* layer_class(std::size_t layer) {
   return layer == kLeaving ? "leaving" : css_class(static_cast<Content>(layer));
 }
 
-// At x, a layer of the stack gains so many bytes.
+// The bytes that a layer of the stack gains at x.
 struct Change {
   std::int64_t x = 0;
   std::size_t position = 0;
@@ -142,7 +142,7 @@ std::vector<Change> changes(const StepPicture& picture, const TimeScale& time) {
   return result;
 }
 
-// A layer as the area below its upper edge: those above it are drawn before it, and it over them.
+// Draws a layer as the area below its upper edge, over the layers above it, which are drawn earlier.
 void draw_layer(std::ostream& out, std::size_t position, std::span<const Change> changes,
                 const ByteScale& scale) {
   out << "<path class=\"" << layer_class(kStack[position]) << "\" d=\"M0 " << kDrawingHeight;
@@ -169,7 +169,7 @@ void draw_handed_out(std::ostream& out, const StepPicture& picture, const TimeSc
   if (picture.handed_out.empty()) {
     return;
   }
-  // Beyond the step's ends it is what it was before them.
+  // Beyond the step's ends the line keeps its last value.
   std::vector<BytesAt> samples;
   for (const BytesAt& sample : picture.handed_out) {
     samples.push_back({std::clamp(sample.seconds, 0.0, picture.step_seconds), sample.bytes});

@@ -1,8 +1,8 @@
 #pragma once
-// The drawings of a plan's report as SVG: memory over the step by what it holds, every place in memory, and
-// streams. Each fills a box of kDrawingWidth by kDrawingHeight units, which a page stretches as it likes: x
-// is one step, y bytes from 0 to `top` (upwards), or the streams. What is drawn twice, because the step
-// repeats, has the same data-stay or data-work, an index into the picture's lists.
+// The drawings of a plan's report as SVG: memory over the step by contents, every place in memory, and
+// streams. Each fills a box of kDrawingWidth by kDrawingHeight units, which a page may stretch. The x axis is
+// one step; the y axis is bytes from 0 to `top` (upwards), or the streams. Elements drawn twice, because the
+// step repeats, have the same data-stay or data-work, an index into the picture's lists.
 
 #include <cstdint>
 #include <ostream>
@@ -14,18 +14,18 @@ namespace vdnn {
 inline constexpr std::int64_t kDrawingWidth = 100'000;
 inline constexpr std::int64_t kDrawingHeight = 10'000;
 
-// The classes (CSS) of what is drawn: those of contents, `ahead` and `leaving` for what has been fetched
-// before it is needed and what only leaves, those of kinds of work and `stall`.
+// The CSS classes of the drawings: one for each content, `ahead` and `leaving` for values fetched before they
+// are needed and values on their way out, one for each kind of work, and `stall`.
 const char* css_class(Content content);
 const char* css_class(const PicturedWork& work);
 
-// Stacked: bytes in use by content, and as a line what the list hands out.
+// Draws the bytes in use, stacked by content, and as a line the bytes that the instructions allocate.
 void draw_memory(std::ostream& out, const StepPicture& picture, std::uint64_t top);
-// A rectangle a stay, where it lies.
+// Draws one rectangle per stay, at its address.
 void draw_places(std::ostream& out, const StepPicture& picture, std::uint64_t top);
-// Streams that are drawn: what devices reduce together has a lane only where there is any.
+// The number of streams drawn; reductions have a lane only if there are any.
 std::size_t lanes(const StepPicture& picture);
-// A lane a stream, in the order of StreamRole; what the compute stream waits is in its lane.
+// Draws one lane per stream, in the order of StreamRole. Stalls are in the compute stream's lane.
 void draw_streams(std::ostream& out, const StepPicture& picture);
 
 }  // namespace vdnn

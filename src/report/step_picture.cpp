@@ -36,6 +36,7 @@ Content content_of(ValueKind kind) {
     case ValueKind::kFeatureMap:
       return Content::kFeatureMaps;
     case ValueKind::kSaved:
+    case ValueKind::kGradientStatistic:
       return Content::kSaved;
     case ValueKind::kGradientMap:
       return Content::kGradientMaps;
@@ -57,7 +58,7 @@ bool moves_memory(const Instruction& instruction) {
   return instruction.kind == InstructionKind::kAllocate || instruction.kind == InstructionKind::kRelease;
 }
 
-// Puts a picture together; each part from those before it.
+// Makes a picture; each part builds on the previous ones.
 class Painter {
  public:
   explicit Painter(const PlannedRun& run)
@@ -107,14 +108,14 @@ class Painter {
     }
   }
 
-  // Of a buffer.
+  // One use of a buffer.
   struct Use {
     std::uint32_t work = 0;
     ValueId value = kNone;
     friend bool operator==(const Use&, const Use&) = default;
   };
 
-  // A buffer: all uses of it, in order; an op that reads and writes a value in place uses it once.
+  // By buffer: all uses in order; an op that reads and writes a value in place uses it once.
   std::vector<std::vector<Use>> uses_of_buffers() const {
     std::vector<std::vector<Use>> result(schedule_.buffers.size());
     for (std::uint32_t index = 0; index < schedule_.instructions.size(); ++index) {
@@ -165,7 +166,7 @@ class Painter {
     picture_.stays.push_back(std::move(stay));
   }
 
-  // Copies before the first launch bring it, those behind the last one take it away.
+  // Copies before the first launch fetch it; those after the last one take it away.
   void set_needed(Stay& stay) const {
     stay.needed_from = stay.end;
     stay.needed_until = stay.begin;
@@ -178,8 +179,8 @@ class Painter {
     stay.needed_until = std::max(stay.needed_until, stay.needed_from);
   }
 
-  // The values of one buffer take turns: each has it until the next one does, and where it is never given
-  // back the last one until the first comes again.
+  // The values of one buffer take turns: each holds it until the next one does. In a buffer that is never
+  // freed, the last one holds it until the first comes again.
   void hand_over(std::span<Stay> turns, bool persistent) const {
     for (std::size_t turn = 0; turn < turns.size(); ++turn) {
       Stay& stay = turns[turn];
@@ -295,9 +296,9 @@ class Painter {
   const Prediction& prediction_;
   const TracedStep& step_;
   const std::vector<Residence> residences_;
-  std::vector<std::uint32_t> work_of_;         // an instruction; kNone where it moves memory
-  std::vector<std::uint32_t> instruction_of_;  // a work
-  std::vector<std::uint64_t> in_use_;          // an instruction
+  std::vector<std::uint32_t> work_of_;         // by instruction; kNone if it allocates or frees memory
+  std::vector<std::uint32_t> instruction_of_;  // by work
+  std::vector<std::uint64_t> in_use_;          // by instruction
   StepPicture picture_;
 };
 

@@ -1,15 +1,15 @@
 #pragma once
-// What happens in one predicted step, and when: which work runs on which stream, and what lies where in
-// memory from when to when. The prediction's trace joined with the schedule, instruction by instruction, for
+// The course of one predicted step: which work runs on which stream and when, and which contents occupy which
+// memory over which time. It joins the prediction's trace with the schedule, instruction by instruction, for
 // reports that draw it.
 //
-// Times are seconds since the step before was done. Steps overlap and repeat: what begins before 0 (the copy
-// of the next batch, where it need not wait) lies beside the end of the step before, just as the next step's
-// lies beside the end of this one; whatever is drawn over one step from 0 on is continued from its other end.
+// Times are seconds since the end of the previous step. Steps overlap and repeat. Work that begins before 0
+// (the copy of the next batch, if it need not wait) overlaps the end of the previous step. Likewise the next
+// step's overlaps the end of this one. So a drawing of one step from 0 on wraps around at its ends.
 //
-// Memory counts from the first work that uses it up to the end of the last: what the device sees. The list of
-// instructions hands it out a little earlier and takes it back a little later; judged by that, most is in use
-// at `peak`.
+// Memory counts from the begin of the first work that uses it to the end of the last, as the device sees it.
+// The instructions allocate it a little earlier and free it a little later; `peak` is the fullest moment by
+// the instructions.
 
 #include <cstdint>
 #include <optional>
@@ -27,59 +27,60 @@ namespace vdnn {
 struct PicturedWork {
   InstructionKind kind = InstructionKind::kLaunch;
   StreamRole stream = StreamRole::kCompute;
-  OpId op = kNone;  // of a launch
+  OpId op = kNone;  // if it is a launch
   Phase phase = Phase::kForward;
-  ValueId value = kNone;  // of a copy
+  ValueId value = kNone;  // if it is a copy
   double begin = 0;
   double end = 0;
 };
 
-// What memory holds, by whom it serves.
+// Contents of memory by purpose.
 enum class Content : std::uint8_t {
   kParameters,
   kOptimizerState,
   kInputs,
   kFeatureMaps,
-  kSaved,  // by forward for backward, not feature maps
+  kSaved,  // made by one op of a layer for a later one, other than feature maps
   kGradientMaps,
   kParameterGradients,
   kWorkspace,
-  kResults  // metrics, and the norm of all gradients
+  kResults  // metrics, and the gradient norm
 };
 inline constexpr std::size_t kContents = 9;
 std::string to_string(Content content);
 
-// A value, or an op's workspace, in one place.
+// A value, or an op's workspace, at one address for some time.
 struct Stay {
   ValueId value = kNone;  // kNone: workspace
   Content content = Content::kWorkspace;
-  std::uint64_t address = 0;  // from where the pool begins
+  std::uint64_t address = 0;  // relative to the begin of the pool
   std::uint64_t bytes = 0;
   double begin = 0;
-  double needed_from = 0;   // before: it has been fetched ahead
-  double needed_until = 0;  // from then on it only leaves
+  double needed_from = 0;   // before that it is fetched ahead
+  double needed_until = 0;  // after that it is leaving
   double end = 0;
-  std::vector<std::uint32_t> work;  // that uses it, in the order of the list; the first makes it
+  std::vector<std::uint32_t> work;  // the work that uses it, in the order of the instructions; the first
+                                    // makes it
 };
 
-// What was decided for a value that forward makes or is given.
+// The decision for a value that forward makes or reads as input.
 struct Decision {
   ValueId value = kNone;
   ValueDecision fate = ValueDecision::kDropped;
-  // Indices into the work; several where it is made again more than once.
+  // Indices into the work; several if the value is recomputed more than once.
   std::vector<std::uint32_t> offloads;
   std::vector<std::uint32_t> prefetches;
   std::vector<std::uint32_t> recomputations;
-  // Of the time that its copies take, the part in which the compute stream did not stand still on their
-  // behalf (step_time.h). Absent without copies.
+  // The part of its copies' time in which the compute stream does not wait for them (step_time.h). Absent
+  // without copies.
   std::optional<double> hidden_share;
 };
 
-// The compute stream stands still.
+// A stall: the compute stream waits.
 struct Stall {
   double begin = 0;
   double end = 0;
-  std::string awaited;  // the stream
+  std::string awaited;  // the stream awaited
 };
 
 struct BytesAt {
@@ -93,25 +94,25 @@ struct Resident {
   std::uint64_t bytes = 0;
 };
 
-// When most is handed out, by the order of the list.
+// The moment at which most memory is allocated, by the order of the instructions.
 struct FullestMoment {
-  OpId op = kNone;     // that it is for
-  double seconds = 0;  // when the compute stream gets there
+  OpId op = kNone;     // for which memory is allocated
+  double seconds = 0;  // when the compute stream reaches it
   std::uint64_t bytes = 0;
   std::vector<Resident> residents;  // the largest first
 };
 
 struct StepPicture {
   double step_seconds = 0;
-  std::vector<PicturedWork> work;  // in the order of the list
+  std::vector<PicturedWork> work;  // in the order of the instructions
   std::vector<Stay> stays;
-  std::vector<Stall> stalls;        // in their order
-  std::vector<BytesAt> handed_out;  // of the device's memory, in the order of the list
+  std::vector<Stall> stalls;        // in order of time
+  std::vector<BytesAt> handed_out;  // device memory allocated, in the order of the instructions
   std::vector<Decision> decisions;
   FullestMoment peak;
 };
 
-// Throws InvalidArgument where the prediction was made without a trace (RunOptions::trace_prediction).
+// Throws InvalidArgument if the prediction was made without a trace (RunOptions::trace_prediction).
 StepPicture picture_of(const PlannedRun& run);
 
 }  // namespace vdnn

@@ -12,7 +12,7 @@ namespace {
 
 const TracedStep& traced(const Prediction& prediction) {
   if (!prediction.step) {
-    throw InvalidArgument("the prediction has no trace: nothing is known of its instructions");
+    throw InvalidArgument("the prediction has no trace, which the times of its instructions need");
   }
   return *prediction.step;
 }
@@ -22,7 +22,7 @@ bool is_copy(InstructionKind kind) {
          kind == InstructionKind::kPrefetch || kind == InstructionKind::kReadResult;
 }
 
-// What the compute stream may wait for: a copy, or what ranks reduce together.
+// Whether the compute stream may wait for it: a copy, or a reduction over ranks.
 bool is_awaited(const Instruction& instruction) {
   return is_copy(instruction.kind) || instruction.stream == StreamRole::kReduce;
 }
@@ -39,7 +39,7 @@ class Accounts {
   }
 
   StepTime settle() {
-    // Steps follow each other: the first launch comes after the last of the step before.
+    // Steps follow each other: the first launch comes after the last one of the previous step.
     double ready = last_end() - time_.step_seconds;
     for (std::uint32_t index = 0; index < schedule_.instructions.size(); ++index) {
       if (computes(schedule_.instructions[index])) {
@@ -56,7 +56,7 @@ class Accounts {
   }
 
  private:
-  // Sums of times in another order may differ in their last digits.
+  // Sums of times in different orders may differ in their last digits.
   double rounding() const { return 1e-9 * time_.step_seconds; }
 
   double last_end() const {
@@ -80,7 +80,7 @@ class Accounts {
     time_.stalls.push_back(stall);
   }
 
-  // One that the list says it waits for before one whose memory it takes.
+  // Prefers a transfer that the schedule makes it wait for over one whose memory it reuses.
   void find_transfer(StalledLaunch& stall, double begin) const {
     for (const Wait& wait : schedule_.instructions[stall.launch].waits) {
       if (ends_at(wait.instruction, begin + wait.steps_ago * time_.step_seconds)) {

@@ -1,6 +1,6 @@
 #pragma once
-// Where the time of a predicted step goes: the compute stream computes, computes again, or waits, and for
-// which transfer, or for which reduction over the ranks.
+// Where the time of a predicted step goes: the compute stream computes, recomputes, or waits for a copy or a
+// reduction over the ranks.
 
 #include <cstdint>
 #include <span>
@@ -11,37 +11,36 @@
 
 namespace vdnn {
 
-// A launch that the compute stream is ready for and that cannot begin yet.
+// A launch that cannot begin although the compute stream is ready for it.
 struct StalledLaunch {
-  std::uint32_t launch = kNone;  // an instruction
+  std::uint32_t launch = kNone;  // index of its instruction
   double begin_seconds = 0;
   double seconds = 0;
-  // The copy or reduction after which it begins; kNone: none ends just then.
+  // The copy or reduction after which it begins; kNone: none ends at that time.
   std::uint32_t transfer = kNone;
-  bool of_the_step_before = false;  // that transfer
+  bool of_the_step_before = false;  // whether that transfer is
 };
 
-// They add up to the step.
+// The parts add up to the step.
 struct StepTime {
   double step_seconds = 0;
   double compute_seconds = 0;
   double recompute_seconds = 0;
-  double stall_seconds = 0;           // the first launch's wait for the step before included
+  double stall_seconds = 0;           // includes the first launch's wait for the previous step
   std::vector<StalledLaunch> stalls;  // longest first
 };
 
-// `prediction`: of that schedule, traced.
+// `prediction` must be that of the schedule, with a trace.
 StepTime step_time(const Schedule& schedule, const Prediction& prediction);
 
-// Of the time that these copies take, the part in which the compute stream does not stand still on their
-// behalf.
+// The part of these copies' time in which the compute stream does not wait for them.
 double hidden_share(const StepTime& time, const Prediction& prediction,
                     std::span<const std::uint32_t> copies);
 
-// When a copy runs, and for how much of that the compute stream does not stand still on its behalf. 1: costs
-// nothing but its share of the link.
+// When a copy runs, and the part of its time in which the compute stream does not wait for it. 1: it costs
+// only its share of the link.
 struct CopyTime {
-  double begin_seconds = 0;  // since the step before was done
+  double begin_seconds = 0;  // since the end of the previous step
   double seconds = 0;
   double hidden_share = 1;
 };

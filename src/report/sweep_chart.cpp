@@ -28,10 +28,14 @@ constexpr double kLegendLeft = 745;
 constexpr double kLegendLine = 24;
 constexpr double kTitleSize = 17;
 constexpr double kSubtitleSize = 12;
-// Of a letter of a sans-serif font on average, in font sizes, with some room.
+// Widths of lines: of the first approach requested, of the last, and the increase from one to the next.
+constexpr double kThinnest = 2;
+constexpr double kWidest = 11;
+constexpr double kMostWider = 1.5;
+// The average width of a letter of a sans-serif font in font sizes, with a margin.
 constexpr double kLetterWidth = 0.56;
 
-// Names of files may be anything, XML may not.
+// Names of files may contain characters that XML does not allow.
 std::string printable(std::string_view text) {
   std::string result(text);
   std::ranges::replace_if(
@@ -45,11 +49,11 @@ std::string number(double value, int digits) {
   return text.str();
 }
 
-// Equal ratios are equal distances.
+// A logarithmic scale.
 class Scale {
  public:
   Scale(double least, double most, double begin, double end) : begin_(begin), end_(end) {
-    // A border, and something to divide by where there is but one value.
+    // A margin, and a nonzero range if there is only one value.
     const double border = std::max(0.03 * std::log(most / least), 0.01);
     least_ = std::log(least) - border;
     most_ = std::log(most) + border;
@@ -68,7 +72,7 @@ class Scale {
   double most_ = 0;
 };
 
-// Round values, those first that are roundest, as far as they leave `distance` between each other.
+// Round values, the roundest first, as long as they are `distance` apart.
 std::vector<double> ticks(const Scale& scale, double base, const std::vector<std::vector<double>>& classes,
                           double distance) {
   std::vector<double> result;
@@ -110,10 +114,30 @@ const char* color_of(Policy policy) {
   return "#000000";
 }
 
-// How a precision looks, the same in every picture.
+const char* color_of(Peer peer) {
+  switch (peer) {
+    case Peer::kCheckpointBlocks:
+      return "#c9a227";
+    case Peer::kCheckpointSqrt:
+      return "#7a5c1e";
+    case Peer::kSaveOnCpu:
+      return "#b3323a";
+    case Peer::kOffloadInputs:
+      return "#8a56ac";
+    case Peer::kRotor:
+      return "#d9730d";
+  }
+  return "#000000";
+}
+
+const char* color_of(Approach approach) {
+  return std::visit([](auto which) { return color_of(which); }, approach);
+}
+
+// The style of a precision, the same in every chart.
 struct PrecisionStyle {
   const char* dashes;  // of stroke-dasharray
-  bool square;         // the mark; else a circle
+  bool square;         // the mark is a square, else a circle
   bool hollow;
 };
 
@@ -139,7 +163,7 @@ std::string joined(const std::vector<std::string>& words) {
   return text;
 }
 
-// Between words, into lines of a font of this size that begin at kLeft and end in the picture.
+// Breaks text between words into lines of this font size that begin at kLeft and end within the chart.
 std::vector<std::string> wrapped(const std::string& text, double font_size) {
   const auto most = static_cast<std::size_t>((kWidth - kLeft) / (kLetterWidth * font_size));
   std::istringstream words(text);
@@ -166,23 +190,18 @@ class Chart {
         subtitle_(wrapped(subtitle(), kSubtitleSize)),
         top_(14 + 1.3 * (kTitleSize * static_cast<double>(title_.size()) +
                          kSubtitleSize * static_cast<double>(subtitle_.size()) + kSubtitleSize)),
-        y_(least_time(), most_time(), kBottom, top_) {
-    for (const SweepPoint& point : sweep.points) {
-      if (std::ranges::find(policies_, point.policy) == policies_.end()) {
-        policies_.push_back(point.policy);
-      }
-    }
-  }
+        y_(least_time(), most_time(), kBottom, top_) {}
 
   void write() {
     out_ << std::fixed << std::setprecision(2);
     open();
     shade_bound();
     draw_axes();
-    // Where policies do the same the one that was asked for first lies on top, the others around it.
-    for (std::size_t each = policies_.size(); each-- > 0;) {
+    // If approaches coincide, the first requested one is on top and the wider lines of the others surround
+    // it.
+    for (std::size_t each = sweep_.approaches.size(); each-- > 0;) {
       for (const std::string& precision : sweep_.precisions) {
-        draw(policies_[each], precision, width_of(each));
+        draw(sweep_.approaches[each], precision, width_of(each));
       }
     }
     draw_legend();
@@ -190,8 +209,11 @@ class Chart {
   }
 
  private:
-  // Of the line of a policy.
-  static double width_of(std::size_t policy) { return 2 + 1.5 * static_cast<double>(policy); }
+  // The width of an approach's line.
+  double width_of(std::size_t approach) const {
+    const auto others = static_cast<double>(std::max<std::size_t>(sweep_.approaches.size(), 2) - 1);
+    return kThinnest + std::min(kMostWider, (kWidest - kThinnest) / others) * static_cast<double>(approach);
+  }
   static double radius_of(double line_width) { return 1.5 + line_width; }
 
   // In units of the axis.
@@ -226,18 +248,18 @@ class Chart {
 
   std::string title() const {
     const PlannedRun& run = sweep_.last;
-    return "What memory buys: " + run.tape->model() + ", batch " + std::to_string(run.batch()) + ", on " +
-           run.target.name + (run.target.simulated ? " (simulated)" : "") +
+    return "Step time over memory budget: " + run.tape->model() + ", batch " + std::to_string(run.batch()) +
+           ", on " + run.target.name + (run.target.simulated ? " (simulated)" : "") +
            (compares_precisions_ ? ", in " + joined(sweep_.precisions) : "");
   }
   std::string subtitle() const {
     return "A plan for a budget serves each larger one, too: between two marks a step takes at most the time "
            "of the left one. Oracle (" +
            oracles() +
-           " ms): policy none with its fastest algorithms and memory without limit. A plan that hides the "
-           "load of its input can be faster.";
+           " ms): policy none with its fastest algorithms in unlimited memory. A plan that hides the load of "
+           "its input can be faster.";
   }
-  // Where the next line begins.
+  // Returns where the next line begins.
   double lines(const std::vector<std::string>& lines, double font_size, double y) {
     const std::string attributes = "font-size=\"" + number(font_size, 2) + "\"";
     for (const std::string& each : lines) {
@@ -268,7 +290,7 @@ class Chart {
     return joined(texts);
   }
 
-  // Of the precisions together, at that budget.
+  // The lower bound over all precisions in that budget.
   double bound_seconds(std::uint64_t budget_bytes) const {
     double least = std::numeric_limits<double>::infinity();
     for (const SweepPoint& point : sweep_.points) {
@@ -277,8 +299,8 @@ class Chart {
     return least;
   }
 
-  // What no plan can do. The bound falls with memory, and is known at the budgets of the points: between two
-  // of them it is at least that of the larger one.
+  // Shades the area that no plan can reach. The bound falls with memory and is known at the budgets of the
+  // points. Between two of them it is at least the bound of the larger one.
   void shade_bound() {
     out_ << "<polygon class=\"bound\" points=\"" << kLeft << "," << kBottom << " ";
     double left = kLeft;
@@ -318,7 +340,7 @@ class Chart {
          << "\" stroke-width=\"" << (style.hollow ? "1.5" : "1") << "\">\n";
   }
 
-  // Its tag is left open for a title.
+  // Leaves the tag open for a title.
   void open_mark(const PrecisionStyle& style, const std::string& name, double x, double y, double radius) {
     out_ << '<' << tag_of(style) << " class=\"" << name << "\" ";
     if (style.square) {
@@ -331,7 +353,7 @@ class Chart {
   void close_mark(const PrecisionStyle& style) { out_ << "</" << tag_of(style) << ">\n"; }
   static const char* tag_of(const PrecisionStyle& style) { return style.square ? "rect" : "circle"; }
 
-  // Between two budgets the plan of the smaller one serves: steps. The last goes on to the border.
+  // Draws steps: between two budgets the plan of the smaller one serves. The last step extends to the border.
   void draw_curve(const std::vector<const SweepPoint*>& points, const PrecisionStyle& style, double width) {
     out_ << "<polyline class=\"curve\" stroke-width=\"" << width << "\" stroke-dasharray=\"" << style.dashes
          << "\" points=\"";
@@ -342,20 +364,20 @@ class Chart {
     out_ << "\"/>\n";
   }
 
-  void draw(Policy policy, const std::string& precision, double width) {
+  void draw(Approach approach, const std::string& precision, double width) {
     std::vector<const SweepPoint*> fitting;
     for (const SweepPoint& point : sweep_.points) {
-      if (point.policy == policy && point.precision == precision && point.fits) {
+      if (point.approach == approach && point.precision == precision && point.fits) {
         fitting.push_back(&point);
       }
     }
     const PrecisionStyle style = style_of(precision);
-    open_group(color_of(policy), style);
+    open_group(color_of(approach), style);
     if (!fitting.empty()) {
       draw_curve(fitting, style, width);
     }
     for (const SweepPoint* point : fitting) {
-      open_mark(style, to_string(policy), x(*point), y(*point), radius_of(width));
+      open_mark(style, to_string(approach), x(*point), y(*point), radius_of(width));
       out_ << "<title>" << series_name(sweep_, *point) << " in " << format_rounded_size(point->budget_bytes)
            << ": " << number(1e3 * point->step_seconds, 5) << " ms, " << number(100 * point->over_oracle(), 3)
            << " % over the oracle</title>";
@@ -364,20 +386,20 @@ class Chart {
     out_ << "</g>\n";
   }
 
-  bool fits_anywhere(Policy policy) const {
-    return std::ranges::any_of(sweep_.points,
-                               [&](const SweepPoint& point) { return point.policy == policy && point.fits; });
+  bool fits_anywhere(Approach approach) const {
+    return std::ranges::any_of(
+        sweep_.points, [&](const SweepPoint& point) { return point.approach == approach && point.fits; });
   }
 
   void draw_legend() {
     double y = top_ + 10;
-    for (std::size_t each = 0; each < policies_.size(); ++each) {
-      const Policy policy = policies_[each];
-      out_ << "<g stroke=\"" << color_of(policy) << "\" stroke-width=\"" << width_of(each) << "\">";
+    for (std::size_t each = 0; each < sweep_.approaches.size(); ++each) {
+      const Approach approach = sweep_.approaches[each];
+      out_ << "<g stroke=\"" << color_of(approach) << "\" stroke-width=\"" << width_of(each) << "\">";
       line("sample", kLegendLeft, y - 4, kLegendLeft + 24, y - 4);
       out_ << "</g>\n";
       text(kLegendLeft + 32, y, "class=\"legend\"",
-           to_string(policy) + (fits_anywhere(policy) ? "" : ": does not fit"));
+           to_string(approach) + (fits_anywhere(approach) ? "" : ": does not fit"));
       y += kLegendLine;
     }
     if (compares_precisions_) {
@@ -389,7 +411,7 @@ class Chart {
     text(kLegendLeft + 32, y, "class=\"legend\"", "no plan is here");
   }
 
-  // Where the legend goes on.
+  // Returns where the legend continues.
   double draw_legend_of_precisions(double y) {
     for (const std::string& precision : sweep_.precisions) {
       const PrecisionStyle style = style_of(precision);
@@ -410,7 +432,6 @@ class Chart {
   const Sweep& sweep_;
   bool compares_precisions_;
   double time_unit_seconds_;
-  std::vector<Policy> policies_;
   Scale x_;
   std::vector<std::string> title_;
   std::vector<std::string> subtitle_;
@@ -421,7 +442,7 @@ class Chart {
 }  // namespace
 
 void write_sweep_chart(std::ostream& out, const Sweep& sweep) {
-  std::ostringstream text;  // with a format of its own
+  std::ostringstream text;  // with its own number format
   Chart(text, sweep).write();
   out << text.str();
 }

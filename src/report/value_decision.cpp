@@ -19,7 +19,8 @@ namespace {
 
 bool follows_forward(const Tape& tape, const Instruction& instruction) {
   return instruction.kind == InstructionKind::kRecompute ||
-         (instruction.kind == InstructionKind::kLaunch && tape.op(instruction.op).phase != Phase::kForward);
+         (instruction.kind == InstructionKind::kLaunch &&
+          tape.op(instruction.launched_op()).phase != Phase::kForward);
 }
 
 }  // namespace
@@ -37,10 +38,11 @@ std::vector<ValueDecision> decisions_of(const Tape& tape, const Schedule& schedu
       decisions[value] = std::max(decisions[value], decision);
     }
   };
-  std::vector<bool> made_again(schedule.buffers.size(), false);  // what the buffer holds
+  std::vector<bool> made_again(schedule.buffers.size(), false);  // by buffer: whether its contents were
+                                                                 // recomputed
   for (const Instruction& instruction : schedule.instructions) {
     if (instruction.kind == InstructionKind::kOffload) {
-      decisions[instruction.value] = ValueDecision::kOffloaded;  // whatever else becomes of it
+      decisions[instruction.value] = ValueDecision::kOffloaded;  // whatever else is done with it
     }
     const bool later = follows_forward(tape, instruction);
     for (const BufferUse& use : uses(tape, instruction)) {

@@ -1,6 +1,6 @@
 #pragma once
-// What becomes of each value between the forward pass and the backward pass, and between its later readers:
-// what all reports say of it.
+// The fate of each value between the forward and the backward pass, and between its later readers. All
+// reports use it.
 
 #include <cstdint>
 #include <string>
@@ -12,18 +12,17 @@
 namespace vdnn {
 
 enum class ValueDecision : std::uint8_t {
-  kUndecided,  // no matter: it is persistent, or made after the forward pass
-  kDropped,    // after the forward pass: nobody reads it later
-  kKept,       // for the backward pass, or for what is made again from it
-  kOffloaded,  // at least once, whatever else becomes of it
-  kRecomputed  // for itself, or on the way to another value
+  kUndecided,  // nothing to decide: it is persistent, or made after the forward pass
+  kDropped,    // freed after the forward pass: no later op reads it
+  kKept,       // for the backward pass, or for values recomputed from it
+  kOffloaded,  // at least once, whatever else is done with it
+  kRecomputed  // for its own readers, or to recompute another value
 };
 std::string to_string(ValueDecision decision);
 
 bool is_made_in_forward(const Tape& tape, ValueId value);
 
-// A value: by what the schedule does, which is also what no plan says: values that are made again only for
-// others.
+// By value, derived from the schedule. Unlike the plan, it shows values that are recomputed only for others.
 std::vector<ValueDecision> decisions_of(const Tape& tape, const Schedule& schedule);
 
 }  // namespace vdnn

@@ -12,7 +12,7 @@ namespace vdnn {
 
 namespace {
 
-// --- what the paper says -----------------------------------------------------------------------------------
+// --- the paper's figures -----------------------------------------------------------------------------------
 
 struct PaperPolicy {
   const char* name;
@@ -37,8 +37,8 @@ constexpr auto kMemory = AlgorithmPreference::kMemory;
 constexpr auto kPerformance = AlgorithmPreference::kPerformance;
 const PaperFigures kUnknown;
 
-// Figures 11, 12 and 14 of the paper, measured. `none(p)` is what layer-wise allocation saves alone; the
-// paper has no such bar. VGG-19 is what the paper calls VGG-16.
+// Figures 11, 12 and 14 of the paper, read off. `none(p)` shows the savings of layer-wise allocation alone;
+// the paper has no such bar. The paper's VGG-16 is VGG-19 here.
 std::vector<PaperNetwork> paper_networks() {
   using enum Policy;
   return {
@@ -76,21 +76,21 @@ struct PaperLimit {
   std::optional<double> relative_speed;
 };
 
-// The text's worst case, and the deep networks, of which it gives no speeds to compare with.
+// The worst case of the paper's text, and the deep networks, for which it gives no comparable speeds.
 std::vector<PaperLimit> paper_limits() {
   return {{"vgg19", 128, std::nullopt}, {"vgg19", 256, 0.82},         {"vgg116", 32, std::nullopt},
           {"vgg216", 32, std::nullopt}, {"vgg316", 32, std::nullopt}, {"vgg416", 32, std::nullopt}};
 }
 
-// --- what we compute ---------------------------------------------------------------------------------------
+// --- our figures -------------------------------------------------------------------------------------------
 
 RunOptions options_of(const char* model, std::int64_t batch, Policy policy, AlgorithmPreference preference) {
   RunOptions options{.model = {.model = model, .batch = batch}, .device = "sim:titan-x"};
-  // All of the machine's: the paper page-locks what it needs of the 64 GB.
+  // All of the machine's memory: the paper page-locks as much of the 64 GB as it needs.
   options.host_memory_bytes = sim_profile("titan-x").host_memory_bytes;
   options.policy = policy;
   options.algorithms = preference;
-  options.training.optimizer = SgdSpec{.momentum = 0.9F};  // as the command's default
+  options.training.optimizer = SgdSpec{.momentum = 0.9F};  // the command's default
   return options;
 }
 
@@ -121,7 +121,7 @@ std::uint64_t classifier_bytes(const Tape& tape) {
   return bytes;
 }
 
-// Bytes of each buffer that count; 0 on the host.
+// The counted bytes of each buffer; 0 for buffers on the host.
 std::vector<std::uint64_t> counted_bytes(const Tape& tape, const Schedule& schedule,
                                          ClassifierWeights classifier) {
   std::vector<std::uint64_t> bytes;
@@ -159,8 +159,8 @@ PaperMemoryUse paper_memory(const Tape& tape, const Schedule& schedule, const Si
     } else if (instruction.kind == InstructionKind::kRelease) {
       live -= bytes[instruction.buffer];
     } else if (instruction.kind == InstructionKind::kLaunch) {
-      const double taken =
-          profile.seconds(tape.op(instruction.op).cost_with(schedule.algorithms[instruction.op]));
+      const double taken = profile.seconds(
+          tape.op(instruction.launched_op()).cost_with(schedule.algorithms[instruction.launched_op()]));
       seconds += taken;
       byte_seconds += taken * static_cast<double>(live);
       ops += 1;
@@ -174,7 +174,7 @@ PaperMemoryUse paper_memory(const Tape& tape, const Schedule& schedule, const Si
 
 namespace {
 
-// A network-wide allocation is there all the time.
+// A network-wide allocation exists all the time.
 PaperMemoryUse paper_memory(const PlannedRun& run, ClassifierWeights classifier) {
   if (!run.plan.network_wide) {
     return paper_memory(*run.tape, run.schedule, run.target.profile, classifier);
@@ -320,14 +320,14 @@ void print(std::ostream& out, const ReproducedLimit& limit) {
 void print(std::ostream& out, const Vdnn2016& reproduction) {
   out << "The vDNN paper's tables (Rhu et al. 2016), on sim:titan-x with the classic catalog: simulated. "
          "MiB.\n"
-         "  ours         committed, everything counted; average of what is handed out, over instructions\n"
+         "  ours         committed, everything counted; average of allocated bytes over instructions\n"
          "  as paper     without gradients of weights, optimizer state and gaps; average over time\n"
-         "  no classif.  nor weights of the classifier; and its average over ops\n"
+         "  no classif.  also without weights of the classifier; average over ops\n"
          "  speed        1 is baseline(p)\n\n";
   for (const ReproducedNetwork& network : reproduction.networks) {
     print(out, network);
   }
-  out << "dyn in 12 GiB, or, where that does not fit, in just what it takes; speed: 1 is the oracle\n";
+  out << "dyn in 12 GiB or, if it does not fit, in its smallest budget; speed: 1 is the oracle\n";
   print_row(out, {"", "baseline(p)", "fits", "budget", "peak", "page-locked", "offloaded", "speed", "paper"});
   for (const ReproducedLimit& limit : reproduction.limits) {
     print(out, limit);

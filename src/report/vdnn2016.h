@@ -1,11 +1,11 @@
 #pragma once
-// The tables of the vDNN paper (Rhu et al., MICRO 2016), computed again on `sim:titan-x` with the classic
+// The tables of the vDNN paper (Rhu et al., MICRO 2016), recomputed on `sim:titan-x` with the classic
 // catalog, beside the paper's figures. docs/planner.md explains where they differ.
 //
-// Memory is counted in two ways. *Ours*: everything that the device commits, as `vdnn plan` says it. *The
-// paper's*: feature maps, gradient maps, what is saved for backward, workspace and weights, without gradients
-// of weights and the optimizer's state, and without what the allocator's gaps add; the paper's bars of vDNN
-// seem to leave the classifier's weights out, too, and those of its baseline not, so both are given.
+// Memory is counted in two ways. *Ours*: everything that the device commits, as in `vdnn plan`. *The
+// paper's*: feature maps, gradient maps, tensors saved for backward, workspace and weights, without gradients
+// of weights, the optimizer's state and the allocator's gaps. The paper's bars of vDNN seem to leave out the
+// classifier's weights, too, while those of its baseline include them; so both are given.
 
 #include <cstdint>
 #include <nlohmann/json_fwd.hpp>
@@ -21,20 +21,20 @@
 
 namespace vdnn {
 
-// Device bytes of one step, as we count.
+// Device bytes of one step in our accounting.
 struct MemoryUse {
   std::uint64_t peak_bytes = 0;  // committed
-  double average_bytes = 0;      // handed out, mean over the step's instructions
+  double average_bytes = 0;      // allocated, mean over the step's instructions
 };
 
-// As the paper counts. It does not say what it averages over.
+// In the paper's accounting. The paper does not specify over what it averages.
 struct PaperMemoryUse {
   std::uint64_t peak_bytes = 0;
-  double average_over_time_bytes = 0;  // that ops take
+  double average_over_time_bytes = 0;  // weighted by the times of ops
   double average_over_ops_bytes = 0;
 };
 
-// What the paper has for it, where it has: measured off its figures, about 20 MiB up or down.
+// The paper's values if it has any, read off its figures to within about 20 MiB.
 struct PaperFigures {
   std::optional<double> peak_mib;
   std::optional<double> average_mib;
@@ -42,23 +42,23 @@ struct PaperFigures {
 };
 
 struct ReproducedPolicy {
-  std::string name;  // as the paper writes it: "all(m)"
+  std::string name;  // in the paper's notation: "all(m)"
   MemoryUse ours;
   PaperMemoryUse with_classifier;
-  PaperMemoryUse without_classifier;  // without its weights
+  PaperMemoryUse without_classifier;  // without the classifier's weights
   std::uint64_t offload_bytes = 0;
-  double relative_speed = 0;  // 1: of the baseline with performance-optimal algorithms
+  double relative_speed = 0;  // 1: speed of the baseline with performance-optimal algorithms
   PaperFigures paper;
 };
 
-// What leaves the device in a step.
+// The bytes that leave the device in a step.
 struct ReproducedTraffic {
   std::string policy;
   std::uint64_t bytes = 0;
   std::optional<double> paper_mib;
 };
 
-// A network that fits whatever the policy: all of them side by side.
+// A network that fits under every policy, with all policies side by side.
 struct ReproducedNetwork {
   std::string model;
   std::int64_t batch = 0;
@@ -66,7 +66,7 @@ struct ReproducedNetwork {
   std::vector<ReproducedPolicy> policies;  // the baselines first
 };
 
-// A network that does not: `dyn` in the paper's 12 GiB, or, where it wants more, in just so much.
+// A network that does not: `dyn` in the paper's 12 GiB or, if that does not suffice, in its smallest budget.
 struct ReproducedLimit {
   std::string model;
   std::int64_t batch = 0;
@@ -76,7 +76,7 @@ struct ReproducedLimit {
   std::uint64_t peak_bytes = 0;  // ours
   std::uint64_t host_bytes = 0;  // page-locked
   std::uint64_t offload_bytes = 0;
-  double relative_speed = 0;  // 1: of the oracle
+  double relative_speed = 0;  // 1: speed of the oracle
   std::optional<double> paper_relative_speed;
 };
 
@@ -85,17 +85,17 @@ struct Vdnn2016 {
   std::vector<ReproducedLimit> limits;
 };
 
-// Less than a second; deterministic.
+// Takes less than 1 s and is deterministic.
 Vdnn2016 reproduce_vdnn2016();
 
-// As the paper counts a layer-wise schedule (see above).
+// The paper's accounting of a layer-wise schedule (see above).
 enum class ClassifierWeights : std::uint8_t { kCounted, kLeftOut };
 PaperMemoryUse paper_memory(const Tape& tape, const Schedule& schedule, const SimProfile& profile,
                             ClassifierWeights classifier);
 
 // Tables for people.
 void print(std::ostream& out, const Vdnn2016& reproduction);
-// Objects of docs/reproduction.schema.json but for "schema", one a network, the limits after the others.
+// Objects of docs/reproduction.schema.json without the key "schema", one per network, the limits last.
 std::vector<nlohmann::ordered_json> to_json(const Vdnn2016& reproduction);
 
 }  // namespace vdnn

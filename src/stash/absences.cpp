@@ -8,8 +8,8 @@ namespace vdnn::stash {
 
 namespace {
 
-// By tensor: when nobody needs it. Its first read or, where it is never read, its drop ends the first
-// stretch, which begins with the step here.
+// By tensor: the stretches in which nobody needs it. Each first stretch begins with the step, and ends with
+// the tensor's first read or, if it is never read, with its drop.
 std::vector<std::vector<Stretch>> unneeded(const StepRecord& step) {
   std::vector<std::vector<Stretch>> stretches(step.tensors.size());
   std::vector<std::optional<std::size_t>> begins(step.tensors.size(), 0);  // nothing: within a pass
@@ -32,7 +32,7 @@ std::vector<std::vector<Stretch>> unneeded(const StepRecord& step) {
   return stretches;
 }
 
-// The parts from `begin` on.
+// The parts of the stretches from `begin` on.
 std::vector<Stretch> since(std::size_t begin, std::vector<Stretch> stretches) {
   std::erase_if(stretches, [begin](const Stretch& each) { return each.end <= begin; });
   if (!stretches.empty()) {
@@ -41,7 +41,7 @@ std::vector<Stretch> since(std::size_t begin, std::vector<Stretch> stretches) {
   return stretches;
 }
 
-// By event, for a save: the first event at which its tensor has been released. A later save is released
+// By event, for saves: the first event at which the saved tensor has been released. A later save is released
 // later, so one pass over the events finds all.
 std::vector<std::size_t> releases_of(const StepRecord& step, std::uint64_t flight_bytes) {
   const auto saved_at = [&step](std::size_t event) {

@@ -1,5 +1,5 @@
 #pragma once
-// When tensors that leave the device are away.
+// Stretches of a step in which tensors that leave the device are away.
 
 #include <algorithm>
 #include <cstddef>
@@ -35,12 +35,12 @@ struct Absence {
   }
 };
 
-// Of each tensor that would be away at some event, in the order of the saves. A tensor is released once more
-// than `flight_bytes` have been saved, itself included. It is away from the next event on, or from where the
-// program holds it no longer, until it is read first or dropped. If a retained graph is gone through again,
-// it is away between two passes, too: from the second event after the last read of a pass on, since the
-// reader holds it until the next event. After the last pass it counts as there, since readers that have
-// several tensors hold them until they drop them.
+// The absences of all tensors that would be away at some event, in the order of the saves. A tensor is
+// released once more than `flight_bytes` have been saved, itself included. It is away from the next event on,
+// or from where the program no longer holds it, until its first read or drop. If a program goes through a
+// retained graph again, the tensor is away between two passes, too: from the second event after the last read
+// of a pass, since the reader holds it until the next event. After the last pass it counts as present, since
+// readers of several tensors hold them until they drop them.
 std::vector<Absence> absences_of(const StepRecord& step, std::uint64_t flight_bytes);
 
 }  // namespace vdnn::stash

@@ -1,5 +1,5 @@
 #pragma once
-// Calls of a stash's backend that follow each other on one thread, while the stash is locked.
+// A scope for consecutive calls of a stash's backend on one thread, while the stash is locked.
 
 #include "vdnn/stash_backend.h"
 
@@ -7,7 +7,7 @@ namespace vdnn::stash {
 
 class BackendCalls {
  public:
-  // Throws where the backend cannot enter its device; nothing has been submitted then.
+  // Throws if the backend cannot enter its device; nothing has been submitted then.
   explicit BackendCalls(StashBackend& backend) : backend_(backend) { backend_.begin_calls(); }
   ~BackendCalls() { backend_.end_calls(); }
   BackendCalls(const BackendCalls&) = delete;

@@ -1,5 +1,5 @@
 #pragma once
-// How many bytes of the caller's tensors are on the device, and how many are not although they are alive.
+// Counts the bytes of live tensors of the caller that are on the device, and of those that are not.
 
 #include <algorithm>
 #include <cstdint>
@@ -13,20 +13,20 @@ namespace vdnn::stash {
 // Not synchronised.
 class BytesOnDevice {
  public:
-  // A tensor that is alive from now on, or not any more.
+  // Counts a tensor as alive from now on, or removes it.
   void add(const StashedTensor& tensor) { live_ += tensor.bytes(); }
   void remove(StashedTensor& tensor) {
     set_away(tensor, false);
     set_ahead(tensor, false);
     live_ -= tensor.bytes();
   }
-  // It takes nothing on the device.
+  // Whether the tensor takes no memory on the device.
   void set_away(StashedTensor& tensor, bool away) { count(tensor, tensor.is_counted_away, away, away_); }
-  // It was fetched ahead and has not been read.
+  // Whether the tensor was fetched ahead and has not been read.
   void set_ahead(StashedTensor& tensor, bool ahead) { count(tensor, tensor.is_counted_ahead, ahead, ahead_); }
 
-  // `told`: in use now, as the caller says; 0: it does not, and the tensors that are here count, with
-  // `unseen_bytes` of one that has not been added.
+  // `told`: the bytes in use now as the caller reports them; 0: no report, so the tensors here count, with
+  // `unseen_bytes` for one that has not been added yet.
   void note_in_use(std::uint64_t told, std::uint64_t unseen_bytes = 0) {
     is_told_ = told != 0;
     at_event_ = is_told_ ? told : live_ - away_ + unseen_bytes;
@@ -37,9 +37,10 @@ class BytesOnDevice {
   void note_peak(std::uint64_t bytes) { told_peak_ = std::max(told_peak_, bytes); }
 
   std::uint64_t ahead() const { return ahead_; }
-  // Whether the caller told of the event that was noted last.
+  // Whether the caller reported bytes in use at the event that was noted last.
   bool is_told() const { return is_told_; }
-  // At the event that was noted last, or more where the caller told of a peak before it.
+  // The bytes in use at the event that was noted last, or the peak that the caller reported before it if that
+  // is more.
   std::uint64_t in_use() const { return in_use_; }
   std::uint64_t peak() const { return peak_; }
   BytesInUse with_all() const { return {.most = in_use_ + away_, .at_event = at_event_ + away_}; }

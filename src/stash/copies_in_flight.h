@@ -1,8 +1,9 @@
 #pragma once
-// Copies to the host whose sources have not been released, and the bound on them. The oldest is released
-// first, once more than the bound is in flight or was saved since it began. A tensor that is saved after it
-// counts whether it leaves or not, so that the end of a forward pass releases copies of its middle. The bound
-// is in bytes that were saved and not in copies that are done: the same program releases at the same places.
+// Copies to the host whose sources have not been released, and the bound on them. The oldest copy's source is
+// released first, once more bytes than the bound are in flight or were saved since that copy began. Every
+// tensor saved after it counts, whether it leaves or not, so that the end of a forward pass releases copies
+// of its middle. The bound counts bytes saved, not copies done, so the same program releases at the same
+// places.
 
 #include <cstddef>
 #include <cstdint>
@@ -12,7 +13,7 @@
 
 namespace vdnn::stash {
 
-// Not synchronised. A tensor must stay where it is while its copy is here.
+// Not synchronised. A tensor must keep its address while its copy is listed here.
 class CopiesInFlight {
  public:
   struct Copy {
@@ -39,19 +40,19 @@ class CopiesInFlight {
   void remove(StashHandle handle) noexcept;
 
   std::uint64_t bytes() const { return bytes_; }
-  // From the oldest on, 0 first.
+  // Index 0 is the oldest.
   const Copy& at(std::size_t index) const { return copies_[index]; }
-  // Whose copy began last, of the `count` (> 0) oldest: a caller may have told later than another one that it
-  // holds a source.
+  // The tensor whose copy began last among the `count` (> 0) oldest. It need not be the last listed: a caller
+  // may report late that it holds a source.
   const StashedTensor& latest_of(std::size_t count) const;
-  // How many of the oldest are to be released by a bound of `limit` bytes, at most `capacity`.
+  // How many of the oldest have to be released under a bound of `limit` bytes, at most `capacity`.
   std::size_t count_due(std::uint64_t limit, std::size_t capacity) const;
   bool any_due(std::uint64_t limit) const {
     return !copies_.empty() && is_due(copies_.front(), bytes_, limit);
   }
 
  private:
-  // Where it is the oldest of `bytes` in flight.
+  // Whether `oldest`, the first of copies of `bytes` in flight, has to be released.
   bool is_due(const Copy& oldest, std::uint64_t bytes, std::uint64_t limit) const {
     return bytes > limit || saved_bytes_ - oldest.tensor->sent_at > limit;
   }

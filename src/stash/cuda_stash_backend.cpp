@@ -56,14 +56,14 @@ CudaDeviceInfo info_within(CudaContext& context) {
   return info_of(context, context.ordinal());
 }
 
-// Times of what streams are given, by pairs of events. Calls are made within a scope of the context.
+// Measures submissions to streams by pairs of events. Calls are made within a scope of the context.
 class Stopwatch {
  public:
   // `timed`: else nothing is measured, at no cost.
   Stopwatch(CudaContext& context, bool timed)
       : context_(context), events_(context, {.timed = true}), timed_(timed) {}
 
-  // Makes the submission `give()`, which may throw. A measurement that gets no event is left out.
+  // Calls `give()`, which submits and may throw. A submission that gets no event is not measured.
   template <class Give>
   void measure(CudaStream stream, std::uint64_t StashBackend::Times::*sum, const Give& give) {
     EventPool::Event begin = timed_ ? record(stream) : nullptr;
@@ -95,13 +95,13 @@ class Stopwatch {
       }
       context_.forget(status);
     } catch (...) {
-      // There is no event: this one is not timed.
+      // No event could be made: this submission is not timed.
     }
     return nullptr;
   }
 
-  // With each span that comes the oldest two are looked at, so that no call takes long and a GPU that is far
-  // behind is not asked again and again.
+  // Each new span checks only the two oldest, so that no call takes long and a GPU that lags is not polled
+  // again and again.
   void keep(Span span) noexcept {
     constexpr std::size_t kRecent = 256;  // perhaps not done yet
     constexpr int kLooks = 2;
@@ -118,7 +118,7 @@ class Stopwatch {
     }
   }
 
-  // Adds it if it is done. The lock is held.
+  // Adds the span's time if it is done. Requires the lock.
   bool is_settled(const Span& span) noexcept {
     constexpr double kNanosecondsPerMillisecond = 1e6;
     float milliseconds = 0;

@@ -1,5 +1,5 @@
 #pragma once
-// make_cuda_stash_backend() on any table of CUDA's calls; see vdnn/stash_backend.h.
+// make_cuda_stash_backend() over any table of CUDA calls; see vdnn/stash_backend.h.
 
 #include <memory>
 

@@ -8,15 +8,15 @@ namespace vdnn::stash {
 
 namespace {
 
-// Beyond what any machine has, so that sums stay within 63 bits.
+// More than any machine has, and small enough that sums stay within 63 bits.
 constexpr std::uint64_t kMostBytes = std::uint64_t{1} << 60;
 
 std::int64_t signed_bytes(std::uint64_t bytes) {
   return static_cast<std::int64_t>(std::min(bytes, kMostBytes));
 }
 
-// By event, without what is away. A tensor that was let go of between two events may be missing in the figure
-// of the second.
+// Bytes in use by event, without the tensors that are away. A tensor that was let go of between two events
+// may be missing from the figure of the second.
 std::vector<std::int64_t> in_use_without(const StepRecord& step, std::span<const Absence> leaving) {
   std::vector<std::int64_t> changes(step.events.size() + 1, 0);
   for (const Absence& absence : leaving) {
@@ -78,7 +78,7 @@ class Scheduler {
         ++previous.stretches;
         read.fetch_after = fetch_ahead(*stretch, absence->bytes);
       } else {
-        // It has not left yet, is back, or has just been let go of: what is in use includes it.
+        // The tensor has not left yet, is back, or has just been let go of: the bytes in use include it.
         read.fetch_after = std::max(fetched_after_, previous.after_last);
       }
       fetched_after_ = read.fetch_after;
@@ -94,9 +94,9 @@ class Scheduler {
     return is_up_to ? &absence.stretches[next] : nullptr;
   }
 
-  // For the first read of a pass, which follows all reads so far. Counts what its fetch takes. Of two reads
-  // in which it could start, the later one never has less room: the earlier start includes the later one, and
-  // from the last fetch on, what is ahead only becomes less.
+  // Schedules the fetch for the first read of a pass, which follows all reads so far, and counts its bytes.
+  // If the fetch could start at either of two reads, the later one never has less room. The earlier fetch
+  // spans the later one, and after the last fetch the bytes ahead only decrease.
   std::size_t fetch_ahead(const Stretch& away, std::uint64_t bytes) {
     std::size_t earliest = read_events_.size() + 1;  // late
     std::size_t low = std::max<std::size_t>(fetched_after_, 1);
@@ -123,7 +123,7 @@ class Scheduler {
     const std::uint64_t ahead = event < events_ ? static_cast<std::uint64_t>(ahead_.at(event)) : 0;
     return ahead == 0 || (bytes <= ahead_bytes_ && ahead <= ahead_bytes_ - bytes);
   }
-  // It is ahead of its read up to the event of that read, where it no longer counts as away.
+  // The tensor counts as ahead up to the event of its read, and from there on as present.
   void take(std::size_t begin, const Stretch& away, std::uint64_t bytes) {
     in_use_.add(begin, away.end, signed_bytes(bytes));
     ahead_.add(begin, std::min(away.end + 1, events_), signed_bytes(bytes));

@@ -6,7 +6,8 @@ namespace vdnn::stash {
 
 namespace {
 
-// Whether it may be fetched ahead of this read: it is away, nobody is fetching it, and this read is to come.
+// Whether the tensor may be fetched ahead of this read: it is away, nobody is fetching it, and the read is
+// still to come.
 bool may_come_back_for(const ScheduledRead& read, const StashedTensor& tensor) {
   return tensor.where == Where::kAway && !tensor.is_missing && !tensor.is_named &&
          tensor.reads <= read.earlier;

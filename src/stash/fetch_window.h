@@ -1,6 +1,6 @@
 #pragma once
-// The fetches ahead of a step that goes by a plan: those of its reads in order, each from the read on that
-// the plan gives it, and as far as the window goes.
+// Fetches ahead in a step that follows a plan: in the order of its reads, each no earlier than the plan
+// specifies, and as far as the window allows.
 
 #include <cstddef>
 #include <cstdint>
@@ -18,13 +18,14 @@ class FetchWindow {
     StashedTensor* tensor = nullptr;  // null: none is to be fetched now
   };
 
-  // The step goes like another kind from now on.
+  // Call when the step follows another kind from now on.
   void restart(const StepUnderWay& step) { next_ = step.reads(); }
-  // While `reading` is read. `ahead_bytes`: fetched, or to be fetched, and not read.
+  // The next tensor to fetch while `reading` is read. `ahead_bytes`: fetched or named to be fetched, and not
+  // read.
   Next next(const StepUnderWay& step, TensorTable& tensors, StashHandle reading, std::uint64_t ahead_bytes);
-  // Whether next() may have one once there are `reads` of the step. Where this is false it has none.
+  // Whether next() may name a tensor once the step has had `reads` reads. If false, it names none.
   bool may_have_next(const StepUnderWay& step, std::size_t reads) const;
-  // The tensor of next() is to be fetched; until it is, it does not come again.
+  // Marks the tensor of next() as to be fetched; next() does not name it again before that.
   void name(StashedTensor& tensor) {
     tensor.is_named = true;
     ++next_;

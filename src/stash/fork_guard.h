@@ -1,10 +1,9 @@
 #pragma once
-// Whether the process is the one that made the object, or a child of fork(), in which threads, locks and
-// streams of the parent are not there.
+// Tells whether this process made the object or is a child of fork(), in which threads, locks and streams of
+// the parent do not exist.
 //
-// The system clears a page in the child (MADV_WIPEONFORK, Linux 4.14), so that asking costs a load. Older
-// kernels and some sandboxes refuse that. The numbers of the processes are compared there, which costs a
-// call of the system.
+// The system clears a page in the child (MADV_WIPEONFORK, Linux 4.14), so that asking costs one load. Older
+// kernels and some sandboxes refuse that; there, process ids are compared, which costs a system call.
 
 #include <sys/types.h>
 
@@ -30,7 +29,7 @@ class ForkGuard {
   bool is_another_process() const;
 
   const pid_t parent_;
-  // In a page that a child finds cleared; null: there is none.
+  // Lies in a page that a child finds cleared; null: there is no such page.
   volatile std::uint64_t* is_parent_;
 };
 

@@ -17,7 +17,7 @@ constexpr std::uint64_t host_block_bytes(std::uint64_t bytes) {
   return (bytes + step - 1) / step * step;
 }
 
-// How many blocks of each size are needed at once.
+// The number of blocks of each size that are needed at once.
 using HostBlockCounts = std::map<std::uint64_t, std::size_t>;
 
 }  // namespace vdnn::stash

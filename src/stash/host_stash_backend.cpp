@@ -1,5 +1,5 @@
-// The host as a device: work of the calling thread is done when it is recorded, so that its events are
-// reached from the start, and its waits are the thread's own.
+// The host as a device. Work of the calling thread is done by the time an event is recorded, so its events
+// are reached from the start. Its waits block the thread.
 
 #include <atomic>
 #include <chrono>
@@ -28,7 +28,7 @@ std::uint64_t nanoseconds_since(Clock::time_point begin) {
       std::chrono::duration_cast<std::chrono::nanoseconds>(Clock::now() - begin).count());
 }
 
-// A thread that copies, and how far it is.
+// A copying thread and its progress.
 class CopyStream {
  public:
   CopyStream(const std::string& name, std::optional<std::uint64_t> delay_seed) : worker_(name) {
@@ -64,10 +64,10 @@ class CopyStream {
   std::uint64_t copy_nanoseconds() const { return copy_nanoseconds_; }
 
  private:
-  // Waking the worker takes its caller longer than a copy of this many bytes.
+  // A caller copies up to this many bytes faster than it wakes the worker.
   static constexpr std::uint64_t kMostBytesOfCaller = std::uint64_t{16} << 10;
 
-  // On the calling thread; false where earlier submissions have not been completed.
+  // Copies on the calling thread. False, without a copy, if earlier submissions are not complete.
   bool copy_at_once(std::uint64_t to, std::uint64_t from, std::uint64_t bytes) {
     const std::lock_guard lock(mutex_);
     if (!progress_.reached(given_)) {
@@ -82,7 +82,7 @@ class CopyStream {
     std::memcpy(pointer_to<void>(to), pointer_to<void>(from), bytes);
     copy_nanoseconds_ += nanoseconds_since(begin);
   }
-  // On the worker alone.
+  // Called on the worker only.
   void delay() {
     constexpr int kMostMicroseconds = 1000;
     if (delays_) {
@@ -91,15 +91,15 @@ class CopyStream {
     }
   }
 
-  mutable std::mutex mutex_;  // so that counts are given in the order of the queue
+  mutable std::mutex mutex_;  // assigns counts in the order of the queue
   std::uint64_t given_ = 0;
   Progress progress_;
   std::atomic<std::uint64_t> copy_nanoseconds_{0};
   std::optional<std::mt19937_64> delays_;
-  Worker worker_;  // goes first: its tasks use the others
+  Worker worker_;  // destroyed first: its tasks use the other members
 };
 
-// A point in a stream. A null stream is a thread of the caller's, which has done all that it was given.
+// A point in a stream. A null stream stands for a caller's thread, which has already done all its work.
 struct HostEvent {
   CopyStream* stream = nullptr;
   std::uint64_t count = 0;
@@ -113,11 +113,12 @@ class HostStashBackend final : public StashBackend {
         prefetch_("vdnn prefetch", delay_seed ? std::optional(*delay_seed + 1) : std::nullopt) {}
 
   std::string name() const override { return "cpu"; }
-  // Addresses of ours, which no stream of the caller's can be.
+  // Addresses of members, which no stream of the caller can equal.
   StreamHandle offload_stream() const override { return const_cast<CopyStream*>(&offload_); }
   StreamHandle prefetch_stream() const override { return const_cast<CopyStream*>(&prefetch_); }
 
-  std::uint64_t stream_id(StreamHandle) override { return 0; }  // a caller's thread stands for each
+  // The calling thread stands in for every stream.
+  std::uint64_t stream_id(StreamHandle) override { return 0; }
   bool is_capturing(StreamHandle) override { return false; }
   EventHandle record(StreamHandle stream) override {
     const std::uintptr_t which = stream == &offload_ ? kOffload : stream == &prefetch_ ? kPrefetch : kCaller;
@@ -168,8 +169,8 @@ class HostStashBackend final : public StashBackend {
   }
 
  private:
-  // An event's handle is its count and its stream: a put or a read makes several events and takes no memory
-  // for them.
+  // An event's handle encodes its count and its stream, so that the several events of a put or a read need no
+  // memory.
   static constexpr unsigned kStreamBits = 2;
   static constexpr std::uintptr_t kCaller = 0;
   static constexpr std::uintptr_t kOffload = 1;
@@ -200,7 +201,7 @@ class HostStashBackend final : public StashBackend {
   PinnedBlocks blocks_;
   std::atomic<std::uint64_t> wait_nanoseconds_{0};
   CopyStream offload_;
-  CopyStream prefetch_;  // goes first: it waits for the other
+  CopyStream prefetch_;  // destroyed first: it waits for the other
 };
 
 }  // namespace

@@ -11,7 +11,7 @@ bool goes_on_with(const KnownStep& kind, std::size_t index, const StepTensor& ne
   return index < kind.record.tensors.size() && is_same_tensor(kind.record.tensors[index], next);
 }
 
-// To those that were seen, where they are higher. Whether any is.
+// Raises known figures to those seen. Returns whether any was raised.
 bool raise_figures(std::vector<StepEvent>& known, const std::vector<StepEvent>& seen) {
   bool is_higher = false;
   for (std::size_t i = 0; i < seen.size(); ++i) {
@@ -22,7 +22,7 @@ bool raise_figures(std::vector<StepEvent>& known, const std::vector<StepEvent>& 
   return is_higher;
 }
 
-// Whether any was not known to be held so long.
+// Returns whether any tensor was held longer than known.
 bool note_holders(std::vector<StepTensor>& known, const std::vector<StepTensor>& seen) {
   bool is_news = false;
   for (std::size_t i = 0; i < seen.size(); ++i) {
@@ -32,7 +32,7 @@ bool note_holders(std::vector<StepTensor>& known, const std::vector<StepTensor>&
   return is_news;
 }
 
-// Whether that changes the plan.
+// Returns whether the plan changed.
 bool plan_again(KnownStep& kind, const StepLimits& limits) {
   const StepPlan before = std::exchange(kind.plan, plan_step(kind.record, limits));
   return !is_same_course(before, kind.plan);

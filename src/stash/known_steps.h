@@ -17,19 +17,19 @@ struct KnownStep {
   StepRecord record;
   StepPlan plan;
   std::uint64_t repeats = 0;
-  bool overlaps = false;  // tensors of it are alive in the next step
+  bool overlaps = false;  // some of its tensors are alive in the next step
 };
 
 inline constexpr std::size_t kMostKinds = 8;
 
-// The kinds that a step has gone like so far, the one that was met last first.
+// The kinds that a step matches so far, the latest first.
 class AlikeKinds {
  public:
   void add(const KnownStep& kind) { kinds_.at(count_++) = &kind; }
   bool is_empty() const { return count_ == 0; }
   const KnownStep* const* begin() const { return kinds_.data(); }
   const KnownStep* const* end() const { return kinds_.data() + count_; }
-  // `current`, if it is one of them, else the one that was met last. Null: there is none.
+  // `current` if it is one of them, else the latest. Null: there is none.
   const KnownStep* best(const KnownStep* current) const {
     if (is_empty()) {
       return nullptr;
@@ -42,21 +42,21 @@ class AlikeKinds {
   std::size_t count_ = 0;
 };
 
-// Not synchronised. At most kMostKinds: the one that was not met for longest is forgotten.
+// Not synchronised. Holds at most kMostKinds kinds and forgets the one that was not met for longest.
 class KnownSteps {
  public:
-  // Those of `so_far`, which a step of `begun` tensors has gone like, that go on with `next`; all kinds that
-  // begin with it, where none has begun.
+  // The kinds among `so_far`, which a step of `begun` tensors matches, that go on with `next`. If no tensor
+  // has been saved yet: all kinds that begin with `next`.
   AlikeKinds going_on(const AlikeKinds& so_far, std::size_t begun, const StepTensor& next) const;
 
-  // `step` was another one of this kind, in which `in_use_bytes` were in use at most, as the caller told
-  // them. Whether the kind has another plan now. The first step of a program makes what stays (the
-  // optimizer's state, gradients), so the figures of the first repetition take the place of the first step's.
-  // Later ones count only where the budget was not kept: a static network has one plan then.
+  // Records that `step` repeated this kind with a reported peak of `in_use_bytes`. Returns whether the kind
+  // has another plan now. A program's first step creates what stays (the optimizer's state, gradients), so
+  // the figures of the first repetition replace the first step's. Later figures count only if the budget was
+  // not kept, so that a static network keeps one plan.
   bool repeat(const KnownStep* kind, const StepRecord& step, const StepLimits& limits,
               std::uint64_t in_use_bytes);
   void learn(StepRecord step, const StepLimits& limits, bool overlaps);
-  // Whether a kind begins with `tensor`; `overlapping`: one that overlaps.
+  // Whether any kind, or any that overlaps (`overlapping`), begins with `tensor`.
   bool any_begins_with(const StepTensor& tensor, bool overlapping) const;
   void forget() { kinds_.clear(); }
   void forget_overlapping() {

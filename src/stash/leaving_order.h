@@ -1,6 +1,6 @@
 #pragma once
-// The order in which kept tensors of a step are offered to leave: the oldest first, because backward reads
-// them last (Belady's rule for a last-in first-out order). Each is offered once between two saves.
+// The order in which a step offers its kept tensors to leave: the oldest first, because backward reads them
+// last (Belady's rule for a last-in first-out order). Each is offered once between two saves.
 
 #include <cstddef>
 #include <optional>
@@ -13,8 +13,7 @@ namespace vdnn::stash {
 // Not synchronised. For one step.
 class LeavingOrder {
  public:
-  // The tensor that is offered next; nothing: none is kept that was not offered. `handles`: by tensor of the
-  // step.
+  // The tensor to offer next; absent: every kept tensor has been offered. `handles`: by tensor of the step.
   std::optional<StashHandle> next(TensorTable& tensors, const std::vector<StashHandle>& handles);
   void note_offered() { ++next_; }
   void note_saved() { next_ = first_kept_; }

@@ -6,7 +6,7 @@ namespace vdnn::stash {
 
 namespace {
 
-// Options may be any number; figures of memory are far below this one.
+// Options may have any value; real amounts of memory are far below this bound.
 std::uint64_t bounded(std::uint64_t bytes) {
   constexpr std::uint64_t kMost = std::uint64_t{1} << 60;
   return std::min(bytes, kMost);
@@ -19,7 +19,8 @@ std::uint64_t LeavingRules::excess(const StepUnderWay& step, std::uint64_t in_us
   if (step.kind() != nullptr || options_.budget_bytes == 0) {
     return 0;  // a plan decides, or all has left
   }
-  // A tensor that leaves is there until its copy is released. Late reads bring tensors back one at a time.
+  // A tensor that leaves stays on the device until its copy is released. Late reads bring tensors back one at
+  // a time.
   const std::uint64_t wanted = bounded(in_use_bytes) + bounded(flight_limit(step)) + step.largest();
   const std::uint64_t allowed = bounded(options_.budget_bytes) + flight_bytes + named_bytes;
   return wanted > allowed ? wanted - allowed : 0;

@@ -1,9 +1,9 @@
 #pragma once
-// Which candidates of a plan may still be chosen, found by an event at which they are away: a segment tree
-// over the candidates in their order, which knows of each part when the first begins and the last ends. A
-// training step's absences are nested around the end of its forward pass, and the outermost of a part both
-// begins first and ends last. So a search looks into few parts in vain. A candidate that comes back in
-// between is passed over at the events of that.
+// The candidates that a plan may still choose, searched by an event at which they are away. They are the
+// leaves of a segment tree, in their order; each node knows when its first candidate begins and its last
+// ends. Absences of a training step are nested around the end of its forward pass, so the outermost candidate
+// of a node both begins first and ends last. Therefore few nodes are searched in vain. A candidate that comes
+// back in between is skipped at events while it is present.
 
 #include <algorithm>
 #include <bit>
@@ -35,14 +35,15 @@ class OpenCandidates {
   void close(std::size_t index) { set(index, {}); }
   void open(std::size_t index) { set(index, part_of(candidates_[index])); }
 
-  // The first one in [from, to) that is away at the event, or the last one. Nothing: there is none.
+  // The first candidate in [from, to) that is away at the event; last_at() finds the last. Absent: there is
+  // none.
   std::optional<std::size_t> first_at(std::size_t event, std::size_t from, std::size_t to) const {
     return find<true>({.event = event, .from = from, .to = to}, 1, 0, leaves_);
   }
   std::optional<std::size_t> last_at(std::size_t event, std::size_t from, std::size_t to) const {
     return find<false>({.event = event, .from = from, .to = to}, 1, 0, leaves_);
   }
-  // As RangeMax::visits().
+  // See RangeMax::visits().
   std::uint64_t visits() const { return visits_; }
 
  private:

@@ -79,8 +79,7 @@ void OrderedCopies::copy_in(StashedTensor& tensor, std::uint64_t target, StreamH
   try {
     tensor.in = record(backend_, prefetch);
   } catch (...) {
-    // Without an event nothing can come after the copy but the host; where it cannot either, the device
-    // fails.
+    // Without an event only the host can wait for the copy; if it cannot either, the device is failing.
     backend_.synchronize_copies();
     throw;
   }
@@ -117,7 +116,7 @@ void OrderedCopies::order_release(StreamHandle stream, std::uint64_t id, const S
       return;
     }
   } catch (...) {
-    backend_.synchronize(copy.get());  // the host comes after it, and so does what it submits next
+    backend_.synchronize(copy.get());  // orders the host, and all that it submits next, after the copy
     throw;
   }
   backend_.synchronize(copy.get());

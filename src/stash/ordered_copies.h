@@ -1,16 +1,16 @@
 #pragma once
-// The copies of tensors to the host and back, and their order on streams. Each wait that the order needs is
-// made here, and is the same whatever copies happen to be done:
+// Copies of tensors to the host and back, and their order on streams. This class makes each wait that the
+// order needs, and never omits one because a copy happens to be done:
 //
-//  * the copy out comes after what the compute stream was given, and the tensor's producer, where that is
-//    another stream; and after the block's last use;
+//    * the copy out comes after the compute stream's work so far, after the tensor's producer if that is
+//        another stream, and after the block's last use;
 //  * the memory of a source that is released comes after its copy out;
-//  * the copy in comes after what the target's stream was given, and after the tensor's copy out;
+//    * the copy in comes after the work of the target's stream so far, and after the tensor's copy out;
 //  * the reader comes after the copy in, and so does the stream on which the target is freed.
 //
-// Streams that a tensor was put or fetched with are given waits later, when they may be gone, their handle
-// another stream's, or captured. They are known by their ids. In the place of one that cannot wait the host
-// waits for the copy.
+// Some waits are given to a stream long after a tensor was put or fetched with it. By then the stream may be
+// captured or destroyed, and its handle another stream's. Streams are therefore known by their ids. The host
+// waits for the copy in the place of a stream that cannot.
 
 #include <cstdint>
 
@@ -27,48 +27,48 @@ class OrderedCopies {
 
   OrderedCopies(StashBackend& backend, HostBlocks& host) : backend_(backend), host_(host), ids_(backend) {}
 
-  // Of a stream that a tensor is put or fetched with.
+  // The id of a stream that a tensor is put or fetched with.
   std::uint64_t id_of(StreamHandle stream) { return ids_.id_of(stream); }
 
-  // With its save: after its producer. Where nothing can be copied, since the stream is captured or there is
-  // no block of host memory, the tensor is as it was. So it is where this throws.
+  // Copies a tensor as it is saved, after its producer. The tensor is unchanged if nothing can be copied,
+  // since the stream is captured or there is no block of host memory, and if this throws.
   CopyOut copy_out(StashedTensor& tensor, HostBlocks::Room room);
-  // Later, and also after what `stream` has been given. Likewise; nor can it be copied where its producer is
-  // captured or gone.
+  // Copies a tensor later, also after the work that `stream` has been given. As copy_out(); nor can it be
+  // copied if its producer is captured or destroyed.
   CopyOut copy_out_later(StashedTensor& tensor, StreamHandle stream, HostBlocks::Room room);
-  // `stream` comes after the copy of `latest` and all that began before it: copies end in the order of their
-  // beginnings.
+  // Orders `stream` after the copy of `latest` and all copies that began before it: copies end in the order
+  // in which they begin.
   void order_after_copies(StreamHandle stream, const StashedTensor& latest) {
     backend_.wait(stream, latest.out.get());
   }
-  // The caller's allocator may reuse a source in the order of the stream that it was put with.
+  // Needed since the caller's allocator may reuse a source in the order of the stream of its put.
   void order_producer_after_copy(const StashedTensor& tensor, StreamHandle releasing);
 
-  // Nothing outside of a capture can be waited for in it.
+  // A captured stream cannot wait for work outside of its capture.
   bool is_captured(StreamHandle stream) { return backend_.is_capturing(stream); }
 
   void copy_in(StashedTensor& tensor, std::uint64_t target, StreamHandle stream);
-  // Whether `stream` comes after the fetch already.
+  // Whether `stream` is already ordered after the fetch.
   static bool has_joined(const StashedTensor& tensor, StreamHandle stream) {
     return stream == tensor.target_stream && tensor.has_target_joined;
   }
-  // `stream` reads the target next.
+  // Call before `stream` reads the target.
   void order_after_fetch(StashedTensor& tensor, StreamHandle stream);
-  // The caller may free the target in the order of its stream, which need not be a reader's.
+  // Lets the caller free the target in the order of its stream, which need not be a reader's.
   void let_go_of_target(StashedTensor& tensor);
 
-  // The caller may free source and target in the order of the streams that they were given with. If this
-  // throws the host has waited, where it could.
+  // Lets the caller free source and target in the order of the streams that they were given with. If this
+  // throws, the host has waited if it could.
   void order_releases(const StashedTensor& tensor);
-  // The block is for the next tensor of its size once its copies are done.
+  // Gives the block to the next tensor of its size, ordered after its copies.
   void give_block_back(StashedTensor& tensor) noexcept;
 
  private:
-  // After both streams, which may be one.
+  // Copies after the work of both streams, which may be one.
   CopyOut copy_to_block(StashedTensor& tensor, StreamHandle producer, StreamHandle stream,
                         HostBlocks::Room room);
   void order_after(StreamHandle waiter, StreamHandle stream);
-  // `stream`, of that id when it was given, is freed on.
+  // Orders `stream`, on which memory will be freed and which had the id `id`, after the copy.
   void order_release(StreamHandle stream, std::uint64_t id, const StashEvent& copy);
 
   StashBackend& backend_;

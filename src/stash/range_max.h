@@ -1,6 +1,6 @@
 #pragma once
-// Numbers by index, of which ranges are raised and asked for their largest, in logarithmic time: a segment
-// tree with sums that are not pushed down.
+// Numbers by index, with two operations on ranges in logarithmic time: raise all numbers, and find the
+// largest. A segment tree whose sums are not pushed down.
 
 #include <algorithm>
 #include <bit>
@@ -24,13 +24,13 @@ class RangeMax {
     }
   }
 
-  // To all in [begin, end).
+  // Adds `value` to all numbers in [begin, end).
   void add(std::size_t begin, std::size_t end, std::int64_t value) {
     if (begin < end) {
       add({.node = 1, .begin = 0, .end = leaves_}, begin, end, value);
     }
   }
-  // The largest in [begin, end), which is not empty.
+  // The largest number in [begin, end), which must not be empty.
   std::int64_t largest(std::size_t begin, std::size_t end) const {
     return largest({.node = 1, .begin = 0, .end = leaves_}, begin, end);
   }
@@ -52,15 +52,15 @@ class RangeMax {
     }
     return node - leaves_;
   }
-  // Nodes that have been looked at: the time that all calls took, by a measure that is the same in each run.
+  // The number of nodes visited: a measure of the cost of all calls that is the same in each run.
   std::uint64_t visits() const { return visits_; }
 
  private:
   static constexpr std::int64_t kNone = std::numeric_limits<std::int64_t>::min() / 2;
 
   struct Node {
-    std::int64_t largest = kNone;  // below it, without what was added above it
-    std::int64_t added = 0;        // to all below it; of a leaf it is in `largest`
+    std::int64_t largest = kNone;  // of the numbers below the node, without sums of nodes above it
+    std::int64_t added = 0;        // added to all numbers below the node; a leaf has it in `largest`
   };
   struct Part {
     std::size_t node;

@@ -36,7 +36,7 @@ TensorStash& stash_of(vdnn_stash* handle) {
   return handle_of(handle).stash;
 }
 
-// --- what goes in ------------------------------------------------------------------------------------------
+// --- arguments ---------------------------------------------------------------------------------------------
 
 vdnn_stash_options default_stash_options() {
   const StashOptions defaults;
@@ -95,7 +95,7 @@ std::unique_ptr<StashBackend> backend_for(const vdnn_stash_options& options) {
                                            : make_cuda_stash_backend(options.device, options.timed == 1);
 }
 
-// --- what comes out ----------------------------------------------------------------------------------------
+// --- results -----------------------------------------------------------------------------------------------
 
 std::uint32_t to_c(const PutAnswer& answer) {
   const std::uint32_t verdict = answer.verdict == StashVerdict::kKept     ? VDNN_STASH_KEPT
@@ -141,7 +141,7 @@ vdnn_stash_statistics to_c(const StashStatistics& statistics) {
           .planned_out_bytes = statistics.planned_out_bytes};
 }
 
-// `ask` is told the capacity once results can be written.
+// Calls `ask` with the capacity once results can be written.
 template <class Ask>
 vdnn_status give_handles(vdnn_stash_handle* handles, std::uint32_t capacity, std::uint32_t* count,
                          const Ask& ask) noexcept {
@@ -196,7 +196,7 @@ vdnn_status vdnn_stash_create(const vdnn_stash_options* options, vdnn_stash** st
 
 vdnn_status vdnn_stash_destroy(vdnn_stash* stash) {
   return guarded([&] {
-    // In a child there are no threads to be joined, and the streams are the parent's.
+    // A child has no threads to join, and the streams are the parent's.
     if (stash != nullptr && !stash->guard.is_in_child()) {
       delete stash;
     }
@@ -307,7 +307,7 @@ vdnn_status vdnn_stash_ready(vdnn_stash* stash, vdnn_stash_handle handle, void* 
 vdnn_status vdnn_stash_drop(vdnn_stash* stash, vdnn_stash_handle handle) {
   return guarded([&] {
     vdnn_stash& of = given(stash, "stash");
-    // A child drops copies of the parent's handles as it ends.
+    // A child that ends drops its copies of the parent's handles.
     if (!of.guard.is_in_child()) {
       of.stash.drop(handle);
     }

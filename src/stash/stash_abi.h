@@ -1,5 +1,5 @@
 #pragma once
-// The stash of C programs over any backend: for tests, and for adapters that are written in C++.
+// The C interface of the stash over any backend: for tests, and for adapters that are written in C++.
 
 #include <memory>
 
@@ -8,7 +8,7 @@
 
 namespace vdnn {
 
-// As vdnn_stash_create(), but over `backend` whatever options->device says. Streams are the backend's.
+// As vdnn_stash_create(), but over `backend` whatever options->device is. Streams are the backend's.
 vdnn_status create_stash(std::unique_ptr<StashBackend> backend, const vdnn_stash_options* options,
                          vdnn_stash** stash) noexcept;
 

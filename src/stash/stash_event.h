@@ -1,5 +1,5 @@
 #pragma once
-// An event of a stash's backend, released when it is no longer named.
+// An event of a stash's backend, released with its last owner.
 
 #include <utility>
 

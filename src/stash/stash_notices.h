@@ -1,6 +1,6 @@
 #pragma once
-// Notices for the user of a stash. Each is given once, whatever number of tensors it concerns. The text is
-// made when it is asked for, so that noting takes no memory.
+// Notices for the user of a stash. Each is given once, however many tensors it concerns. The text is made
+// when it is requested, so that noting takes no memory.
 
 #include <cstdint>
 #include <string>
@@ -12,12 +12,12 @@ class StashNotices {
  public:
   // No page-locked memory was left for a tensor of `tensor_bytes`, which stays.
   void note_host_exhausted(std::uint64_t tensor_bytes) { host_exhausted_.note(tensor_bytes); }
-  // A step that its plan serves takes `needed_bytes` at its peak, more than the budget.
+  // A step needs `needed_bytes` at its peak even with its plan, more than the budget.
   void note_budget_exceeded(std::uint64_t needed_bytes) { budget_exceeded_.note(needed_bytes); }
 
   bool is_pending() const { return host_exhausted_.is_pending() || budget_exceeded_.is_pending(); }
-  // The text of one that is pending, empty if there is none. It has been told then if the caller has
-  // `capacity` characters for it.
+  // The text of a pending notice, empty if there is none. The notice counts as given if the text fits into
+  // `capacity` characters.
   std::string take(std::uint64_t host_bytes, std::uint64_t budget_bytes, std::size_t capacity);
 
  private:

@@ -1,5 +1,5 @@
 #pragma once
-// A storage at one version, for as long as a handle of it is alive.
+// A storage at one version, as long as one of its handles is alive.
 
 #include <cstdint>
 
@@ -11,27 +11,27 @@ namespace vdnn::stash {
 
 enum class Where : std::uint8_t {
   kKept,      // on the device
-  kInFlight,  // likewise, and being copied out
-  kAway,      // on the host alone
-  kFetched,   // and in a target
+  kInFlight,  // on the device, and being copied out
+  kAway,      // only on the host
+  kFetched,   // on the host and in a target
 };
 
 struct StashedTensor {
   SavedTensor saved;
-  std::uint64_t stream_id = 0;  // of saved.stream: a handle may be another stream's later
+  std::uint64_t stream_id = 0;  // of saved.stream, whose handle may be another stream's later
   std::uint64_t step = 0;       // serial number
   std::uint32_t index = 0;      // in the step
-  std::uint64_t users = 1;      // puts that were not dropped
-  std::uint64_t unread = 1;     // of them, in the current pass
-  std::uint64_t reads = 0;      // ever
+  std::uint64_t users = 1;      // puts that have not been dropped
+  std::uint64_t unread = 1;     // of these, not read in the current pass
+  std::uint64_t reads = 0;      // in all passes
   Where where = Where::kKept;
-  // The part of each class that counts or lists tensors.
+  // State of the classes that count or list tensors.
   bool is_counted_away = false;     // BytesOnDevice
   bool is_counted_ahead = false;    // BytesOnDevice
   bool is_named = false;            // FetchWindow has named it, and it was not fetched since
   std::uint64_t sent_at = 0;        // CopiesInFlight: what had been saved before its copy began
-  bool is_released_at_put = false;  // and the caller has not said otherwise
-  bool is_held = false;             // by others than the caller, who tells when they let go
+  bool is_released_at_put = false;  // unless the caller has called hold()
+  bool is_held = false;             // by others than the caller, who reports when they let go
   // A reader waits for its fetch.
   bool is_missing = false;
   bool ends_with_ready = false;  // that reader is the last of its pass
@@ -43,8 +43,8 @@ struct StashedTensor {
   StreamHandle target_stream = nullptr;
   std::uint64_t target_stream_id = 0;
   bool has_target_joined = false;  // target_stream comes after the fetch
-  // How many events its step had when the last target was let go of, since a pass over the graph had ended;
-  // 0: none was, or that is known to the stash alone.
+  // The number of events of its step when the last target was let go of at the end of a pass; 0: none was, or
+  // only the stash knows of it.
   std::size_t let_go_after = 0;
 
   std::uint64_t bytes() const { return saved.source.bytes; }

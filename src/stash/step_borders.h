@@ -1,22 +1,22 @@
 #pragma once
-// Where a step ends although some of its tensors are alive.
+// Finds where a step ends although some of its tensors are alive.
 //
 // Most steps end by themselves: backward drops the last handle. A program that keeps a part of a graph across
-// steps never comes to that, as one that trains two models in turns, or whose loss has a branch that is never
-// read. Its step is what it repeats. Between two steps a program turns from reading to saving, so each such
-// turn may be a border:
+// steps never drops it. Examples are a program that trains two models in turns, and one whose loss has a
+// branch that is never read. Its step is the course that it repeats. Between two steps a program turns from
+// reading to saving, so each such turn may be a border:
 //
-//  * The step has gone like a known kind to that kind's end, and the next tensor is the first one of a kind.
-//  * Steps have been found to overlap before, this one goes like no kind, and the next tensor is the first
-//  one
-//    of a kind that was found so.
-//  * The step has repeated itself: its last periods are of the same course, several times in a row, and no
-//    fewer tensors are alive after each. The last period is the step. Of its turns the one with the fewest
-//    tensors alive is the border.
+//    * The step has matched a known kind to that kind's end, and the next tensor is the first one of a kind.
+//  * Steps have been found to overlap before, this one matches no kind, and the next tensor is the first one
+//    of an overlapping kind.
+//  * The step has repeated itself: its last periods have the same course, several times in a row, and no
+//    fewer tensors are alive after each. The last period is the step. The turn with the fewest tensors alive
+//    is the border.
 //
-// A loop within a step looks the same until the step ends: inner steps whose graphs an outer pass reads. If
-// all handles are dropped after few such borders, they were none: their kinds are forgotten, and more periods
-// are asked for than that step had. So a program whose steps end by themselves comes to have no others.
+// A loop within a step, for example inner steps whose graphs an outer pass reads, looks the same until the
+// step ends. If all handles are dropped after few such borders, the borders were wrong. Their kinds are
+// forgotten, and from then on more periods are required than that step had. So a program whose steps end by
+// themselves ends up without such borders.
 //
 // Nothing is decided by time, and results are the same wherever a step ends: tensors of an ended step are
 // fetched when they are read.
@@ -33,20 +33,20 @@ namespace vdnn::stash {
 // Not synchronised.
 class StepBorders {
  public:
-  // Where the latest of equal periods begins.
+  // The begin of the latest of equal periods.
   struct Period {
     std::size_t first_tensor = 0;
     std::size_t first_event = 0;
   };
 
-  // The step, whose last event is a read, goes on with a save like no known kind. Its last period, if its
-  // periods show that it ends here.
+  // Call when the step, whose last event is a read, goes on with a save that matches no known kind. Returns
+  // its last period if its periods show that the step ends here.
   std::optional<Period> note_turn(const StepUnderWay& step);
-  // Another step is under way.
+  // Call when another step begins.
   void restart() { turns_.clear(); }
 
   void note_border() { ++borders_; }
-  // No handle is alive. Whether the borders since the last time were none.
+  // Call when no handle is alive. Returns whether the borders since the last such call were wrong.
   bool note_empty();
 
  private:
@@ -64,7 +64,7 @@ class StepBorders {
   bool repeats_with(std::size_t turns_of_period) const;
 
   std::vector<Turn> turns_;
-  std::size_t borders_ = 0;  // since all handles had been dropped
+  std::size_t borders_ = 0;  // since no handle was alive
   std::size_t periods_ = kFewestPeriods;
 };
 

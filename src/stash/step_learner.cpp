@@ -35,7 +35,7 @@ bool StepLearner::learn_repetition(const StepUnderWay& ended, StashStatistics& s
   statistics.late_when_repeated += ended.late();
   statistics.page_locks_when_repeated += host_.page_locks() - ended.page_locks_before();
   const bool has_new_plan = known_.repeat(ended.kind(), ended.record(), limits_of(ended), ended.peak_bytes());
-  // This plan knows the bytes in use of a step that is not the program's first.
+  // This plan is based on the bytes in use of a step after the program's first.
   if (const std::uint64_t needed = known_.latest()->plan.peak_bytes; rules_.exceeds_budget(needed)) {
     notices_.note_budget_exceeded(needed);
   }
@@ -48,9 +48,10 @@ StepLimits StepLearner::limits_of(const StepUnderWay& ended) const {
   return limits;
 }
 
-// So that the plan's first step locks no page. A repetition may have found too few blocks: since others use
-// those of another size, or since other kinds of steps have the memory. Once is enough for the first, and the
-// second is not done in turns with another kind.
+// Provides a new plan's blocks here, so that its first step locks no page. A repetition may find too few
+// blocks because others use the larger ones, or because other kinds of steps hold the memory. The first is
+// cured by providing once. The second is cured only for a kind that repeats at once, so that two kinds do not
+// take turns.
 void StepLearner::share_host_memory(const StepUnderWay& ended, bool has_new_plan) {
   const HostBlockCounts& needs = known_.latest()->plan.host_blocks;
   const bool is_repeated_again = ended.kind() != nullptr && ended.kind() == repeated_before_;

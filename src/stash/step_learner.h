@@ -1,6 +1,6 @@
 #pragma once
-// Learns from a step that has ended: it is a new kind of step or the repetition of a known one, and gives a
-// plan with the host memory that its next step takes.
+// Learns from a step that has ended, which is a new kind of step or repeats a known one: makes the plan and
+// provides the host memory of its next step.
 
 #include "src/stash/host_blocks.h"
 #include "src/stash/known_steps.h"
@@ -16,25 +16,25 @@ class StepLearner {
   StepLearner(const LeavingRules& rules, HostBlocks& host, StashNotices& notices)
       : rules_(rules), host_(host), notices_(notices) {}
 
-  // A step without tensors is none. `statistics`: its counts of steps and plans are raised.
-  // `overlaps`: it ended at one of its StepBorders.
+  // Ignores a step without tensors. Raises the counts of steps and plans in `statistics`. `overlaps`: the
+  // step ended at one of its StepBorders.
   void learn(const StepUnderWay& ended, bool overlaps, StashStatistics& statistics);
   void forget() { known_.forget(); }
-  // The kinds that overlap.
+  // Forgets the kinds that overlap.
   void forget_overlapping() { known_.forget_overlapping(); }
-  // A step that is at a turn and does not go on with `next` like its kind, or another, ends there by what is
-  // known.
+  // Whether a step at a turn, which matches no kind that goes on with `next`, ends there. It does if `next`
+  // begins a kind and the step's own kind is complete, or if `next` begins an overlapping kind.
   bool ends_before(const StepUnderWay& step, const StepTensor& next) const;
 
-  // The kinds that the step goes like if `next` is its next tensor.
+  // The kinds that the step matches if `next` is its next tensor.
   AlikeKinds alike(const StepUnderWay& step, const StepTensor& next) const {
     return known_.going_on(step.alike(), step.handles().size(), next);
   }
-  // As that of KnownSteps.
+  // See KnownSteps::latest().
   const KnownStep* latest() const { return known_.latest(); }
 
  private:
-  // Whether there is another plan.
+  // Returns whether the plan changed.
   bool learn_repetition(const StepUnderWay& ended, StashStatistics& statistics);
   StepLimits limits_of(const StepUnderWay& ended) const;
   void share_host_memory(const StepUnderWay& ended, bool has_new_plan);
@@ -43,7 +43,7 @@ class StepLearner {
   HostBlocks& host_;
   StashNotices& notices_;
   KnownSteps known_;
-  const KnownStep* repeated_before_ = nullptr;  // by the step before; it may be gone
+  const KnownStep* repeated_before_ = nullptr;  // by the previous step; it may have been forgotten
 };
 
 }  // namespace vdnn::stash

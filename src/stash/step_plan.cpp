@@ -16,16 +16,16 @@ namespace vdnn::stash {
 
 namespace {
 
-// Beyond what any machine has, so that sums of demands stay within 63 bits.
+// More than any machine has, and small enough that sums of demands stay within 63 bits.
 constexpr std::uint64_t kMostBytes = std::uint64_t{1} << 60;
 
 std::int64_t signed_bytes(std::uint64_t bytes) {
   return static_cast<std::int64_t>(std::min(bytes, kMostBytes));
 }
 
-// By event: whether any tensor could be away, windows aside.
+// By event: whether any tensor could be away, whatever the windows.
 std::vector<bool> may_be_lessened(const StepRecord& step) {
-  std::vector<std::int64_t> changes(step.events.size() + 1, 0);  // of how many are away
+  std::vector<std::int64_t> changes(step.events.size() + 1, 0);  // of the number of tensors away
   for (const Absence& absence : absences_of(step, 0)) {
     for (const Stretch& stretch : absence.stretches) {
       ++changes[stretch.begin];
@@ -57,7 +57,7 @@ Demands demands_of(const StepRecord& step, const StepLimits& limits) {
   return demands;
 }
 
-// The larger first; among equals the one that is away longer, which has more time to come back.
+// Larger candidates come first; among equals the one that is away longer, which has more time to come back.
 std::vector<Absence> in_order_of_choice(std::vector<Absence> candidates) {
   std::ranges::stable_sort(candidates, [](const Absence& a, const Absence& b) {
     return std::pair(a.bytes, a.events()) > std::pair(b.bytes, b.events());
@@ -65,14 +65,14 @@ std::vector<Absence> in_order_of_choice(std::vector<Absence> candidates) {
   return candidates;
 }
 
-// `bytes` more at all events at which it is away.
+// Adds `bytes` at all events at which the candidate is away.
 void add(RangeMax& events, const Absence& absence, std::int64_t bytes) {
   for (const Stretch& stretch : absence.stretches) {
     events.add(stretch.begin, stretch.end, bytes);
   }
 }
 
-// A set of candidates, which are in order of choice, with what it leaves to be covered.
+// A set of chosen candidates, in order of choice, and the demands that it leaves.
 class Cover {
  public:
   Cover(const std::vector<Absence>& candidates, const Demands& demands)
@@ -83,14 +83,14 @@ class Cover {
   std::int64_t left(std::size_t event) const { return left_.at(event); }
   std::uint64_t visits() const { return left_.visits() + open_.visits(); }
 
-  // The event with the largest demand, the first among equals; none where no demand is left.
+  // The event with the largest demand, the first among equals; absent if no demand is left.
   std::optional<std::size_t> worst_event() const {
     return left_.largest() > 0 ? std::optional(left_.first_of_largest()) : std::nullopt;
   }
 
   void add(std::size_t index) { change(index, true); }
   void remove(std::size_t index) { change(index, false); }
-  // It is not to be chosen for now, or is to be again.
+  // Removes the candidate from the choice for now; include() allows it again.
   void exclude(std::size_t index) { open_.close(index); }
   void include(std::size_t index) { open_.open(index); }
 
@@ -101,12 +101,12 @@ class Cover {
     });
   }
 
-  // The first from `from` on that is neither chosen nor excluded, and away at the event.
+  // The first candidate from `from` on that is neither chosen nor excluded, and away at the event.
   std::optional<std::size_t> next_open(std::size_t event, std::size_t from) const {
     return open_.first_at(event, from, candidates_.size());
   }
-  // The smallest that covers the demand alone, the longest away among equals; where there is none, the
-  // largest.
+  // The smallest candidate that covers the demand alone, among equals the one that is away longest. If none
+  // does, the largest.
   std::optional<std::size_t> best_for(std::size_t event) const {
     const std::int64_t demand = left_.at(event);
     const std::size_t sufficient = first_smaller_than(demand);
@@ -144,7 +144,7 @@ class Cover {
   std::uint64_t bytes_ = 0;
 };
 
-// Whether no demand is left where all candidates leave.
+// Whether the demands are met if all candidates leave.
 bool is_coverable(const std::vector<Absence>& candidates, const Demands& demands) {
   Demands changes(demands.size() + 1, 0);
   for (const Absence& candidate : candidates) {
@@ -163,7 +163,7 @@ bool is_coverable(const std::vector<Absence>& candidates, const Demands& demands
   return true;
 }
 
-// Of demands that all candidates cover.
+// Requires demands that all candidates together cover.
 void cover_greedily(const std::vector<Absence>& candidates, Cover& cover) {
   while (const std::optional<std::size_t> event = cover.worst_event()) {
     cover.add(*cover.best_for(*event));
@@ -214,7 +214,7 @@ class BranchAndBound {
     branch(*event);
   }
 
-  // Each solution has one of the event's candidates as its first in this order.
+  // Branches by the first of the event's candidates, in this order, that a solution contains.
   void branch(std::size_t event) {
     std::vector<std::size_t> tried;
     std::optional<std::size_t> next = cover_.next_open(event, 0);
@@ -256,7 +256,7 @@ std::vector<bool> all_that_lessen(const std::vector<Absence>& candidates, const 
   return chosen;
 }
 
-// Candidates of which some leave.
+// Candidates, and which of them leave.
 struct Choice {
   StepLimits limits;
   std::vector<Absence> candidates;
@@ -270,7 +270,7 @@ Choice choose_all(const StepRecord& step, const StepLimits& limits) {
   return {.limits = limits, .candidates = std::move(all), .chosen = std::move(chosen)};
 }
 
-// Nothing: with these windows the budget cannot be kept.
+// Absent: with these windows the budget cannot be kept.
 std::optional<Choice> choose_cheapest(const StepRecord& step, const StepLimits& limits) {
   std::vector<Absence> candidates = in_order_of_choice(absences_of(step, limits.flight_bytes));
   const Demands demands = demands_of(step, limits);
@@ -286,14 +286,15 @@ std::optional<Choice> choose_cheapest(const StepRecord& step, const StepLimits& 
       .limits = limits, .candidates = std::move(candidates), .chosen = std::move(chosen), .visits = visits};
 }
 
-// A window as it is narrowed. One that is wider than all tensors together changes nothing.
+// A window that is narrowed step by step. It starts no wider than all tensors together, since a wider one
+// changes nothing.
 class Window {
  public:
   Window(std::uint64_t allowed, std::uint64_t step_bytes, std::uint64_t two_largest)
       : bytes_(std::min(allowed, step_bytes)), narrowest_(std::min(bytes_, two_largest) / kNarrowestWindow) {}
 
   std::uint64_t bytes() const { return bytes_; }
-  // Whether it was wider.
+  // Returns whether the window was wider than its minimum.
   bool halve() {
     const std::uint64_t before = std::exchange(bytes_, std::max(bytes_ / 2, narrowest_));
     return bytes_ < before;
@@ -338,7 +339,7 @@ Choice choose_for_budget(const StepRecord& step, const StepLimits& limits) {
 
 Choice choose(const StepRecord& step, const StepLimits& limits) {
   if (limits.budget_bytes == 0) {
-    // A tensor leaves only if the window lets its source go before it is read.
+    // A tensor leaves only if the window releases its source before it is read.
     return choose_all(step, {.ahead_bytes = limits.ahead_bytes,
                              .flight_bytes = std::min(limits.flight_bytes, two_largest_bytes(step))});
   }
@@ -377,7 +378,7 @@ bool is_same_course(const StepPlan& a, const StepPlan& b) {
 
 HostBlockCounts host_blocks_of(const StepRecord& step, const std::vector<bool>& leaves,
                                std::uint64_t host_bytes) {
-  // After which events each block goes back, the next one first.
+  // The events after which blocks go back, the next one first.
   using Ends = std::priority_queue<std::size_t, std::vector<std::size_t>, std::greater<>>;
   HostBlockCounts needed;
   std::map<std::uint64_t, Ends> in_use;  // by size

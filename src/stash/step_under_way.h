@@ -1,6 +1,6 @@
 #pragma once
-// The step that is under way: its tensors and events so far, as a later step will know them, and which of the
-// known kinds it has gone like.
+// The step under way: its tensors and events so far, as a later step will know them, and the known kinds that
+// it matches.
 
 #include <algorithm>
 #include <chrono>
@@ -15,20 +15,20 @@
 
 namespace vdnn::stash {
 
-// Not synchronised. A tensor of another step is passed over.
+// Not synchronised. Ignores tensors of other steps.
 class StepUnderWay {
  public:
   using Clock = std::chrono::steady_clock;
 
-  // A step has no tensors at its beginning. `page_locks`: so far.
+  // The step begins without tensors. `page_locks`: the count so far.
   StepUnderWay(std::uint64_t serial, std::uint64_t page_locks, Clock::time_point begin)
       : serial_(serial), page_locks_before_(page_locks), begin_(begin) {}
 
-  // One more add() afterwards takes no memory, and neither does one more add_read().
+  // Afterwards one more add() and one more add_read() take no memory.
   void make_room_for_save();
   void make_room_for_read();
 
-  // The next tensor as later steps know it.
+  // A tensor as later steps know it.
   static StepTensor describe(const StashedTensor& tensor) {
     return {.bytes = tensor.bytes(), .signature = tensor.saved.signature};
   }
@@ -47,8 +47,8 @@ class StepUnderWay {
       ++reads_;
     }
   }
-  // The caller lets go of its target after the last read. If it comes back for another one, no figure of what
-  // was in use meanwhile includes it.
+  // Call when the caller lets go of a target after the last read. If the tensor comes back for another pass,
+  // the bytes in use reported meanwhile do not include it.
   void note_let_go(StashedTensor& tensor) { tensor.let_go_after = has(tensor) ? record_.events.size() : 0; }
   void note_back(StashedTensor& tensor) {
     const std::size_t after = std::exchange(tensor.let_go_after, 0);
@@ -61,13 +61,13 @@ class StepUnderWay {
       record_.tensors[tensor.index].stays = true;
     }
   }
-  // Others have been seen to hold it.
+  // Records that others were seen to hold the tensor.
   void mark_held(const StashedTensor& tensor) {
     if (has(tensor)) {
       record_.tensors[tensor.index].held_until = record_.events.size();
     }
   }
-  // The last handle of the tensor is dropped. Whether the step ends with it.
+  // Records that the tensor's last handle is dropped. Returns whether the step ends with it.
   bool drop(const StashedTensor& tensor) {
     if (!has(tensor)) {
       return false;
@@ -78,8 +78,7 @@ class StepUnderWay {
     }
     return --live_ == 0;
   }
-  // Only what was saved from `first_tensor` on, and the events of that from `first_event` on, are of the
-  // step.
+  // Reduces the step to the tensors from `first_tensor` on, and to their events from `first_event` on.
   void keep_from(std::size_t first_tensor, std::size_t first_event);
   void end(Clock::time_point now) {
     record_.nanoseconds = nanoseconds_until(now);
@@ -87,9 +86,9 @@ class StepUnderWay {
   }
   void note_in_use(std::uint64_t bytes) { peak_bytes_ = std::max(peak_bytes_, bytes); }
   void note_late() { ++late_; }
-  // A tensor stays since there is no host memory for it.
+  // Counts a tensor that stays because there is no host memory for it.
   void note_refused() { ++refused_; }
-  // It goes like these kinds, and by the plan of one of them. None: it has left its kinds.
+  // The step matches these kinds, and follows the plan of one of them. None: it has diverged from its kinds.
   void follow(const AlikeKinds& alike) {
     alike_ = alike;
     follow(alike.best(kind_));
@@ -99,33 +98,33 @@ class StepUnderWay {
   const StepRecord& record() const { return record_; }
   const std::vector<StashHandle>& handles() const { return handles_; }  // by tensor
   std::uint64_t live() const { return live_; }                          // of its tensors
-  bool is_at_turn() const {  // from reading to saving, if a save comes next
+  bool is_at_turn() const {  // turns from reading to saving if a save comes next
     return !record_.events.empty() && record_.events.back().kind == StepEvent::Kind::kRead;
   }
   std::size_t reads() const { return reads_; }  // of the step so far
-  // It has gone like that one so far, whose plan it goes by; null: like none.
+  // The kind that the step matches and whose plan it follows; null: none.
   const KnownStep* kind() const { return kind_; }
   const AlikeKinds& alike() const { return alike_; }
-  // A kind is watched twice: its figures are those of its first repetition.
+  // A kind is watched in two steps, since its figures are those of its first repetition.
   bool is_watched() const { return kind_ == nullptr || kind_->repeats == 0; }
   bool has(const StashedTensor& tensor) const { return tensor.step == serial_; }
   std::uint64_t late() const { return late_; }
   std::uint64_t refused() const { return refused_; }
-  std::uint64_t peak_bytes() const { return peak_bytes_; }  // in use, as told
+  std::uint64_t peak_bytes() const { return peak_bytes_; }  // in use, as reported
   std::uint64_t page_locks_before() const { return page_locks_before_; }
-  // Of its tensors.
+  // The bytes of its largest tensor.
   std::uint64_t largest() const { return largest_; }
   std::uint64_t two_largest() const { return largest_ + second_largest_; }
 
  private:
-  // Events [begin, end) between two passes, at which a tensor was away again.
+  // Events [begin, end) between two passes, where a tensor was away again.
   struct Gap {
     std::size_t begin;
     std::size_t end;
     std::uint64_t bytes;
   };
 
-  // The figures of the events include the tensors of gaps afterwards.
+  // Adds the tensors of gaps to the figures of the events.
   void count_gaps();
   void follow(const KnownStep* kind) {
     if (kind == nullptr && kind_ != nullptr) {

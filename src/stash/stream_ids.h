@@ -1,9 +1,9 @@
 #pragma once
-// Streams of the program by their ids, which unlike handles are never another stream's.
+// The program's streams by id. Unlike handles, ids are never reused.
 //
-// The ids of the streams that were used last are remembered, so that a put or a fetch asks the device for
-// none. A remembered id may be that of a stream that is gone, where its handle is another's by now. Then
-// is_there() reports both as gone, which is safe, and forgets it.
+// The ids of recently used streams are remembered, so that most puts and fetches need not ask the device. A
+// remembered id may be outdated: its stream was destroyed, and the handle is another stream's by now. Then
+// is_there() reports both as gone, which is safe, and forgets the id.
 
 #include <algorithm>
 #include <cstddef>
@@ -34,14 +34,14 @@ class StreamIds {
     return asked.id;
   }
 
-  // Whether the handle still is that stream's.
+  // Whether the handle still is that of the stream `id`.
   bool is_there(StreamHandle stream, std::uint64_t id) {
     try {
       if (backend_.stream_id(stream) == id) {
         return true;
       }
     } catch (const InvalidArgument&) {
-      // There is no such stream.
+      // The device knows no such stream.
     }
     std::erase_if(known_, [stream](const Known& known) { return known.stream == stream; });
     return false;

@@ -34,7 +34,8 @@ using stash::StepTensor;
 using stash::StepUnderWay;
 using stash::Where;
 
-// A step with more has no end that we see, as where a program keeps its graphs and repeats nothing.
+// A step with more tensors has no visible end, for example because the program keeps its graphs and repeats
+// nothing.
 constexpr std::size_t kMostTensors = std::size_t{1} << 16;
 constexpr std::size_t kMostEvents = 4 * kMostTensors;
 
@@ -46,7 +47,7 @@ std::uint64_t default_host_bytes() {
   return std::min(all, cgroup_memory_limit().value_or(all)) / kShare;
 }
 
-// Serialises the calls and puts the parts together: a call changes all of them or, where it throws, none.
+// Serialises the calls and coordinates the parts: a call changes all of them or, if it throws, none.
 class TensorStash::Impl {
  public:
   Impl(std::unique_ptr<StashBackend> backend, const StashOptions& options)
@@ -88,8 +89,8 @@ class TensorStash::Impl {
   void end_step_before(const SavedTensor& saved);
   void put_new(StashHandle handle, StashedTensor& tensor, std::uint64_t told_bytes);
   void follow(const stash::AlikeKinds& alike);
-  // With its save; or later, after what `stream` was given. `kind`: that the step goes like from this tensor
-  // on.
+  // Copies a tensor out as it is saved, or later, after the work of `stream`. `kind`: the one that the step
+  // matches from this tensor on.
   void send_out(StashHandle handle, StashedTensor& tensor, const KnownStep* kind,
                 std::optional<StreamHandle> later = std::nullopt);
   void note_released(StashedTensor& tensor);
@@ -100,7 +101,7 @@ class TensorStash::Impl {
   void let_go_of_target(StashedTensor& tensor);
   void note_let_go(StashedTensor& tensor);
   void forget_tensor(StashHandle handle, StashedTensor& tensor) noexcept;
-  // The step that was under way.
+  // Returns the step that was under way.
   StepUnderWay start_step();
   void finish_step(bool overlaps = false);
   void finish_overlapping_step();
@@ -109,7 +110,7 @@ class TensorStash::Impl {
     return rules_.excess(step_, bytes_.in_use(), flight_.bytes(), named_bytes);
   }
   std::optional<StashHandle> next_offer() { return offers_.next(tensors_, step_.handles()); }
-  // `listed`: bytes that are to be fetched beside those that are.
+  // `listed`: bytes named to be fetched but not fetched yet.
   stash::FetchWindow::Next next_fetch(StashHandle reading, std::uint64_t listed) {
     return window_.next(step_, tensors_, reading, bytes_.ahead() + listed);
   }
@@ -172,7 +173,7 @@ PutAnswer TensorStash::Impl::put(const SavedTensor& saved, std::uint64_t in_use_
   return put;
 }
 
-// If it ends where this tensor is saved.
+// Ends the step if its border lies before this save.
 void TensorStash::Impl::end_step_before(const SavedTensor& saved) {
   const StepTensor next{.bytes = saved.source.bytes, .signature = saved.signature};
   if (step_.handles().size() == kMostTensors) {
@@ -207,7 +208,7 @@ PutAnswer TensorStash::Impl::share(StashHandle handle) {
           .is_watched = step_.has(tensor) && step_.is_watched() && !tensor.is_held};
 }
 
-// Nothing that can fail comes after the first change.
+// All that can fail comes before the first change.
 void TensorStash::Impl::put_new(StashHandle handle, StashedTensor& tensor, std::uint64_t told_bytes) {
   tensor.step = step_.serial();
   tensor.index = static_cast<std::uint32_t>(step_.handles().size());
@@ -239,7 +240,7 @@ void TensorStash::Impl::follow(const stash::AlikeKinds& alike) {
   window_.restart(step_);
 }
 
-// Where it cannot be copied it stays.
+// A tensor that cannot be copied stays.
 void TensorStash::Impl::send_out(StashHandle handle, StashedTensor& tensor, const KnownStep* kind,
                                  std::optional<StreamHandle> later) {
   const auto room = kind == nullptr ? stash::HostBlocks::Room::kMade : stash::HostBlocks::Room::kLeft;
@@ -322,7 +323,7 @@ void TensorStash::Impl::hold(StashHandle handle) {
   bytes_.set_away(tensor, false);
 }
 
-// A tensor that was released takes memory all the same while others hold it.
+// A released tensor still takes memory while others hold it.
 void TensorStash::Impl::note_held(StashHandle handle, bool held) {
   const std::lock_guard lock(mutex_);
   StashedTensor& tensor = find(handle);
@@ -337,7 +338,7 @@ void TensorStash::Impl::note_held(StashHandle handle, bool held) {
 
 void TensorStash::Impl::note_peak(std::uint64_t bytes) {
   const std::lock_guard lock(mutex_);
-  // Before the program's first step it took memory for other things.
+  // Before its first put the program used memory for other things.
   if (statistics_.puts > 0) {
     bytes_.note_peak(bytes);
   }
@@ -407,7 +408,8 @@ ReadAnswer TensorStash::Impl::read(StashHandle handle, StreamHandle stream, std:
   return answer;
 }
 
-// A capture cannot wait for work outside of it; a graph that is launched later would not wait.
+// A captured stream cannot wait for work outside of the capture, and a graph that is launched later would not
+// wait.
 void TensorStash::Impl::refuse_capture() const {
   throw CaptureConflict(backend_->name() +
                         ": a stream that is being captured cannot wait for a tensor that left before");
@@ -506,9 +508,9 @@ void TensorStash::Impl::let_go_of_target(StashedTensor& tensor) {
   tensor.where = Where::kAway;
 }
 
-// Bytes in use that the caller tells do not include it from now on. Of these it is known to be missing only
-// once another pass reads it: readers that have several tensors hold them a little longer, and most graphs
-// are gone through once.
+// The bytes in use that the caller reports do not include the tensor from now on. The stash knows that it was
+// missing only once another pass reads it: readers of several tensors hold them a little longer, and most
+// graphs are gone through once.
 void TensorStash::Impl::note_let_go(StashedTensor& tensor) {
   if (bytes_.is_told()) {
     step_.note_let_go(tensor);
@@ -556,7 +558,7 @@ void TensorStash::Impl::forget_tensor(StashHandle handle, StashedTensor& tensor)
   copies_.give_block_back(tensor);
 }
 
-// Handles that are alive belong to no step afterwards.
+// Afterwards live handles belong to no step.
 StepUnderWay TensorStash::Impl::start_step() {
   offers_ = {};
   window_ = {};
@@ -570,7 +572,7 @@ void TensorStash::Impl::finish_step(bool overlaps) {
     last_end_ = StepUnderWay::Clock::now();
     step_.end(*last_end_);
   }
-  // The next step's fetches do not wait until these are read.
+  // Fetches of the next step need not wait until these tensors are read.
   tensors_.for_each([this](StashedTensor& tensor) { bytes_.set_ahead(tensor, false); });
   learner_.learn(start_step(), overlaps, statistics_);
 }

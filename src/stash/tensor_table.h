@@ -1,6 +1,6 @@
 #pragma once
-// The tensors of a stash whose handles are alive, by handle and by contents: the same storage at the same
-// version is in it once.
+// The tensors of a stash with live handles, by handle and by contents: the same storage at the same version
+// is listed once.
 
 #include <cstddef>
 #include <cstdint>
@@ -12,7 +12,7 @@
 
 namespace vdnn::stash {
 
-// Not synchronised. A tensor stays where it is in memory until it is removed.
+// Not synchronised. A tensor keeps its address until it is removed.
 class TensorTable {
  public:
   using Node = std::unordered_map<StashHandle, StashedTensor>::node_type;
@@ -21,14 +21,14 @@ class TensorTable {
     StashedTensor& tensor;
   };
 
-  // Under a handle that no tensor has had. Its contents must not be in the table.
+  // Adds a tensor under a new handle. Its contents must not be in the table.
   Added add(const SavedTensor& saved);
-  // As if the latest add() had not been.
+  // Undoes the latest add().
   void take_back(StashHandle latest) noexcept;
-  // The handle is not alive afterwards; the tensor lives as long as the node.
+  // Ends the handle; the tensor lives as long as the node.
   Node remove(StashHandle handle);
 
-  // Null where no such handle is alive.
+  // Null if no such handle is alive.
   StashedTensor* find(StashHandle handle) {
     const auto found = tensors_.find(handle);
     return found == tensors_.end() ? nullptr : &found->second;

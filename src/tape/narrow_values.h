@@ -1,5 +1,5 @@
 #pragma once
-// Whole values between fp32 and the type that they are stored in, on the host.
+// Conversion of whole values between fp32 and the type that they are stored in, on the host.
 
 #include <cstddef>
 #include <cstdint>
@@ -10,10 +10,10 @@
 
 namespace vdnn {
 
-// Of floating-point numbers of that type; aligned to its size.
+// The stored floating-point numbers of that type as fp32. `stored` need not be aligned.
 std::vector<float> widened(DataType type, std::span<const std::byte> stored);
 
-// `count` fp32 numbers become such of `type`, fp16 or bf16, in place: they take the first half.
+// Converts `count` fp32 numbers to `type`, fp16 or bf16, in place: the result is the first half of the bytes.
 void narrow_in_place(DataType type, std::byte* numbers, std::uint64_t count);
 
 }  // namespace vdnn

@@ -1,11 +1,12 @@
 #pragma once
-// Costs of algorithms that nobody timed. A library lists its algorithms in the order that it takes to be that
-// of their speed, and says nothing of how much faster one is than the next. No figure is published either.
-// The assumption, made here and nowhere else: the first reaches the device's rates, and each of the others
-// takes 5 % longer than the one before it. So a plan steps down for the sake of workspace alone, and pays for
-// it. The 5 % are of arithmetic and bytes, which the rate of an algorithm's own type turns into seconds:
-// among algorithms of several types, one of the faster type can cost less than one of the slower type that
-// the library lists before it.
+// Costs of algorithms that nobody timed. A library lists its algorithms in the order of their expected speed,
+// but does not report how much faster one is than the next, and no figure is published. The assumption, made
+// here and nowhere else, is that the first algorithm reaches the device's rates and each other one takes 5 %
+// longer than the one before it. So a plan steps down for workspace alone, and pays for it.
+//
+// The 5 % apply to arithmetic and bytes, which become seconds by the rates of the algorithm's own type. If a
+// list mixes types, an algorithm of a faster type can therefore cost less than one of a slower type listed
+// before it.
 
 #include <algorithm>
 
@@ -15,7 +16,7 @@ namespace vdnn {
 
 inline constexpr double kSlowdownFromOneToTheNext = 1.05;
 
-// `factor` times as slow, on every device.
+// The cost of work that is `factor` times as slow on every device.
 inline Cost times(Cost cost, double factor) {
   cost.flops *= factor;
   cost.bytes *= factor;
@@ -23,12 +24,12 @@ inline Cost times(Cost cost, double factor) {
   return cost;
 }
 
-// Of an algorithm that follows one of this cost.
+// The cost of the algorithm listed after one of this cost.
 inline Cost cost_of_next(const Cost& cost) {
   return times(cost, kSlowdownFromOneToTheNext);
 }
 
-// No device takes less for it than for either. Both are of the same kind of arithmetic.
+// A cost that no device undercuts for either of the two. Both must be of the same kind of arithmetic.
 inline Cost slower_of(Cost a, const Cost& b) {
   a.flops = std::max(a.flops, b.flops);
   a.bytes = std::max(a.bytes, b.bytes);

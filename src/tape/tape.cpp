@@ -56,8 +56,8 @@ void check_op(const Op& op, std::size_t values, std::size_t layers) {
 }
 
 // Persistent values are rewritten in place: an op that writes one reads it too, so that its last reader is
-// its last user. A copy is made of the parameter, not of what it was. Running statistics follow the forward
-// pass, everything else is updated.
+// its last user. A copy is the exception, since it is made from the parameter. The forward pass writes
+// running statistics, the backward pass sums of gradients, and updates everything else.
 void check_persistent_write(const Op& op, const Value& value, ValueId id, bool statistic) {
   const Phase phase = statistic                                          ? Phase::kForward
                       : std::holds_alternative<GradientSumSpec>(op.spec) ? Phase::kBackward

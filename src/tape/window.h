@@ -1,6 +1,6 @@
 #pragma once
-// Windows that slide over padded input (convolution, pooling), one axis at a time: what network builder and
-// catalogs have to agree on.
+// Windows that slide over padded input (convolution, pooling), one axis at a time. Network builder and
+// catalogs share this arithmetic.
 
 #include <cstdint>
 #include <optional>
@@ -9,14 +9,14 @@
 
 namespace vdnn {
 
-// Numbers positive, padding not negative. Extents that overflow 64 bits are none.
+// All numbers are positive; padding may be 0.
 struct WindowAxis {
   std::int64_t kernel = 1;
   std::int64_t stride = 1;
   std::int64_t padding = 0;
   std::int64_t dilation = 1;
 
-  // From its first element to its last.
+  // Elements from the first to the last, both included; empty if the number overflows 64 bits.
   std::optional<std::int64_t> extent() const {
     std::int64_t extent = 0;
     if (__builtin_mul_overflow(kernel - 1, dilation, &extent) || __builtin_add_overflow(extent, 1, &extent)) {
@@ -25,10 +25,11 @@ struct WindowAxis {
     return extent;
   }
 
-  // Otherwise a window might hold nothing but padding: no largest element, an average over none.
+  // Whether every window holds some input; with padding alone there is no largest element and no average.
   bool reaches_input() const { return padding < extent().value_or(0); }
 
-  // How often a window that reaches its input fits along `input` elements; none where it never does.
+  // The number of places of a window that reaches its input, along `input` elements; empty if it fits
+  // nowhere.
   std::optional<std::int64_t> places(std::int64_t input) const {
     std::int64_t room = input - (*extent() - padding);
     if (__builtin_add_overflow(room, padding, &room) || room < 0) {

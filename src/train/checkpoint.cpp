@@ -12,10 +12,10 @@
 #include <variant>
 #include <vector>
 
+#include "src/formats/flat_json.h"
+#include "src/formats/safetensors_header.h"
 #include "src/ops/loss_scaling.h"
-#include "src/train/flat_json.h"
 #include "src/train/nonfinite_floats.h"
-#include "src/train/safetensors_header.h"
 #include "vdnn/error.h"
 #include "vdnn/sha256.h"
 

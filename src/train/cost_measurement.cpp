@@ -11,11 +11,11 @@
 #include <utility>
 #include <vector>
 
-#include "src/train/launch_times.h"
-#include "src/train/link_measurement.h"
+#include "src/run/launch_times.h"
+#include "src/run/link_measurement.h"
 #include "vdnn/checker.h"
 #include "vdnn/dataset.h"
-#include "vdnn/error.h"
+#include "vdnn/option_error.h"
 #include "vdnn/session.h"
 
 namespace vdnn {
@@ -102,7 +102,6 @@ class CostMeasurement {
       options.recorded.emplace(op.name, op.algorithms[algorithms[id]].name);
     }
     PlannedRun result = run_;
-    result.options.graph = false;  // a graph is one bar in a trace
     result.plan = make_plan(*run_.tape, options);
     result.schedule = make_schedule(*run_.tape, result.plan);
     require_valid(*run_.tape, result.schedule);
@@ -124,7 +123,9 @@ class CostMeasurement {
   }
 
   SessionOptions session_options() const {
-    return {.seed = options_.seed, .link_gbytes_per_second = options_.link_gbytes_per_second};
+    return {.seed = options_.seed,
+            .link_gbytes_per_second = options_.link_gbytes_per_second,
+            .steps_one_by_one = true};  // a graph is one bar in a trace
   }
 
   // Before any step, while the device has room.
@@ -191,9 +192,10 @@ MeasuredCosts measure_costs(const PlannedRun& run, const CostMeasurementOptions&
                           std::to_string(kFewestMeasuredSteps));
   }
   if (const std::uint32_t accumulated = run.options.training.micro_steps; accumulated > options.steps) {
-    throw InvalidArgument("--accumulate " + std::to_string(accumulated) + " and --steps " +
-                          std::to_string(options.steps) + ": of " + std::to_string(accumulated) +
-                          " steps one updates, so at least as many are to be timed");
+    throw InvalidOption(
+        {{.option = "training.micro_steps", .value = std::to_string(accumulated)},
+         {.option = "steps", .value = std::to_string(options.steps)}},
+        "of " + std::to_string(accumulated) + " steps one updates, so at least as many are to be timed");
   }
   MeasuredCosts costs = CostMeasurement(run, options).measure();
   costs.setting = run.measured_setting();

@@ -196,17 +196,16 @@ std::string describe(const NonfiniteValue& value) {
 std::optional<NonfiniteValue> find_nonfinite(const PlannedRun& run, const DatasetSplits& data,
                                              const TrainOptions& given, std::uint64_t last_step) {
   ProcessGroup* const processes = run.options.training.ranks > 1 ? given.processes : nullptr;
-  PlannedRun plain = run;
-  plain.options.graph = false;
-  FirstNonfinite search(*plain.tape, processes == nullptr ? std::nullopt : std::optional(processes->rank()));
+  FirstNonfinite search(*run.tape, processes == nullptr ? std::nullopt : std::optional(processes->rank()));
   TrainOptions options = once_more(run, data, given, last_step);
   if (options.start) {
     search.look_at(*options.start);
   }
+  options.session.steps_one_by_one = true;
   options.session.inspect = [&](const MadeValue& made, const StepScalars& scalars) {
     search.look_at(made, scalars);
   };
-  Trainer(plain, data, options).train({});
+  Trainer(run, data, options).train({});
   const std::optional<Found> first =
       processes == nullptr ? search.first() : first_of_all_ranks(search.first(), *processes);
   return first ? std::optional(first->value) : std::nullopt;

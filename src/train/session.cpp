@@ -20,8 +20,8 @@ namespace vdnn {
 
 namespace {
 
-// Others, and the libraries, may have taken some of what was free when the run was planned: the budget gives
-// way as far as the plan does without.
+// Other processes and the libraries may have taken memory that was free when the run was planned: the budget
+// may shrink to what the plan needs.
 std::unique_ptr<Device> make_gpu(const PlannedRun& run, const SessionOptions& options) {
   const RunTarget& target = run.target;
   if (options.link_gbytes_per_second || options.delay_seed || options.check_accesses ||
@@ -36,11 +36,11 @@ std::unique_ptr<Device> make_gpu(const PlannedRun& run, const SessionOptions& op
 
 std::unique_ptr<Device> make_device(const PlannedRun& run, const SessionOptions& options) {
   const RunTarget& target = run.target;
-  run.own_network();  // of a learned step there is none to train
+  run.own_network();  // throws for a learned step
   if (target.simulated) {
     throw InvalidArgument("train runs on real devices; for " + target.name + " use plan or replay");
   }
-  require_fit(run, WaysOut::kOptions);
+  require_fit(run, WaysOut::kTold);
   std::unique_ptr<Device> device =
       target.gpu ? make_gpu(run, options)
                  : make_cpu_device({.budget_bytes = target.budget_bytes - target.library_bytes,
@@ -52,7 +52,7 @@ std::unique_ptr<Device> make_device(const PlannedRun& run, const SessionOptions&
   return options.wrap_device ? options.wrap_device(std::move(device)) : std::move(device);
 }
 
-// As the numbers lie: channels last.
+// In the order of storage: channels last.
 Dims dims_as_they_lie(const Dims& logical) {
   Dims dims = logical;
   if (dims.size() > 2) {
@@ -91,7 +91,7 @@ std::string in_words(const ParameterValues& values) {
   return "'" + values.name + "' (" + to_string(values.dims) + ")";
 }
 
-// Its input 1 are classes.
+// Whether its input 1 holds classes.
 bool is_class_loss(const OpSpec& spec) {
   return std::holds_alternative<SoftmaxCrossEntropySpec>(spec) ||
          std::holds_alternative<DiceCrossEntropySpec>(spec);
@@ -99,7 +99,7 @@ bool is_class_loss(const OpSpec& spec) {
 
 constexpr const char* kInputs = "for the inputs of a step";
 
-// `hint` follows what is wrong.
+// `hint` ends the message.
 void require_alike(const std::vector<ParameterValues>& expected, const std::vector<ParameterValues>& given,
                    const std::string& hint) {
   for (std::size_t i = 0; i < std::max(expected.size(), given.size()); ++i) {
@@ -138,16 +138,15 @@ Session::Session(PlannedRun run, const SessionOptions& options)
       device_(make_device(run_, options)),
       pool_(*device_, {.protect_released = options.protect_released}),
       pinned_(*device_),
-      streams_(*device_, run_.tape->collective()),
+      streams_(*device_, stream_roles(*run_.tape)),
       parameters_(pool_, compute(), *run_.tape),
       compiled_tape_(run_.tape),
       program_(run_.library->compile(*run_.tape, run_.schedule.algorithms)) {
-  if (const std::string reason =
-          run_.options.graph ? why_not_graph(*device_, *run_.tape, program_.get()) : "";
+  if (const std::string reason = uses_graphs() ? why_not_graph(*device_, *run_.tape, program_.get()) : "";
       !reason.empty()) {
     throw InvalidArgument("steps cannot be graphs on " + run_.target.name + ": " + reason);
   }
-  if (options.inspect && run_.options.graph) {
+  if (options.inspect && uses_graphs()) {
     throw InvalidArgument("values cannot be inspected where steps are graphs");
   }
   connect();
@@ -170,7 +169,7 @@ void Session::connect() {
     throw InvalidArgument("'" + run_.tape->model() + "' is planned for " + std::to_string(ranks) +
                           " ranks, and its communicator joins " + std::to_string(communicator_->size()));
   }
-  // It may take more than was known while planning.
+  // It may need more than was known while planning.
   const std::uint64_t taken = communicator_->library_bytes();
   const std::uint64_t others = run_.target.library_bytes - run_.target.communicator_bytes;
   if (run_.prediction.peak_bytes + others + taken > run_.target.budget_bytes) {
@@ -184,7 +183,7 @@ void Session::connect() {
   }
 }
 
-// Of parameters and the optimizer's state, or of running statistics; nothing may be in flight.
+// Copies parameters and the optimizer's state, or only running statistics. Nothing may be in flight.
 void Session::take_from_first_rank(bool statistics_alone) {
   if (!communicator_) {
     return;
@@ -220,7 +219,7 @@ void Session::take_from_first_rank(bool statistics_alone) {
   }
 }
 
-// Nothing where losses are not scaled.
+// Does nothing if losses are not scaled.
 void Session::set_loss_scale(const std::optional<LossScale>& scale) {
   if (run_.tape->loss_scale() != kNone) {
     parameters_.set_loss_scale(
@@ -253,7 +252,7 @@ void Session::leave_ranks() {
   failure_ = std::make_exception_ptr(DeviceError("this session has left the other ranks"));
 }
 
-// Blocks; who waits for other ranks does it through the communicator, which cannot hang.
+// Blocks. Waiting for other ranks goes through the communicator, which cannot hang.
 void Session::synchronize(const Frontier& frontier) {
   try {
     communicator_ ? communicator_->wait(frontier) : device_->synchronize(frontier);
@@ -263,7 +262,7 @@ void Session::synchronize(const Frontier& frontier) {
   }
 }
 
-// Whatever may fail in the middle of a step: parameters may have been updated in part then.
+// Runs an action that may fail halfway through a step, when some parameters may have been updated.
 template <class Action>
 auto Session::guarded(const Action& action) {
   try {
@@ -369,11 +368,11 @@ struct Replanned {
   std::string reason;  // why there is none
 };
 
-// Of the time that the plan in force is expected to take, the most that a new one may: what it gains must be
-// more than what predictions cannot tell.
+// A new plan must be faster than this fraction of the old step: its gain must exceed the error of
+// predictions.
 constexpr double kWorthASwap = 0.99;
 
-// Whatever is wrong with a new plan, there is one that works.
+// Returns errors as reasons: the old plan still works.
 Replanned try_replan(const PlannedRun& run, const ReplanOptions& options) {
   try {
     PlannedRun next = replan_run(run, options);
@@ -418,15 +417,15 @@ ReplanReport Session::replan(const MeasuredCosts& costs, const ReplanOptions& op
   return report;
 }
 
-// What steps of training, and evaluation between them, leave committed.
+// Memory that steps of training, and evaluation between them, leave committed.
 std::uint64_t Session::committed_bytes_wanted() const {
   return std::max(run_.prediction.peak_bytes, evaluation_ ? evaluation_->peak_bytes : 0);
 }
 
-// Puts `next` in the place of the plan in force, or leaves everything as it is but for memory. Nothing may be
+// Replaces the plan in force by `next`. After an exception everything but memory is as it was. Nothing may be
 // in flight.
 void Session::adopt(PlannedRun next) {
-  // What is compiled for algorithms changes with them, and evaluation computes with those of training.
+  // Programs are compiled for algorithms, and evaluation computes with those of training.
   const bool compiles = next.schedule.algorithms != run_.schedule.algorithms;
   std::shared_ptr<const Tape> tape = next.tape;
   std::unique_ptr<OpProgram> program =
@@ -455,8 +454,8 @@ void Session::adopt(PlannedRun next) {
   }
 }
 
-// All that a step of the plan in force takes, now and not in the middle of it, and nothing beyond. (Blocks
-// that steps find in the pools are as good as any: no address depends on them.)
+// Takes all the memory that a step of the plan in force needs, so that no step allocates, and gives back the
+// rest. Addresses do not depend on the blocks that steps find in the pools.
 void Session::take_memory() {
   pinned_.trim();
   open(Mode::kTraining);
@@ -465,7 +464,7 @@ void Session::take_memory() {
                       pool_.shortage(committed_bytes_wanted()));
   }
   { const PinnedBlock parameter(pinned_, parameters_.transfer_bytes(), "to move a parameter"); }
-  // Beside what a step moves: its inputs, where this session stages them. A loader holds blocks of its own.
+  // This session stages the inputs of its own steps; a loader holds blocks of its own.
   std::optional<PinnedBlock> inputs;
   if (stages_inputs_) {
     inputs.emplace(pinned_, input_bytes(), kInputs);
@@ -474,7 +473,7 @@ void Session::take_memory() {
   pool_.resize(committed_bytes_wanted());
 }
 
-// As the step will take them: a block is there as often as it is in use at once.
+// Allocates host blocks in the order of the step, so that the pool keeps as many as are in use at once.
 void Session::take_host_buffers() {
   std::map<BufferId, PinnedBlock> blocks;
   for (const Instruction& instruction : run_.schedule.instructions) {
@@ -582,7 +581,7 @@ void Session::restore(const TrainingState& state) {
     }
   }
   mend();
-  // Until all of it is there, nothing may be made of it.
+  // A partly restored state must not be used.
   failure_ = std::make_exception_ptr(DeviceError("a state was restored in part"));
   parameters_.upload(pinned_, compute(), program_.get(), values, states);
   set_loss_scale(state.loss_scale);
@@ -593,7 +592,7 @@ void Session::restore(const TrainingState& state) {
   options_.seed = state.seed;
 }
 
-// What failed late, and nobody has waited for yet, counts as well.
+// Also recovers from failures that nobody has waited for yet.
 void Session::mend() {
   if (!failure_) {
     try {
@@ -624,7 +623,7 @@ void Session::require_sound() const {
   }
 }
 
-// A step that is in flight may still be about to read or write what is asked for.
+// A step in flight may still read or write the values concerned.
 void Session::require_idle() const {
   require_sound();
   if (in_flight_ > 0) {
@@ -642,10 +641,8 @@ void Session::require_whole_step() const {
 
 const EvaluationPlan& Session::evaluation() {
   if (!evaluation_) {
-    // In the memory of the first plan, whatever came of it: other batches might have other bits.
-    PlannedRun run = run_;
-    run.prediction.peak_bytes = evaluation_peak_bytes_;
-    EvaluationPlan plan = plan_evaluation(run);
+    // In the memory of the first plan: with another batch, results might have other bits.
+    EvaluationPlan plan = plan_evaluation(run_, evaluation_peak_bytes_);
     evaluation_program_ = run_.library->compile(*plan.tape, plan.schedule.algorithms);
     evaluation_ = std::move(plan);
   }
@@ -679,23 +676,24 @@ void Session::open(Mode mode) {
     evaluation();
   }
   std::vector<ClassTargets> class_targets = find_class_targets(training ? *run_.tape : *evaluation_->tape);
-  executor_.emplace(ExecutorParts{.device = device_.get(),
-                                  .pool = &pool_,
-                                  .pinned = &pinned_,
-                                  .streams = &streams_,
-                                  .parameters = &parameters_,
-                                  .tape = training ? run_.tape.get() : evaluation_->tape.get(),
-                                  .schedule = training ? &run_.schedule : &evaluation_->schedule,
+  executor_.emplace(ExecutorParts{.device = *device_,
+                                  .pool = pool_,
+                                  .pinned = pinned_,
+                                  .streams = streams_,
+                                  .parameters = parameters_,
+                                  .tape = training ? *run_.tape : *evaluation_->tape,
+                                  .schedule = training ? run_.schedule : evaluation_->schedule,
                                   .program = training ? program_.get() : evaluation_program_.get(),
                                   .communicator = communicator_.get(),
-                                  .graph = training && run_.options.graph,
+                                  .graph = training && uses_graphs(),
                                   .inspect = training ? options_.inspect : ValueInspector(),
                                   .least_result_bytes = result_bytes(*run_.tape)});
   mode_ = mode;
   class_targets_ = std::move(class_targets);
 }
 
-// Here the host has the labels. Where a step finds one that is wrong, it fails, or on a GPU goes wrong.
+// The host checks labels while it has them: a step with a wrong one would fail or, on a GPU, have a loss of
+// NaN.
 void Session::require_classes(std::span<const AddressRange> inputs) const {
   if (!device_->properties().touches_memory) {
     return;
@@ -720,7 +718,7 @@ std::uint64_t Session::input_bytes() const {
   return bytes;
 }
 
-// Copies the inputs into page-locked memory of the size that loaders take, and runs one step over them.
+// Copies the inputs into page-locked memory of the size that loaders use, and runs one step.
 template <class Submit>
 StepMetrics Session::staged(const Tape& tape, std::span<const Bytes> inputs, const Submit& submit_step) {
   require_idle();
@@ -739,7 +737,7 @@ StepMetrics Session::staged(const Tape& tape, std::span<const Bytes> inputs, con
     block.used_until(ticket.inputs_copied);
     return wait(ticket);
   } catch (...) {
-    // Nobody has the step's ticket to wait for it again, and nobody knows how far it has come.
+    // The step's ticket is lost, and its progress unknown.
     if (in_flight_ > 0) {
       failure_ = std::current_exception();
     }

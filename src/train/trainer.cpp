@@ -16,20 +16,23 @@
 #include "vdnn/initialisation.h"
 #include "vdnn/learning_rate.h"
 #include "vdnn/nccl_communicator.h"
+#include "vdnn/option_error.h"
 #include "vdnn/size.h"
 
 namespace vdnn {
 
 namespace {
 
-// Steps whose bars and counters `--trace` shows: enough to see the steady state, few enough to open.
+// Steps in a recorded trace: enough to see the steady state, few enough for a viewer.
 constexpr std::uint64_t kTracedSteps = 4;
-// That are learned from: as many as measure_costs() takes by default.
+// Steps that costs are learned from, as many as measure_costs() times by default.
 constexpr std::uint64_t kMostMeasuredSteps = 20;
 
 void require_one_duration(const TrainOptions& options) {
   if ((options.epochs > 0) == (options.steps > 0)) {
-    throw InvalidArgument("give either --epochs or --steps, at least 1");
+    throw InvalidOption({{.option = "epochs", .value = std::to_string(options.epochs)},
+                         {.option = "steps", .value = std::to_string(options.steps)}},
+                        "a training has one of the two, at least 1");
   }
 }
 
@@ -41,7 +44,7 @@ void require_enough(const char* what, std::uint64_t steps) {
   }
 }
 
-// None where nothing is there from `first` on.
+// Nothing if `all` ends before `first`.
 std::optional<double> median_from(const std::vector<double>& all, std::size_t first) {
   return first < all.size()
              ? std::optional(median({all.begin() + static_cast<std::ptrdiff_t>(first), all.end()}))
@@ -148,7 +151,7 @@ class Trainer::Impl {
     try {
       return train_steps(report);
     } catch (const Diverged&) {
-      // What was submitted after that step is done on all ranks before any of them goes.
+      // All ranks finish the steps submitted after that one before any of them leaves.
       session_.leave_ranks();
       throw;
     }
@@ -219,8 +222,8 @@ class Trainer::Impl {
     do_what_is_due(end());
   }
 
-  // What any of the ranks is asked for, as the length of a text: nobody asks for anything in most steps, and
-  // empty texts take one message. A step is in flight, whose failure ends the wait.
+  // The strongest request to any rank. It is sent as the length of a text: most steps have no request, and
+  // empty texts need one message. The failure of the step in flight ends the wait.
   TrainingRequest request_of_all_ranks(std::uint64_t steps) {
     const TrainingRequest mine = options_.request();
     if (processes_ == nullptr) {
@@ -235,7 +238,7 @@ class Trainer::Impl {
     return static_cast<TrainingRequest>(most);
   }
 
-  // When so many steps have been submitted. Ranks must end with the same step, and save together.
+  // Called when `steps` steps have been submitted. Ranks must end with the same step, and save together.
   void take_request(std::uint64_t steps) {
     if (!options_.request || result_.stopped) {
       return;
@@ -252,20 +255,20 @@ class Trainer::Impl {
 
   // --- learning --------------------------------------------------------------------------------------------
 
-  // Steps that are measured: from `begin` to before `end`.
+  // Measured steps: `begin` to `end` - 1.
   struct Window {
     std::uint64_t begin = 0;
     std::uint64_t end = 0;
     std::size_t first_time = 0;  // of theirs in step_seconds_, once the first is done
   };
 
-  // Of the steps that the plan in force ran, in step_seconds_ and stall_seconds_.
+  // Indices of the first step of the plan in force in step_seconds_ and stall_seconds_.
   struct FirstOfPlan {
     std::size_t time = 0;
     std::size_t stall = 0;
   };
 
-  // The next, if there is one, before the next time to plan anew or before the end.
+  // The next window, if any, ends at the next replanning or at the end of training.
   void begin_window() {
     window_.reset();
     const std::uint64_t done = session_.steps();
@@ -279,7 +282,7 @@ class Trainer::Impl {
       const std::uint64_t most = std::min(kMostMeasuredSteps, window_->end - done);
       window_->begin = std::max(done + 1, window_->end - most);
       if (window_->begin + kFewestReplanSteps - 1 > window_->end) {
-        window_.reset();  // behind the last time to plan anew: too few to say anything
+        window_.reset();  // after the last replanning: too few steps for a median
       }
     }
   }
@@ -295,13 +298,13 @@ class Trainer::Impl {
                          (window_ && step >= window_->begin));
   }
 
-  // From the trace of the window that ends here; nothing is in flight.
+  // Learns from the trace of the window that ends here. Nothing is in flight.
   void learn() {
     session_.finish();
     device().set_tracing(false);
     std::vector<TraceEvent> trace = device().take_trace();
     result_.learned = session_.learn(trace);
-    // Of the last steps, however long the window was.
+    // Only the last steps are reported, whatever the length of the window.
     std::ranges::copy_if(trace, std::back_inserter(result_.trace), [&](const TraceEvent& event) {
       return trace_begin_ && event.begin_seconds >= *trace_begin_;
     });
@@ -333,7 +336,7 @@ class Trainer::Impl {
 
   std::optional<double> median_of_times(std::size_t first) const { return median_from(step_seconds_, first); }
 
-  // Of what was planned anew last, if that has not been told.
+  // Reports the last replanning, unless it has been reported.
   void report_replanning() {
     if (replanning_ && options_.replanned) {
       replanning_->step_seconds_after = median_of_times(first_time_after_);
@@ -342,8 +345,8 @@ class Trainer::Impl {
     replanning_.reset();
   }
 
-  // After a step has been submitted. What planning anew takes, in and before the first step of the new plan,
-  // is no more in a steady state than what the first of all takes.
+  // Called after a step has been submitted. Allocations of a replanning, up to the first step of the new
+  // plan, do not belong to the steady state, like those of the very first step.
   void count_system_allocations() {
     const std::uint64_t now = system_allocations();
     if (!system_allocations_) {
@@ -354,7 +357,7 @@ class Trainer::Impl {
     }
   }
 
-  // When so many steps are done.
+  // Called when `steps` steps are done.
   bool save_is_due(std::uint64_t steps) const {
     return options_.save && (steps == total_steps_ || steps == saves_at_ ||
                              (options_.save_every > 0 && steps % options_.save_every == 0));
@@ -376,7 +379,7 @@ class Trainer::Impl {
     }
   }
 
-  // Running statistics are each rank's own.
+  // Running statistics differ between ranks.
   void compare_ranks(std::uint64_t steps) {
     TrainingState state = session_.state();
     std::vector<std::vector<float>> values;
@@ -414,7 +417,7 @@ class Trainer::Impl {
     } catch (const Diverged& error) {
       refused = error.what();
     }
-    // One rank writes, and no step of the others waits for it; where it refuses, all end.
+    // One rank writes, and no step of the others waits for it; if it fails, training ends on all ranks.
     for (const std::string& reason : texts_of_all_ranks(refused)) {
       if (!reason.empty()) {
         throw Diverged(reason, session_.steps());
@@ -427,8 +430,8 @@ class Trainer::Impl {
     return processes_ == nullptr ? std::vector{mine} : processes_->gather_to_all(mine, "checkpoint");
   }
 
-  // Alike on all ranks, since losses and gradients are. A step whose gradients have overflowed is skipped,
-  // and the next has a smaller loss scale; it has diverged where that mends nothing.
+  // The same on all ranks, since losses and gradients are the same. A step whose gradients overflow is
+  // skipped, and the next has a smaller loss scale. Training has diverged if that does not help.
   void require_finite(const StepMetrics& metrics) const {
     const auto norm = static_cast<double>(metrics.gradient_norm.value_or(0));
     if (metrics.loss_scaling && metrics.loss_scaling->skipped &&
@@ -495,7 +498,10 @@ class Trainer::Impl {
                       .steps = asked_steps_,
                       .steps_per_epoch = order_.batches_per_epoch(),
                       .loss = result_.loss,
+                      .images = static_cast<std::uint64_t>(order_.batch),
+                      .stall_seconds = stall_seconds,
                       .memory_bytes = device().counters().committed_bytes,
+                      .peak_bytes = device().counters().peak_committed_bytes,
                       .loss_scaling = result_.loss_scaling};
     if (!step_seconds_.empty()) {
       report.images_per_second = static_cast<double>(order_.batch) / step_seconds_.back();
@@ -510,8 +516,8 @@ class Trainer::Impl {
     session_.share_statistics();
     const std::int64_t batch_size = session_.run().batch();
     const BatchOrder order = order_of(*data_.test, false, 1);
-    // Staged like batches of training, so that the same page-locked blocks serve; evaluated in smaller pieces
-    // where that is what the memory allows.
+    // Staged like batches of training, so that the same page-locked blocks are used; evaluated in smaller
+    // pieces if memory requires it.
     BatchLoader loader(device(), session_.pinned(), *data_.test, order, 0, order.batches_per_epoch());
     const auto pieces = static_cast<std::uint64_t>(batch_size / session_.evaluation_batch());
     double correct = 0;
@@ -564,7 +570,7 @@ class Trainer::Impl {
     result_.rank_peak_bytes = of_all_ranks(result_.peak_bytes);
     result_.host_bytes = counters.peak_pinned_bytes;
     result_.system_allocations_after_first_step = system_allocations() - *system_allocations_;
-    // Of the plan in force, like all that the summary says of a plan, unless none of its steps was timed.
+    // Of the plan in force, like the rest of the summary, unless none of its steps was timed.
     const FirstOfPlan first = in_force_.time < step_seconds_.size() ? in_force_ : FirstOfPlan{};
     result_.step_seconds = median_from(step_seconds_, first.time).value_or(0);
     result_.stall_seconds = median_from(stall_seconds_, first.stall);
@@ -579,7 +585,7 @@ class Trainer::Impl {
 
   std::uint32_t micro_steps() const { return session_.run().options.training.micro_steps; }
 
-  // A batch of all ranks and micro-steps, of which each rank has its own.
+  // A batch covers all ranks and micro-steps; each rank reads its own parts.
   BatchOrder order_of(const Dataset& data, bool shuffle, std::uint32_t micro_steps) const {
     const TrainingOptions& training = session_.run().options.training;
     const std::uint32_t rank = processes_ == nullptr ? 0 : static_cast<std::uint32_t>(processes_->rank());

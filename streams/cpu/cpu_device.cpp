@@ -109,7 +109,7 @@ class CpuDevice final : public Device {
   void do_synchronize(const Frontier& frontier) override;
   bool do_reached(const Frontier& frontier) override;
   void do_recover() override { failures_.clear(); }
-  void do_mark(StreamId stream, std::string_view counter, std::uint64_t value) override;
+  void do_sample_counter(StreamId stream, std::string_view counter, std::uint64_t value) override;
   void do_protect(Point point, const Frontier& frontier, AddressRange range, Protection protection) override;
 
  private:
@@ -309,7 +309,7 @@ StreamTimes CpuDevice::times(StreamId id) const {
   return mine.times;
 }
 
-void CpuDevice::do_mark(StreamId id, std::string_view counter, std::uint64_t value) {
+void CpuDevice::do_sample_counter(StreamId id, std::string_view counter, std::uint64_t value) {
   CpuStream& mine = stream(id);
   mine.worker.enqueue([this, id, name = std::string(counter), value] {
     const double now = now_seconds();

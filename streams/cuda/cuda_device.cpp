@@ -223,7 +223,7 @@ class CudaDevice final : public Device {
   void do_synchronize(const Frontier& frontier) override;
   bool do_reached(const Frontier& frontier) override;
   void do_recover() override { failures_.clear(); }
-  void do_mark(StreamId stream, std::string_view counter, std::uint64_t value) override;
+  void do_sample_counter(StreamId stream, std::string_view counter, std::uint64_t value) override;
   void do_begin_capture(std::span<const StreamId> streams) override;
   std::unique_ptr<DeviceGraph> do_end_capture(std::span<const StreamId> streams,
                                               const Frontier& frontier) override;
@@ -674,7 +674,7 @@ void CudaDevice::keep(Stream& stream, Timing timing) {
   ++untold_;
 }
 
-void CudaDevice::do_mark(StreamId id, std::string_view counter, std::uint64_t value) {
+void CudaDevice::do_sample_counter(StreamId id, std::string_view counter, std::uint64_t value) {
   const CudaContext::Scope scope = context_->enter();
   Stream& mine = stream(id);
   keep(mine, {.kind = TraceEvent::Kind::kCounter,

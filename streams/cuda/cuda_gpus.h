@@ -11,7 +11,7 @@
 
 namespace vdnn {
 
-// At least one. Throws DeviceError with what is missing: driver, GPU, or what of the driver is too old.
+// At least one. Throws DeviceError if the driver or a GPU is missing, or a part of the driver is too old.
 int require_gpus(CudaContext& context);
 
 // Likewise; InvalidArgument where the context's GPU is none of them.
@@ -41,14 +41,14 @@ struct CardMemory {
 // Of the calling thread's GPU, which is the context's.
 CardMemory memory_of(CudaContext& context);
 
-// What cudaMemGetInfo says of the context's GPU, which is one of them, or, while the process does not use
-// that GPU, its card: it is left as it was. Where such a card cannot be asked (there is no NVML), asking
-// takes hundreds of megabytes, which are given back at once.
+// The result of cudaMemGetInfo for the context's GPU, which is one of them. While the process does not use
+// that GPU, the card itself is asked, and the process still does not use it. If the card cannot be asked
+// (there is no NVML), the query takes hundreds of megabytes, which are released at once.
 std::uint64_t free_bytes_of_gpu(CudaContext& context);
 
-// What the card has less free after begin(), which begins to use the context's GPU: what context and
-// libraries take. Where the card cannot be asked before (there is no NVML), all that is not free then, so
-// that it is never too little: memory of other processes, too.
+// The decrease of the card's free memory by begin(), which begins to use the context's GPU: the memory of
+// context and libraries. If the card cannot be asked before (there is no NVML), it is all memory that is not
+// free then, that of other processes included, so that it is never too little.
 std::uint64_t bytes_taken_by(CudaContext& context, const std::function<void()>& begin);
 
 // Of CUDA, as the context's driver is for: "13.0".

@@ -1,16 +1,16 @@
 #pragma once
-// Memory apart from addresses, as a pool's backend has it (vdnn/pool_backend.h), by CUDA's virtual memory
+// Memory apart from addresses, for the backend of a pool (vdnn/pool_backend.h), by CUDA's virtual memory
 // management: granules are physical allocations, which may be mapped at several places at once. CUDA keeps
-// such memory as long as its handle or a mapping is there.
+// such memory as long as its handle or a mapping exists.
 //
-// Work that writes at one address and work that reads at another one of the same memory must be ordered, as
-// by streams and events; within one kernel the two are not coherent (CUDA programming guide, virtual aliasing
-// support).
+// Work that writes at one address and work that reads the same memory at another one must be ordered, for
+// example by streams and events. Within one kernel the two are not coherent (CUDA programming guide, virtual
+// aliasing support).
 //
-// Each mapping grants access to the GPU itself and to peers: that a peer was let to the GPU's other memory
-// (cudaDeviceEnablePeerAccess) says nothing about virtual memory.
+// Each mapping grants access to the GPU itself and to peers, since cudaDeviceEnablePeerAccess() does not
+// cover virtual memory.
 //
-// Where a GPU has no virtual memory management, a reservation is memory in one piece, and granules are
+// On a GPU without virtual memory management, a reservation is memory in one piece, and granules are only
 // counted.
 
 #include <atomic>
@@ -31,8 +31,8 @@ class CudaGranules {
   // Of the GPU that `info` describes, for work of the GPU itself and of those that `peers` names.
   CudaGranules(CudaContext& context, std::uint64_t granule_bytes, const CudaDeviceInfo& info,
                std::span<const int> peers);
-  // Gives back what is still mapped or reserved, as what CUDA refused to take, but for what was left. No work
-  // may be in flight there.
+  // Releases all memory that is still mapped or reserved, for example after CUDA refused to release it,
+  // except memory that was left. No work may be in flight there.
   ~CudaGranules();
   CudaGranules(const CudaGranules&) = delete;
   CudaGranules& operator=(const CudaGranules&) = delete;
@@ -45,7 +45,7 @@ class CudaGranules {
   void unmap(AddressRange range);
   // The reservation stays as it is until give_back_left(), or for good.
   void leave(AddressRange reservation) noexcept;
-  // The number of the one that was left last; 0: none was.
+  // The number of the last one that was left; 0: none.
   std::uint64_t last_left() const { return last_left_; }
   // Those that were left up to the one of that number, which no work uses any more. What CUDA refuses is
   // tried again the next time.

@@ -1,22 +1,22 @@
 #pragma once
-// Device memory by CUDA's virtual memory management: address space is reserved, granules are mapped into it
-// as they are committed. Where a GPU has none, a reservation is memory in one piece, all of it taken at once,
-// and commits are book-keeping.
+// Device memory by CUDA's virtual memory management: address space is reserved, and commits map granules into
+// it. On a GPU without this feature, a reservation is memory in one piece, allocated at once, and commits are
+// bookkeeping.
 //
-// Physical memory is allocated in *pieces*. What is mapped as one allocation can only be unmapped as one, and
-// only from its beginning on (cuMemMap, cuMemUnmap), so a piece goes back once all of it is decommitted. Each
-// lies in one *tile* of its reservation, whose size is a 64th of its offset, rounded down to a power of two:
-// a granule at least, 64 MiB at most. So 80 GiB that are committed at once take 1,600 pieces in place of
-// 40,960. A decommit of a part of a piece leaves the piece mapped, which is at most a 64th of the memory
-// below it; the next commit there uses it again. With granules of 2 MiB, the first 256 MiB of a reservation
-// are exact.
+// Physical memory is allocated in *pieces*. An allocation that was mapped as a whole can only be unmapped as
+// a whole (cuMemMap, cuMemUnmap), so a piece goes back once all of it is decommitted. Each piece lies in one
+// *tile* of its reservation. The size of a tile is a 64th of its offset, rounded down to a power of two: at
+// least a granule, at most 64 MiB. So 80 GiB that are committed at once need 1,600 pieces instead of 40,960.
+// If a part of a piece is decommitted, the piece stays mapped, which is at most a 64th of the memory below
+// it; the next commit there uses it again. With granules of 2 MiB, the first 256 MiB of a reservation are
+// exact.
 //
-// A piece's handle is released as soon as it is mapped, so that the mapping alone keeps the memory, and
-// unmapping gives it back. A commit that fails unmaps what it has mapped. What CUDA refuses to unmap is kept
-// like the rest of a piece.
+// A piece's handle is released as soon as it is mapped, so that only the mapping keeps the memory, and
+// unmapping releases it. A commit that fails unmaps the pieces that it has mapped. Pieces that CUDA refuses
+// to unmap are kept like the rest of a partly decommitted piece.
 //
-// Work of other GPUs may touch virtual memory only where access was granted to each of them, mapping by
-// mapping: that peers have been let into the GPU's other memory says nothing about it.
+// Work of other GPUs may access virtual memory only if access was granted to each of them, mapping by
+// mapping: cudaDeviceEnablePeerAccess() does not cover it.
 
 #include <cstdint>
 #include <map>
@@ -43,7 +43,7 @@ class CudaMemory {
 
   AddressRange reserve(std::uint64_t bytes);
   void unreserve(AddressRange reservation);
-  // Throws OutOfMemory where the GPU has no more. What throws has changed nothing.
+  // Throws OutOfMemory if the GPU has no more memory. A call that throws has changed nothing.
   void commit(AddressRange range);
   // Where CUDA refuses to unmap a piece, what lies before it is decommitted and the rest is not.
   void decommit(AddressRange range);
@@ -56,7 +56,7 @@ class CudaMemory {
   CudaStatus give_back(AddressRange reservation);
   void open_to(int peer);
   void map_all(AddressRange range);
-  // The first piece that ends after `address`, or what is to become one, up to `end`.
+  // The first piece that ends after `address`, or the extent of a new one, up to `end`.
   AddressRange next_piece(std::uint64_t address, std::uint64_t end) const;
   AddressRange tile_at(std::uint64_t address) const;
   void map(AddressRange piece, AddressRange committing);

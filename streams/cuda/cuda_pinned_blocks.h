@@ -12,16 +12,16 @@ namespace vdnn {
 // Thread-safe.
 class CudaPinnedBlocks {
  public:
-  // `budget_bytes` is what errors say besides. Pages are of the NUMA node `node`, where there is one.
+  // Errors contain `budget_bytes`. Pages come from the NUMA node `node`, if there is one.
   CudaPinnedBlocks(CudaContext& context, std::uint64_t budget_bytes, std::optional<int> node);
-  // Unlocks what was not given back, on which no copy runs. What CUDA refuses to unlock stays mapped.
+  // Unlocks the remaining blocks, on which no copy runs. Blocks that CUDA refuses to unlock stay mapped.
   ~CudaPinnedBlocks();
   CudaPinnedBlocks(const CudaPinnedBlocks&) = delete;
   CudaPinnedBlocks& operator=(const CudaPinnedBlocks&) = delete;
 
   // As PinnedBlocks; throws OutOfMemory, too, where CUDA cannot lock as much.
   AddressRange take(std::uint64_t bytes);
-  // Throws InvalidArgument for what is not a whole block; where CUDA refuses to unlock it, nothing changes.
+  // Throws InvalidArgument if `range` is not a whole block; if CUDA refuses to unlock it, nothing changes.
   void give_back(AddressRange block);
   bool contain(AddressRange range) const { return blocks_.contain(range); }
 

@@ -1,5 +1,5 @@
 #pragma once
-// What a stream of a program that we do not run is known by, and whether it is captured.
+// The identity of a stream of a program that we do not run, and whether it is being captured.
 //
 // Calls are made within a scope of the context.
 
@@ -9,8 +9,7 @@
 
 namespace vdnn {
 
-// Never that of another stream, not of one that is gone either. Throws InvalidArgument where there is no such
-// stream.
+// Unique among all streams, ended ones included. Throws InvalidArgument if there is no such stream.
 std::uint64_t id_of(CudaContext& context, CudaStream stream);
 // Of the legacy stream, also whether a blocking stream of the GPU is.
 bool is_captured(CudaContext& context, CudaStream stream);

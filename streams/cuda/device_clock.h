@@ -1,11 +1,11 @@
 #pragma once
-// When things happened on the device, in seconds of a clock of the host.
+// Times of events on the device, in seconds of a clock of the host.
 //
-// Timed events give differences, in milliseconds as a float: good to a fraction of a microsecond only while
-// both lie within seconds of each other. So times are taken from a base, and the base moves on whenever
-// nothing that was stamped before it is still to be read. The first base is recorded on an idle stream while
-// the host looks at its own clock, the first time that somebody wants to know: nobody pays who does not
-// trace. The order of times is that of the device's stamps, rounding included.
+// Timed events give differences in milliseconds as a float, which are accurate to a fraction of a microsecond
+// only while both events lie within seconds of each other. So times are relative to a base, and the base
+// moves on whenever no earlier stamp is still to be read. The first base is recorded on an idle stream while
+// the host reads its own clock, at the first request: a run without traces costs nothing. The order of times
+// is that of the device's stamps, rounding included.
 
 #include <chrono>
 #include <mutex>
@@ -21,7 +21,7 @@ class DeviceClock {
 
   double host_seconds() const;
 
-  // Waits for the device, the first time: for who is about to capture, and may not wait in stamp() then.
+  // Waits for the device, the first time. To be called before a capture, in which stamp() may not wait.
   void require_started();
   // The moment at which `stream` gets here.
   EventPool::Event stamp(CudaStream stream);

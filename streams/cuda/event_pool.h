@@ -16,9 +16,8 @@ class EventPool {
     EventPool* pool = nullptr;
     void operator()(CudaEvent event) const noexcept { pool->give_back(event); }
   };
-  // Goes back to the pool, which must outlive it. May be recorded anew at once: who waits for an event on the
-  // device waits for what it was when the wait was submitted, and who waits on the host waits too long at
-  // worst.
+  // Goes back to the pool, which must outlive it. It may be recorded anew at once: a wait on the device is
+  // for the record at the time of the wait's submission, and a wait of the host only lasts too long at worst.
   using Event = std::unique_ptr<void, GiveBack>;
 
   EventPool(CudaContext& context, const CudaEventKind& kind) : context_(context), kind_(kind) {}

@@ -4,7 +4,9 @@
 namespace vdnn {
 
 std::unique_ptr<CudaApi> make_cuda_api() {
-  throw DeviceError("this build has no CUDA runtime; build with VDNN_CUDA=ON where the CUDA toolkit is");
+  throw DeviceError(
+      "this program has no CUDA runtime: build vdnn where the CUDA toolkit is installed, or link its "
+      "component cuda");
 }
 
 }  // namespace vdnn

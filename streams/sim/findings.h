@@ -1,5 +1,5 @@
 #pragma once
-// Collects what the checks of the `sim` driver find. Pieces of one range that say the same become one
+// Collects the findings of the checks of the `sim` driver. Pieces of one range with the same text become one
 // finding.
 
 #include <string>

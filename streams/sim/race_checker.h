@@ -4,9 +4,10 @@
 // FastTrack (Flanagan and Freund, PLDI 2009), with ranges in place of variables. It needs one order of
 // submission only and finds every pair that this order shows, however luckily the work would have run.
 //
-// What orders an access: its stream's frontier, all that the points of that frontier were themselves ordered
-// after (a frontier that a caller makes from a bare point does not say), and what the host had synchronised
-// with when it submitted. The closure of each point is kept until the host is past it.
+// An access is ordered after its stream's frontier, after all points that the points of that frontier were
+// ordered after (which a frontier made from a bare point does not contain), and after all points that the
+// host had synchronised with at the submission. The closure of each point is kept until the host has passed
+// it.
 //
 // Cost of an access: O(log n) for n intervals, and the number of streams.
 
@@ -49,19 +50,19 @@ class RaceChecker {
   void synchronize(const Frontier& frontier);
   // The host takes `range` away: the same as a write by the host. Its history is forgotten.
   void release(AddressRange range, const Report& report);
-  // Who has touched `range` has touched as many bytes from `other` on, too.
+  // Accesses to `range` count as accesses to as many bytes from `other` on, too.
   void copy(AddressRange range, std::uint64_t other);
 
  private:
   struct Use {
     Point point;
-    const std::string* name = nullptr;  // null: nobody
+    const std::string* name = nullptr;  // null: none
   };
   struct History {
     Use last_write;
     std::vector<Use> reads;  // since; at most one a stream, the last, which follows that stream's others
   };
-  // What each of a stream's submissions was ordered after, itself included.
+  // The points that each submission of a stream was ordered after, its own included.
   struct Closures {
     std::uint64_t behind = 0;  // as many submissions were dropped
     std::deque<Frontier> ahead;

@@ -14,7 +14,7 @@ const char* verb(bool writes) {
   return writes ? "writes" : "reads";
 }
 
-// Work may touch either space; a copy says by its direction which side is which.
+// Work may access either space; the direction of a copy determines the space of each side.
 SimMemory::Space space_of(const SimStep& step, const Access& access, bool writes) {
   if (!step.copy) {
     return SimMemory::space_of(access.range.begin);

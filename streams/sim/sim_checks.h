@@ -1,6 +1,6 @@
 #pragma once
-// The checks of the `sim` driver in one place: they turn what is submitted and what is executed into
-// findings. Races are a matter of submission, versions and the state of memory a matter of execution.
+// The checks of the `sim` driver in one place: they turn submissions and executions into findings. Races
+// follow from submissions; versions and the state of memory are checked at execution.
 
 #include <optional>
 #include <span>

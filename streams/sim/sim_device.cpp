@@ -82,8 +82,8 @@ struct QueuedStep {
   std::vector<Access> writes;
 };
 
-// Submissions, waits and marks become executions: at once, or when the random order says so. An execution
-// takes its time on the virtual clock, is checked, and is recorded.
+// Submissions, waits and samples of counters become executions: at once, or when the random order says so. An
+// execution takes its time on the virtual clock, is checked, and is recorded.
 class SimDeviceDriver final : public SimDevice {
  public:
   explicit SimDeviceDriver(const SimDeviceOptions& options)
@@ -214,7 +214,7 @@ class SimDeviceDriver final : public SimDevice {
 
   void do_protect(Point point, const Frontier& frontier, AddressRange range, Protection protection) override {
     const std::lock_guard lock(mutex_);
-    // Whoever still uses the range, or will without being told to wait, conflicts: as with a write.
+    // Any unordered use of the range, earlier or later, conflicts as with a write.
     const Access access{.range = range};
     checks_.submitted({.point = point, .name = "protect", .reads = {}, .writes = {&access, 1}, .copy = {}},
                       frontier);
@@ -233,7 +233,7 @@ class SimDeviceDriver final : public SimDevice {
     checks_.synchronize(frontier);
   }
 
-  void do_mark(StreamId stream, std::string_view counter, std::uint64_t value) override {
+  void do_sample_counter(StreamId stream, std::string_view counter, std::uint64_t value) override {
     check_stream(stream);
     const std::lock_guard lock(mutex_);
     if (order_) {

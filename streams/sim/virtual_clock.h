@@ -1,10 +1,10 @@
 #pragma once
-// Time on a device that does not exist: eager list scheduling. Each submission is placed as soon as it is
-// made, at the earliest time that its stream, what the stream waits for, the engine of a copy's direction and
-// the host's own clock allow. Engines serve in the order of submission, as the hardware's queues do.
+// Time on a simulated device: eager list scheduling. Each submission is placed as soon as it is made, at the
+// earliest time that its stream, the stream's waits, the engine of a copy's direction and the host's own
+// clock allow. Engines serve in the order of submission, as the hardware's queues do.
 //
-// Cost: a few additions and comparisons for each submission. The end of a point is kept for as long as it
-// lies ahead of the host; a point behind the host's clock can delay nobody.
+// Cost: a few additions and comparisons for each submission. The end of a point is kept as long as it lies
+// ahead of the host's clock; later work cannot be delayed by a point that the clock has passed.
 
 #include <array>
 #include <cstdint>
@@ -27,9 +27,9 @@ class VirtualClock {
 
   // The next submission of `stream`, which takes `seconds`.
   TimeSpan run(StreamId stream, double seconds);
-  // Likewise for a copy, which needs the engine of its direction. Where a copy of the other direction has
-  // been placed, it proceeds as one that takes `seconds_both_ways` (not less); what is placed stays as it is,
-  // so that of two copies that share the link the later one alone pays for it.
+  // The same for a copy, which needs the engine of its direction. While a copy of the other direction is
+  // placed, it proceeds at the rate of a copy that takes `seconds_both_ways` (not less). Placed copies stay
+  // as they are, so that of two copies that share the link only the later one pays for it.
   TimeSpan copy(StreamId stream, CopyDirection direction, double seconds, double seconds_both_ways);
   // Holds the stream back until `awaited`, which must have been placed. The span is empty when it does not
   // have to wait. A stream that is idle because the host is late is not waiting.
@@ -39,7 +39,7 @@ class VirtualClock {
   double ready(StreamId stream) const;
   // Takes the host to the time at which `frontier` is complete.
   void synchronize(const Frontier& frontier);
-  // False for what has not been submitted.
+  // False for a point that has not been submitted.
   bool reached(Point point) const;
 
   double now() const { return now_; }

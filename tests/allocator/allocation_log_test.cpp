@@ -54,7 +54,7 @@ TEST(AllocationLog, KnowsWhatIsLiveAtMost) {
 }
 
 struct Bad {
-  const char* lines;  // behind the first
+  const char* lines;  // after the first
   const char* said;
 };
 

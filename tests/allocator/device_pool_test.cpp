@@ -11,9 +11,9 @@
 #include <string>
 #include <vector>
 
-#include "allocator/pool_program.h"
-#include "fakes/fake_device.h"
-#include "fakes/heap.h"
+#include "tests/allocator/pool_program.h"
+#include "tests/fakes/fake_device.h"
+#include "tests/fakes/heap.h"
 #include "vdnn/cpu_device.h"
 #include "vdnn/sim_device.h"
 
@@ -195,7 +195,7 @@ TEST_P(DevicePoolOn, EveryStepGetsTheSameAddressesWhenBlocksAreWholeGranules) {
   }
 }
 
-// What is committed beforehand is not committed again, what is given back is, and addresses stay.
+// Memory that is committed up front is not committed again; memory that was given back is. Addresses stay.
 TEST_P(DevicePoolOn, IsResizedWithoutAnyAddressDependingOnIt) {
   for (std::uint64_t seed = 0; seed < 30; ++seed) {
     const auto device = make(kPlenty);
@@ -346,7 +346,7 @@ class DevicePoolTest : public testing::Test {
   FakeDevice device_;
 };
 
-// What libraries took was subtracted twice: by the device's driver and here.
+// The memory of libraries was once subtracted twice: by the device's driver and here.
 TEST_F(DevicePoolTest, BudgetIsTheDevicesBesideWhatLibrariesTook) {
   DeviceProperties properties = FakeDevice::small_properties();
   properties.library_bytes = 2 * kGranule + 1;

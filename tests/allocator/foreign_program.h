@@ -1,6 +1,6 @@
 #pragma once
-// Programs of several streams that take their memory from a stream pool, which does not see what the streams
-// are given, and use it in every way that the pool's contract allows: what the tests of order run on `sim`.
+// Programs with several streams for the tests of order on `sim`. They take memory from a stream pool, which
+// does not see the work of the streams, and use it in every way that the pool's contract allows.
 
 #include <algorithm>
 #include <cstddef>
@@ -29,13 +29,14 @@ inline StreamPoolOptions foreign_options(const Choice& choice) {
           .ends_are_told = choice(2) == 0};
 }
 
-// Ends the stream: what the device's is given from now on is another stream's to the program and to the pool.
+// Ends the stream: further work of the device's stream belongs to another stream for the program and the
+// pool.
 using EndStream = std::function<void(StreamId stream)>;
 
 class ForeignProgram {
  public:
-  // `choice` outlives the program; on streams 0 to `streams` - 1 of the device, whose memory behind the pool
-  // `backend` knows. `end_stream`: empty, it is told to the pool and nothing else happens.
+  // Runs on streams 0 to `streams` - 1 of the device, whose memory `backend` provides to the pool. `choice`
+  // outlives the program. If `end_stream` is empty, the end of a stream is only reported to the pool.
   ForeignProgram(Device& device, const DevicePoolBackend& backend, StreamPool& pool, StreamId streams,
                  const Choice& choice, EndStream end_stream = {}, std::uint64_t percent_ends = 3)
       : device_(device),

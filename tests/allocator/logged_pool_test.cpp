@@ -65,7 +65,7 @@ TEST_F(LoggedPoolTest, WhatIsRefusedIsNotInIt) {
   EXPECT_EQ(text(), "vdnn-allocation-log 1\na 5 0\nf 0 0\n");
 }
 
-// What is asked when the pool is exhausted may free through the log, too.
+// The callback for an exhausted pool may free through the log, too.
 TEST_F(LoggedPoolTest, BlocksMayBeFreedWhenThePoolIsExhausted) {
   std::uint64_t first = 0;
   LoggedPool* logged = nullptr;

@@ -9,8 +9,8 @@
 #include <thread>
 #include <vector>
 
-#include "fakes/fake_device.h"
-#include "fakes/heap.h"
+#include "tests/fakes/fake_device.h"
+#include "tests/fakes/heap.h"
 
 namespace vdnn {
 namespace {
@@ -243,7 +243,7 @@ TEST_F(PinnedPoolTest, FailedWaitOfTheHostLeavesTheBlockCached) {
   EXPECT_EQ(pool.allocate_for_host(600), block);
 }
 
-// What the host waits for may itself need the pool: with the pool locked meanwhile, this hangs.
+// Work that the host waits for may itself need the pool: if the pool were locked meanwhile, this would hang.
 TEST_F(PinnedPoolTest, PoolIsUsableWhileTheHostWaits) {
   PinnedPool pool(device_, 1000);
   const AddressRange other = pool.allocate(100, 0).value();

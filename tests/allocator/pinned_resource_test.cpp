@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "fakes/fake_device.h"
+#include "tests/fakes/fake_device.h"
 #include "vdnn/cpu_device.h"
 #include "vdnn/error.h"
 
@@ -39,7 +39,8 @@ TEST_F(PinnedResourceTest, ContainersLieInThePoolAndLockNothingInTheSteadyState)
   EXPECT_EQ(pool_.statistics().page_locks, 1U);
 }
 
-// The container dies while the device copies out of it; whoever gets the memory next finds the copy done.
+// The container is destroyed while the device copies out of it; the next owner of the memory finds the copy
+// done.
 TEST_F(PinnedResourceTest, MemoryIsGivenAgainWhenItsStreamIsDoneWithIt) {
   PinnedResource resource(pool_, *device_, stream_);
   const AddressRange memory = device_->reserve(kBudget);

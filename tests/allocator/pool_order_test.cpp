@@ -1,5 +1,5 @@
-// Order: on `sim`, whose race checker sees every access, what the pools hand out is ordered after its last
-// users whenever blocks are freed with the right frontier, and is not when a frontier is cut short.
+// Order on `sim`, whose race checker sees every access: memory from the pools is ordered after its last users
+// if blocks are freed with the right frontier, and is not if a frontier lacks a point.
 
 #include <gtest/gtest.h>
 
@@ -10,8 +10,8 @@
 #include <string>
 #include <vector>
 
-#include "allocator/judging_sim.h"
-#include "allocator/pool_program.h"
+#include "tests/allocator/judging_sim.h"
+#include "tests/allocator/pool_program.h"
 #include "vdnn/device_pool.h"
 #include "vdnn/pinned_pool.h"
 #include "vdnn/sim_device.h"
@@ -50,7 +50,8 @@ TEST(PoolOrder, NoRaceInRandomProgramsOfSeveralStreams) {
   }
 }
 
-// Knows nothing of frontiers: any order that the waits permit must read what was written for the reader.
+// This check knows nothing of frontiers: in any order that the waits permit, a reader must see the contents
+// that were written for it.
 TEST(PoolOrder, EveryPermittedOrderReadsWhatWasWritten) {
   for (std::uint64_t seed = 0; seed < 60; ++seed) {
     SimDeviceOptions options = checking();

@@ -1,6 +1,5 @@
 #pragma once
-// Random programs of several streams that share a device pool: what the tests of placement, peak and order
-// run.
+// Random programs with several streams that share a device pool, for the tests of placement, peak and order.
 
 #include <cstddef>
 #include <cstdint>

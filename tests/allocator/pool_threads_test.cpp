@@ -14,7 +14,7 @@
 #include <utility>
 #include <vector>
 
-#include "fakes/fake_device.h"
+#include "tests/fakes/fake_device.h"
 #include "vdnn/cpu_device.h"
 #include "vdnn/device_pool.h"
 #include "vdnn/pinned_pool.h"
@@ -41,7 +41,7 @@ void run_threads(const std::function<void(StreamId)>& body) {
   }
 }
 
-// Who holds each unit of the pool's range; finds blocks that overlap at the moment they are handed out.
+// The holder of each unit of the pool's range; finds overlapping blocks at the moment they are handed out.
 class Claims {
  public:
   Claims(std::uint64_t begin, std::uint64_t bytes, std::uint64_t unit)

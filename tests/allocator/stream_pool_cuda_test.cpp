@@ -15,9 +15,9 @@
 #include <thread>
 #include <vector>
 
-#include "fakes/fake_cuda.h"
 #include "streams/cuda/cuda_pool_backend.h"
 #include "tests/extent.h"
+#include "tests/fakes/fake_cuda.h"
 #include "vdnn/address_range.h"
 #include "vdnn/forwarding_backend.h"
 #include "vdnn/stream_pool.h"
@@ -119,7 +119,7 @@ class CudaProgram {
     FakeCuda::launch(streams_[stream], [] {}, {.name = "kernel", .reads = {}, .writes = {&access, 1}});
   }
 
-  // Some readers are named, some blocks are freed on another stream, behind the program's own event.
+  // Some readers are named; some blocks are freed on another stream, after the program's own event.
   void free_one(StreamPool& pool) {
     if (live_.empty()) {
       return;
@@ -141,7 +141,7 @@ class CudaProgram {
     }
   }
 
-  // Orders `stream` behind `before`. The program's own calls may be refused, too.
+  // Orders `stream` after `before`. The program's own calls may be refused, too.
   bool behind(std::size_t stream, std::size_t before) {
     CudaEvent event = nullptr;
     if (cuda_->event_create(event, {}) != CudaStatus::kSuccess) {
@@ -208,7 +208,7 @@ StreamPoolOptions options_of(std::uint64_t seed) {
           .cache_bytes = kMiB / 4};
 }
 
-// Runs a program and says what is wrong with it, once all of it is gone.
+// Runs a program and returns its errors, including those of its destruction.
 void expect_sound(std::unique_ptr<CudaProgram> program, int steps) {
   const std::shared_ptr<FakeCuda> cuda = program->cuda();
   program->run(steps);
@@ -216,7 +216,7 @@ void expect_sound(std::unique_ptr<CudaProgram> program, int steps) {
   EXPECT_EQ(texts(cuda->findings()), "") << cuda->failed_call();
   EXPECT_THAT(cuda->misuses(), IsEmpty()) << cuda->failed_call();
   EXPECT_THAT(cuda->leaks(), IsEmpty()) << cuda->failed_call();
-  // Failed before: all events blocked, and what is fast for a host that sleeps is slow for streams and
+  // Once all events were of the blocking kind, which is fast for a sleeping host and slow for streams and
   // queries.
   EXPECT_THAT(cuda->dear_events(), IsEmpty());
 }
@@ -234,13 +234,13 @@ TEST(StreamPoolCuda, ProgramsAreInOrderByCudasOwnRulesAndNothingLeaks) {
   EXPECT_GT(waits, 10 * seeds);
 }
 
-// Every call, the program's own included, refused once: what is thrown is typed, the pool goes on, nothing is
-// used unordered and nothing leaks.
+// Each call, the program's own included, is refused once. The exception is typed, the pool goes on, no memory
+// is used unordered and nothing leaks.
 TEST(StreamPoolCuda, AnyCallMayBeRefusedOnce) {
   const std::uint64_t seeds = testing::extent({.usual = 2, .under_sanitizers = 1, .in_long_run = 8});
   std::set<std::string> refused_calls;
   for (std::uint64_t seed = 0; seed < seeds; ++seed) {
-    // Want of memory, and what CUDA may say of any call.
+    // Lack of memory, and an error that CUDA may return from any call.
     for (const CudaStatus status : {CudaStatus::kMemoryAllocation, CudaStatus::kNotSupported}) {
       bool refused = true;
       for (std::uint64_t nth = 1 + seed; refused && !HasFailure(); ++nth) {
@@ -358,8 +358,8 @@ TEST_F(OnCuda, CapturesAreNotCrossedAndNotDisturbed) {
   EXPECT_TRUE(pool_->allocate(48 * kMiB, streams_[1]));
 }
 
-// Failed before: a stream that nobody captured was refused a block that one being captured had freed, though
-// there was memory that nobody had used; and so was a captured one where that lay behind a small hole.
+// A stream outside any capture was once refused a block that a captured stream had freed, although there was
+// unused memory; so was a captured stream if the unused memory came after a small hole.
 TEST_F(OnCuda, CapturesOfOthersAndHolesAreNoReasonToRefuse) {
   const auto first = pool_->allocate(2 * kMiB, streams_[0]);
   const auto second = pool_->allocate(2 * kMiB, streams_[0]);
@@ -512,7 +512,7 @@ TEST_F(PoolBesideCapture, KeepsWhatAnybodyMayUse) {
   die_beside_capture();
 }
 
-// What one stream refuses says nothing of the others.
+// An error of one stream does not affect the others.
 TEST_F(PoolBesideCapture, KeepsWhatAStreamUsesThatCannotBeWaitedFor) {
   class Refusing final : public ForwardingBackend {
    public:
@@ -532,7 +532,7 @@ TEST_F(PoolBesideCapture, KeepsWhatAStreamUsesThatCannotBeWaitedFor) {
   die_beside_capture();
 }
 
-// Another pool dies when the GPU has been waited for. Before, what it left was unmapped all the same.
+// Another pool is destroyed after a wait for the GPU. Its remaining memory was once unmapped in either case.
 TEST_F(PoolBesideCapture, KeepsWhatWasLeftAfterTheGpuWasWaitedFor) {
   const AddressRange block = dying_->allocate(2 * kMiB, streams_[0]).value();
   cuda_->after_next_synchronize([&] {
@@ -556,7 +556,7 @@ TEST_F(OnCuda, APoolThatEndsBesideACaptureThatNobodyTellsOfUnmapsNothingInUse) {
   EXPECT_EQ(cuda_->stream_end_capture(graph, streams_[1]), CudaStatus::kStreamCaptureInvalidated);
 }
 
-// The pool's own streams tell, where nobody else does. Before, the capture was invalidated.
+// The pool's own streams reveal the capture if nothing else does. The capture was once invalidated.
 TEST_F(OnCuda, APoolThatEndsWhileItsStreamIsCapturedKeepsItsMemory) {
   auto pool = std::make_unique<StreamPool>(*backend_, StreamPoolOptions{});
   pool->free(pool->allocate(2 * kMiB, streams_[0])->begin);
@@ -569,7 +569,7 @@ TEST_F(OnCuda, APoolThatEndsWhileItsStreamIsCapturedKeepsItsMemory) {
   backend_->synchronize_all();
 }
 
-// Where the backend dies, too, nobody can wait any more.
+// If the backend is destroyed, too, no wait is possible any more.
 TEST(PoolBesideCaptureForGood, MemoryStaysWhereItsBackendDies) {
   const auto cuda =
       std::make_shared<FakeCuda>(FakeCudaOptions{.memory_bytes = 64 * kMiB, .logical_memory = true});
@@ -647,7 +647,7 @@ class StreamPoolPeers : public ::testing::Test {
   StreamPoolPeers(const StreamPoolPeers&) = delete;
   StreamPoolPeers& operator=(const StreamPoolPeers&) = delete;
 
-  // By kernels of all GPUs, one after the other: what they were refused.
+  // Runs kernels of all GPUs, one after the other, and returns the errors.
   std::string read(AddressRange range) {
     for (int ordinal = 0; ordinal < 3; ++ordinal) {
       cuda_->set_device(ordinal);
@@ -794,8 +794,8 @@ TEST(StreamPoolOnCuda, AnErrorOfTheProgramStaysForItsOwnCheck) {
   EXPECT_THAT(cuda->misuses(), IsEmpty());
 }
 
-// Failed before: cudaSetDevice() makes the primary context current in place of the program's own, such as a
-// green one, and the pool left it there.
+// cudaSetDevice() makes the primary context current in the place of the program's own, for example a green
+// context, and the pool once left it there.
 TEST(StreamPoolOnCuda, AContextOfTheProgramsOwnStaysTheThreads) {
   const auto cuda = std::make_shared<FakeCuda>(
       FakeCudaOptions{.gpus = 2, .memory_bytes = 64 * kMiB, .logical_memory = true});
@@ -815,8 +815,8 @@ TEST(StreamPoolOnCuda, AContextOfTheProgramsOwnStaysTheThreads) {
   }
 }
 
-// Failed before: what a stream's id is was asked on the thread as it was, and the runtime then begins to use
-// the first GPU where the thread has none.
+// The pool once asked for a stream's id without setting the thread's GPU, and the runtime then initialises
+// the first GPU for a thread without one.
 TEST(StreamPoolOnCuda, AThreadWithoutAGpuBeginsToUseNoOther) {
   const auto cuda = std::make_shared<FakeCuda>(
       FakeCudaOptions{.gpus = 2, .memory_bytes = 64 * kMiB, .logical_memory = true});

@@ -1,6 +1,6 @@
 #pragma once
-// A naive model of a stream pool: what is handed out, and how much. What the pool says of itself is held to
-// it.
+// A naive model of a stream pool: the blocks that are handed out, and their bytes. The tests compare the
+// pool's statistics with it.
 
 #include <gtest/gtest.h>
 
@@ -76,7 +76,7 @@ class StreamPoolModel {
     }
   }
 
-  // Everything that the pool says of itself. `exact_peaks`: see StreamPoolStatistics.
+  // Checks all statistics of the pool. `exact_peaks`: see StreamPoolStatistics.
   void check(bool exact_peaks) const {
     const StreamPoolStatistics now = pool_.statistics();
     const std::vector<PoolPiece> pieces = pool_.snapshot();
@@ -124,7 +124,8 @@ class StreamPoolModel {
     EXPECT_EQ(found.allocated.added - found.allocated.removed, found.allocated.current);
   }
 
-  // They tile what the pool has, no two of a sort touch, and what is in use is what the model has.
+  // The pieces tile the pool's memory, no two adjacent ones have the same state, and those in use are the
+  // model's blocks.
   void check_pieces(const std::vector<PoolPiece>& pieces, const StreamPoolStatistics& now) const {
     std::map<PoolPiece::State, std::uint64_t> bytes;
     std::size_t in_use = 0;

@@ -1,7 +1,7 @@
 // The stream pool against a naive model: random operations on several streams, on memory of the `cpu` device.
-// Blocks never overlap, keep what was written to them, and figures are exact.
+// Blocks never overlap and keep their contents, and figures are exact.
 
-#include "allocator/stream_pool_model.h"
+#include "tests/allocator/stream_pool_model.h"
 
 #include <gtest/gtest.h>
 
@@ -30,7 +30,7 @@ struct Setting {
   std::string name;
   StreamPoolOptions options;
   StreamId streams = kStreams;
-  std::uint64_t live_bytes = 24 * kMiB;  // about what is kept handed out
+  std::uint64_t live_bytes = 24 * kMiB;  // target for the bytes handed out
 };
 
 std::ostream& operator<<(std::ostream& out, const Setting& setting) {
@@ -105,7 +105,7 @@ class RandomOperations {
     const auto range = ready ? pool_->allocate_ready(bytes, life) : pool_->allocate(bytes, stream, life);
     if (!range) {
       ASSERT_LT(free_granules(), round_up(bytes, granule())) << "refused without need";
-      // What is left between large blocks may be more, and is not for small ones.
+      // Gaps between large blocks may be larger, and are not used for small ones.
       const std::uint64_t fits = pool_->shortage(bytes).would_have_fitted;
       const std::uint64_t small = std::min(setting_.options.small_bytes, granule());
       ASSERT_TRUE(life == BlockLife::kPersistent || (bytes <= small && fits > small) || fits < bytes)
@@ -164,8 +164,8 @@ class RandomOperations {
     EXPECT_EQ(pool_->find(address), std::nullopt);
   }
 
-  // Whole ones, wherever they are, and those that the budget leaves; but for what slabs in use have a part
-  // of. (Slabs that are free have been given back where a request is refused.)
+  // Wholly free granules, wherever they are, and those that the budget still allows, without granules that
+  // slabs in use overlap. (A refused request has given free slabs back.)
   std::uint64_t free_granules() const {
     std::uint64_t bytes = setting_.options.budget_bytes - pool_->statistics().all.reserved.current;
     for (const PoolPiece& piece : pool_->snapshot()) {
@@ -181,7 +181,7 @@ class RandomOperations {
   std::uint64_t granule() const { return device_->properties().granule_bytes; }
 
   void check() {
-    // What comes of allocate_ready() is another stream to it: the host.
+    // The model treats blocks of allocate_ready() as those of another stream: the host.
     model_->check(setting_.options.cache_bytes == 0);
     const std::uint64_t reserved = pool_->statistics().all.reserved.current;
     EXPECT_EQ(reserved, device_->counters().committed_bytes);

@@ -1,5 +1,5 @@
-// Order: programs of several streams that run on `sim`, whose race checker sees every access, while the pool
-// sees none. What it hands out is ordered after its last users; where waits are taken out, it is not.
+// Order: programs with several streams run on `sim`, whose race checker sees every access, while the pool
+// sees none. Memory from the pool is ordered after its last users; if waits are removed, it is not.
 
 #include <gtest/gtest.h>
 
@@ -15,8 +15,8 @@
 #include <thread>
 #include <vector>
 
-#include "allocator/foreign_program.h"
-#include "allocator/judging_sim.h"
+#include "tests/allocator/foreign_program.h"
+#include "tests/allocator/judging_sim.h"
 #include "tests/extent.h"
 #include "vdnn/forwarding_backend.h"
 #include "vdnn/sim_device.h"
@@ -64,7 +64,8 @@ TEST(StreamPoolOrder, NoRaceInProgramsThatThePoolDoesNotSee) {
   }
 }
 
-// Knows nothing of frontiers: any order that the waits permit must read what was written for the reader.
+// This check knows nothing of frontiers: in any order that the waits permit, a reader must see the contents
+// that were written for it.
 TEST(StreamPoolOrder, EveryPermittedOrderReadsWhatWasWritten) {
   for (std::uint64_t seed = 0; seed < seeds() / 4 && !HasFailure(); ++seed) {
     const auto device = make_device(seed);
@@ -214,7 +215,8 @@ TEST_F(StreamPoolOrderTest, OneEventServesAllThatWasFreedBefore) {
   EXPECT_EQ(first_finding(*device_), "");
 }
 
-// What a stream was made to wait for, those who wait for it know, too.
+// Waits are transitive: a stream that waits for another one also comes after everything that the other waited
+// for.
 TEST_F(StreamPoolOrderTest, KnowledgeIsHandedOn) {
   const AddressRange first = take(64 * kKiB, 0);
   const AddressRange second = take(64 * kKiB, 0);
@@ -257,7 +259,7 @@ TEST_F(StreamPoolOrderTest, BlockFreedElsewhereUnusedIsOrderedAfterItsUsersBefor
   EXPECT_EQ(first_finding(*device_), "");
 }
 
-// Failed before: what a stream took back from its cache and did not use was free for others at once.
+// A block that a stream took from its cache and freed unused was once free for other streams at once.
 TEST_F(StreamPoolOrderTest, BlockTakenBackUnusedIsOrderedAfterItsUsersBefore) {
   for (const bool idle : {false, true}) {
     StreamPool pool(*backend_, {.budget_bytes = 4096 * kKiB, .small_bytes = 64 * kKiB});
@@ -285,7 +287,7 @@ TEST_F(StreamPoolOrderTest, MemoryThatIsReadyHasBeenWaitedForOnTheHost) {
   EXPECT_EQ(first_finding(*device_), "");
 }
 
-// Failed before: what the host had freed into its cache was waited for, by all of the device.
+// The whole device once waited for blocks that the host had freed into its cache.
 TEST_F(StreamPoolOrderTest, WhatTheHostHasFreedIsWaitedForByNobody) {
   StreamPool pool(*backend_, {.budget_bytes = 4096 * kKiB, .small_bytes = 64 * kKiB});
   pool.free(pool.allocate_ready(64 * kKiB)->begin);
@@ -458,7 +460,7 @@ TEST_F(EndsOfStreams, WithoutNoticeTheDeviceIsWaitedForWhenNoEventCanBeRecorded)
   EXPECT_THROW(reused_.allocate(1, ReusedHandles::handle(0)), InvalidArgument);
 }
 
-// Neither a wait nor an event when it is freed; whoever takes it waits for the device, once.
+// The free makes neither a wait nor an event; the next user waits for the device, once.
 TEST_F(EndsOfStreams, BlocksOfUnknownUsersAreWaitedForByTheDevice) {
   const AddressRange block = take(0);
   const AddressRange second = take(0);
@@ -542,8 +544,8 @@ TEST_F(PerThreadStreams, RecordAnEventWithEveryFree) {
   EXPECT_EQ(first_finding(*device_), "");
 }
 
-// Nobody else can say when the stream is done with it. Failed before where ends of streams are told: the
-// event was recorded on the other thread's stream, which the handle means there.
+// Only the stream itself can tell when it is done with the block. Where ends of streams are reported, the
+// event was once recorded on the other thread's stream, which has the same handle there.
 TEST_F(PerThreadStreams, AFreeByAnotherThreadCostsAWaitForTheDevice) {
   const AddressRange block = take();
   write(block, 0, "use");

@@ -1,6 +1,6 @@
-// Programs whose streams come and go, have gone without notice, or are many: what the pool asks of its
-// backend, keeps and looks at for each request does not grow with what was before. Counted, not timed;
-// bench/stream_pool_bench.cpp times it.
+// Programs whose streams come and go, end without notice, or are many. The pool's backend calls, memory and
+// search per request do not grow with the program's history. The tests count;
+// bench/stream_pool_bench.cpp measures times.
 
 #include <gtest/gtest.h>
 
@@ -75,7 +75,7 @@ TEST_P(StreamPoolScale, ALateRequestAsksAndKeepsNoMoreThanAnEarlyOne) {
   EXPECT_LE(loop.statistics().streams_tracked, GetParam().left_behind + kMaxTracked);
 }
 
-// Where blocks lie depends on what the program calls, not on how fast the device is.
+// Placement depends on the program's calls, not on the speed of the device.
 TEST(StreamPoolScaleTest, PlacementDoesNotDependOnTheDevicesSpeed) {
   for (const bool of_thread : {false, true}) {
     for (const std::uint64_t bytes : {std::uint64_t{4096}, std::uint64_t{4} << 20}) {
@@ -130,7 +130,7 @@ TEST(StreamPoolScaleTest, TheHostIsFarAheadBeforeItWaits) {
 
 // --- streams that have vanished ----------------------------------------------------------------------------
 
-// While a stream is captured nobody can wait for the device.
+// During a capture the pool cannot wait for the device.
 class OneIsCaptured final : public ForwardingBackend {
  public:
   using ForwardingBackend::ForwardingBackend;
@@ -180,8 +180,8 @@ class StreamPoolVanished : public ::testing::Test {
   const StreamHandle stays_;
 };
 
-// Failed before: the device was to be waited for in their stead, which a capture forbids, and nothing behind
-// them was settled.
+// The pool once waited for the device in their stead, which a capture forbids, and settled none of the blocks
+// after them.
 TEST_F(StreamPoolVanished, DuringACaptureOthersThatEndAreSettled) {
   pool_.free_unordered(pool_.allocate(kSmall, stays_)->begin);
   backend_.capture(stays_);

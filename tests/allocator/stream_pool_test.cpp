@@ -1,5 +1,5 @@
-// The stream pool's contract, one promise at a time: sizes, misuse, limits, what it says of itself, and what
-// happens where its device refuses.
+// The stream pool's contract, one promise at a time: sizes, misuse, limits, statistics, and refusals of its
+// device.
 
 #include "vdnn/stream_pool.h"
 
@@ -16,7 +16,7 @@
 #include <string>
 #include <vector>
 
-#include "fakes/heap.h"
+#include "tests/fakes/heap.h"
 #include "vdnn/forwarding_backend.h"
 #include "vdnn/sim_device.h"
 
@@ -227,7 +227,7 @@ TEST_F(StreamPoolTest, FragmentsThatWereMappedOnceAreTakenAgainAsTheyAre) {
     ASSERT_EQ(pool.allocate(2 * kMiB, first_), whole);
     pool.free(whole->begin);
     ASSERT_EQ(half(), part);
-    // What the block leaves is there for others.
+    // The rest of the granule is available for other blocks.
     const auto rest = pool.allocate(2 * kGranule - 512, first_);
     ASSERT_TRUE(rest);
     pool.free(rest->begin);
@@ -237,7 +237,7 @@ TEST_F(StreamPoolTest, FragmentsThatWereMappedOnceAreTakenAgainAsTheyAre) {
   EXPECT_EQ(pool.statistics().all.reserved.peak, 4 * kMiB);
 }
 
-// Sizes that never come again: addresses are bounded, so what has not been used for long is unmapped.
+// Sizes that never come again. Address space is bounded, so memory that has been unused for long is unmapped.
 TEST_F(StreamPoolTest, EverOtherSizesAreServedWithinBoundedAddresses) {
   CountingMaps backend(*backend_);
   StreamPool pool(backend, {.budget_bytes = 8 * kMiB});
@@ -363,7 +363,7 @@ TEST_F(StreamPoolTest, APictureShowsKindsAndHoles) {
                     HasSubstr("    of 1.438 MiB"), HasSubstr("persistent blocks\n  segments: 0, 0 bytes")));
 }
 
-// The latest events alone, of all threads and caches; what was refused, too.
+// Only the latest events, of all threads and caches, refusals included.
 TEST_F(StreamPoolTest, HistoryTellsTheLatestEvents) {
   StreamPool& pool = make({.name = "mine", .budget_bytes = 4 * kMiB, .history_events = 5});
   EXPECT_THAT(pool.history(), ::testing::IsEmpty());
@@ -439,7 +439,7 @@ class Refusing final : public ForwardingBackend {
   std::uint64_t left_ = 0;
 };
 
-// What fails has changed nothing but, at most, how much is committed; the same call works the next time.
+// A failed call changes nothing except, perhaps, the committed bytes; the same call works the next time.
 TEST_F(StreamPoolTest, AfterARefusalTheSameCallWorks) {
   std::uint64_t refused = 0;
   for (std::uint64_t nth = 1; nth < 200; ++nth) {
@@ -536,7 +536,7 @@ TEST_F(StreamPoolTest, WithoutHostMemoryForFrontiersOfManyStreamsNothingIsLost) 
   for (std::uint64_t nth = 1; nth < 80; ++nth) {
     for (const std::uint64_t bytes : {std::uint64_t{1000}, 8 * kGranule, 3 * kGranule + 1}) {
       StreamPool pool(*backend_, {.budget_bytes = 32 * kGranule, .cache_bytes = 0});
-      // Every second granule is free, behind all streams.
+      // Every second granule is free, after all streams.
       std::vector<std::uint64_t> blocks(32);
       std::ranges::generate(blocks, [&] { return pool.allocate(kGranule, first_)->begin; });
       const auto used_by_all = [&](std::uint64_t block) {

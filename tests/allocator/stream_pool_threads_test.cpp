@@ -1,6 +1,5 @@
-// Several threads, each with a stream of its own, share a stream pool; blocks are handed from thread to
-// thread. Run under the thread sanitizer, too, which sees that whoever is given a block comes after who had
-// it before.
+// Several threads, each with its own stream, share a stream pool and hand blocks from thread to thread. The
+// thread sanitizer checks that the new owner of a block comes after the previous one.
 
 #include <gtest/gtest.h>
 
@@ -33,7 +32,7 @@ struct Held {
   std::uint64_t pattern = 0;
 };
 
-// Blocks that a thread has left to whoever comes.
+// Blocks that a thread has left for any other thread.
 class Exchange {
  public:
   void put(const Held& held) {
@@ -78,8 +77,8 @@ class Worker {
       if (random_() % 1000 == 0) {
         pool_.trim(8 * kMiB);
       }
-      // Its stream is another one from then on. Failed before: what others freed into its cache meanwhile was
-      // behind an event that never came, and trim() waited for it for ever.
+      // From then on the handle is another stream. Blocks that others meanwhile freed into its cache once
+      // waited for an event that was never recorded, and trim() waited for it for ever.
       if (random_() % 500 == 0) {
         pool_.forget(stream_);
       }
@@ -88,7 +87,7 @@ class Worker {
       free_any();
     }
   }
-  // What it has been given, and has given back.
+  // Bytes that it has allocated and freed.
   std::uint64_t taken() const { return taken_; }
   std::uint64_t freed() const { return freed_; }
   std::uint64_t wrong() const { return wrong_; }

@@ -10,7 +10,7 @@
 #include <string>
 #include <vector>
 
-#include "fakes/heap.h"
+#include "tests/fakes/heap.h"
 #include "vdnn/error.h"
 
 namespace vdnn {
@@ -27,7 +27,7 @@ Frontier joined(Frontier a, const Frontier& b) {
   return a;
 }
 
-// Grows by what is missing where it must.
+// Grows by the missing units if it must.
 Tlsf::Block take(Tlsf& tlsf, std::uint64_t bytes, const Frontier& requester = {}) {
   std::optional<Tlsf::Block> block = tlsf.allocate(bytes, requester);
   if (!block) {
@@ -60,7 +60,7 @@ TEST(TlsfShrink, TakesOffTheTailAndNothingElse) {
   EXPECT_EQ(take(tlsf, kUnit).frontier, joined(at(1, 1), at(2, 1))) << "users of what was there before";
 }
 
-// What the bookkeeping must amount to, one entry a unit.
+// The expected bookkeeping, one entry per unit.
 class NaiveModel {
  public:
   void grow(std::uint64_t units) { units_.resize(units_.size() + units); }
@@ -231,9 +231,9 @@ TEST(Tlsf, RangeIsEmptyAtFirst) {
   EXPECT_TRUE(tlsf.free_blocks().empty());
 }
 
-// Failed before in systems of this kind: good fit looks only at classes above the request's own, so a block
-// that fits but shares the request's class is overlooked, and memory is "exhausted" (or grown) although there
-// is room. Here the only block that fits lies behind more smaller ones than are tried first.
+// A known defect of such allocators: good fit looks only at classes above the request's own. It overlooks a
+// block that fits and shares the request's class, and memory is "exhausted" (or grown) although there is
+// room. Here the only block that fits comes after more smaller ones than are tried first.
 TEST(Tlsf, FindsTheOnlyFittingBlockOfItsOwnClass) {
   Tlsf tlsf(1);
   constexpr std::uint64_t kSmall = 1024;
@@ -325,7 +325,7 @@ TEST(Tlsf, BlockFreedUnusedKeepsTheFrontierOfTheUsersBefore) {
   EXPECT_EQ(take(tlsf, kUnit).frontier, at(0, 7));
   tlsf.set_frontier(0, kUnit, at(1, 1));
   tlsf.free(0, kUnit, {});
-  // At the end of the range, what was known of its users before is kept besides.
+  // At the end of the range, the earlier users' frontier is kept as well.
   EXPECT_TRUE(take(tlsf, kUnit).frontier.dominates(at(1, 1)));
 }
 

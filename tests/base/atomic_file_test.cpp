@@ -16,7 +16,7 @@
 #include <string_view>
 #include <vector>
 
-#include "temporary_directory.h"
+#include "tests/temporary_directory.h"
 #include "vdnn/error.h"
 
 namespace vdnn {
@@ -54,8 +54,8 @@ std::string data_error_of(const Action& action) {
   return {};
 }
 
-// While it lives, files grow to `bytes` and no further: what a test can have of a full disk without being
-// root. The system call then fails with EFBIG where a disk would say ENOSPC.
+// While it lives, files cannot grow beyond `bytes`. This imitates a full disk without root: the system call
+// fails with EFBIG instead of ENOSPC.
 class FileSizeLimit {
  public:
   explicit FileSizeLimit(rlim_t bytes) : handler_(std::signal(SIGXFSZ, SIG_IGN)) {
@@ -335,7 +335,7 @@ pid_t start_writing(const fs::path& target, char letter, int times) {
   return process;
 }
 
-// Each of them sees files of the others that are just being made, locked, renamed or left behind.
+// Each of them sees files of the others while they are being made, locked, renamed or abandoned.
 TEST_F(AtomicFileTest, WritersSideBySideDoNotRemoveWhatTheOthersWrite) {
   const fs::path target = directory_ / "target";
   std::vector<pid_t> writers;

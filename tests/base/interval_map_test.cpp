@@ -26,7 +26,8 @@ AddressRange random_range(std::mt19937_64& random) {
   return {.begin = kBase + begin, .bytes = draw(random, kBytes - begin + 1)};
 }
 
-// What `visit` says of each byte of `range`; pieces must be consecutive, not empty, and make up the range.
+// The value of each byte of `range` by `visit`; its pieces must be consecutive, not empty, and tile the
+// range.
 Model visited(const IntervalMap<int>& map, AddressRange range) {
   Model bytes;
   std::uint64_t at = range.begin;

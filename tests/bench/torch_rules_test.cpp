@@ -119,7 +119,7 @@ TEST(TorchRulesWithExpandableSegments, TheEndIsTakenLast) {
   EXPECT_EQ(torch.reserved_mib(), 20);
 }
 
-// What was freed is one piece a segment again, whatever happened before.
+// After all frees each segment is one piece again, whatever happened before.
 TEST(TorchRules, EverythingComesBack) {
   for (std::uint64_t seed = 0; seed < 50; ++seed) {
     SCOPED_TRACE("seed " + std::to_string(seed));

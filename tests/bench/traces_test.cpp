@@ -75,7 +75,7 @@ TEST(Traces, CanBeReplayedInEveryAllocatorAndHoldWhatIsLive) {
   });
 }
 
-// What a few granules are to a small program is no matter of placement.
+// For a small program a few granules make a large fraction, which tells nothing about placement.
 constexpr std::uint64_t kLarge = std::uint64_t{256} << 20;
 
 TEST(Traces, TheStreamPoolHoldsATenthMoreThanIsLiveAtMostAndNeverMoreThanPyTorchsRules) {

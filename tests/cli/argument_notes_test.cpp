@@ -46,7 +46,7 @@ TEST(ArgumentNotes, MoreThreadsThanCoresAreSaid) {
   EXPECT_THAT(notes({"--threads", "5", "--device", "sim:h200"}), IsEmpty()) << "of another machine";
 }
 
-// Options were renamed, and types stayed behind that no option had.
+// After options were renamed, types once stayed behind that no option had.
 TEST(OptionTypes, AreThoseOfOptions) {
   CLI::App app("", "vdnn");
   RunArguments run;

@@ -1,4 +1,4 @@
-// The vdnn command as a user meets it: run as a process, judged by its exit status and what it prints.
+// The vdnn command as a user meets it: a process with an exit status and output.
 
 #include <fcntl.h>
 #include <gmock/gmock.h>
@@ -9,6 +9,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
 #include <filesystem>
 #include <fstream>
 #include <iomanip>
@@ -93,7 +94,7 @@ TEST_F(CliTest, PlanSaysHowFarTheStepIsFromTheOracleAndFromTheBound) {
                         milliseconds("lower_bound_step_seconds") + "\n"));
 }
 
-// Whoever reads the last line of --json still reads the summary.
+// A reader of the last line of --json still gets the summary.
 TEST_F(CliTest, PlanListsOpsWithTheirAlgorithmsBeforeTheSummary) {
   const std::string options = "--model lenet --batch 8 --device sim:titan-x ";
   const json summary = plan(options);
@@ -317,7 +318,7 @@ TEST_F(CliTest, PlanSaysWhatAResumedTrainingTakes) {
   EXPECT_EQ(planned["seed"], 7);
   EXPECT_NE(planned["workspace_bytes"], plan(run_options)["workspace_bytes"])
       << "or the checkpoint's algorithms are those that would be chosen anyway";
-  // The schedule says which algorithms it has; no checkpoint is needed any more.
+  // The schedule lists its algorithms; no checkpoint is needed any more.
   std::filesystem::remove(checkpoint);
   const Outcome replayed = run("replay " + path("schedule.json") + " --json " + path("replay.json"));
   ASSERT_EQ(replayed.status, 0) << replayed.log;
@@ -368,7 +369,7 @@ TEST_F(CliTest, AnotherDeviceIsAllowedAndSaid) {
   write("checkpoint", checkpoint.replace(checkpoint.find(device), device.size(), R"("device":"gpu")"));
   const Outcome outcome = run("train " + kLonger + "--steps 2 --resume " + path("checkpoint"));
   EXPECT_EQ(outcome.status, 0) << outcome.log;
-  EXPECT_THAT(outcome.log, HasSubstr("written with device gpu, and goes on with cpu"));
+  EXPECT_THAT(outcome.log, HasSubstr("written with device gpu, and continues with cpu"));
 }
 
 // Paths were compared as text: an output that a link led to took the place of the checkpoint.
@@ -413,8 +414,8 @@ class DivergedTest : public CliTest {
   static constexpr int kDiverged = 5;
 };
 
-// What failed before: the training went on with status 0, and its last weights, which were no numbers, took
-// the checkpoint's place.
+// Training once went on and exited with status 0, and its last weights, which were NaN, replaced the
+// checkpoint.
 TEST_F(DivergedTest, EndsWithItsStatusNamesTheStepAndLeavesTheCheckpoint) {
   save_sound_checkpoint();
   const std::string before = read("checkpoint");
@@ -426,24 +427,24 @@ TEST_F(DivergedTest, EndsWithItsStatusNamesTheStepAndLeavesTheCheckpoint) {
   EXPECT_EQ(read("checkpoint"), before);
 }
 
-// The images are at most 1 and the weights after the first step about 1e27, so what the first layer makes is
-// finite and what the second makes of it is not.
+// The images are at most 1 and the weights after the first step about 1e27, so the output of the first layer
+// is finite and that of the second is not.
 TEST_F(DivergedTest, FindsTheFirstValueThatIsNotFinite) {
   const Outcome from_start = run(diverging("--steps 20 --find-nan"));
   EXPECT_EQ(from_start.status, kDiverged);
-  EXPECT_THAT(from_start.out, AllOf(HasSubstr("steps 1 to 2 once more"),
+  EXPECT_THAT(from_start.out, AllOf(HasSubstr("repeating steps 1 to 2"),
                                     HasSubstr("step 2, op conv2.forward: conv2.y (8x50x8x8)")));
   save_sound_checkpoint();
   const Outcome from_checkpoint = run(diverging("--steps 20 --find-nan --resume " + path("checkpoint")));
   EXPECT_EQ(from_checkpoint.status, kDiverged);
   EXPECT_THAT(from_checkpoint.out,
-              AllOf(HasSubstr("steps 4 to 5 once more"), HasSubstr("step 5, op conv2.forward: conv2.y")));
-  // The run's own checkpoint is later than the one that it went on from.
+              AllOf(HasSubstr("repeating steps 4 to 5"), HasSubstr("step 5, op conv2.forward: conv2.y")));
+  // The run's own checkpoint is later than the one that it resumed from.
   const Outcome from_saved = run(diverging("--steps 20 --find-nan --resume " + path("checkpoint") +
                                            " --save-every 1 --save " + path("own")));
   EXPECT_EQ(from_saved.status, kDiverged);
   EXPECT_THAT(from_saved.out,
-              AllOf(HasSubstr("steps 5 to 5 once more"), HasSubstr("step 5, op conv2.forward: conv2.y")));
+              AllOf(HasSubstr("repeating steps 5 to 5"), HasSubstr("step 5, op conv2.forward: conv2.y")));
   EXPECT_THAT(from_saved.log, HasSubstr("the checkpoint of step 4 is kept"));
 }
 
@@ -647,14 +648,14 @@ TEST_F(CliTest, FeatureMapsInANarrowTypeAreSaid) {
   EXPECT_THAT(outcome.out, AllOf(HasSubstr("feature maps in fp16"), HasSubstr("convolutions in fp16")));
 }
 
-// Parameters are fp32 in every precision: a checkpoint moves, and the log says so.
+// Parameters are fp32 in every precision: a checkpoint can be resumed in another one, and the log reports it.
 TEST_F(CliTest, ACheckpointGoesOnInAnotherPrecision) {
   const std::string training = "train --model lenet --data synthetic --device cpu --batch 8 ";
   ASSERT_EQ(run(training + "--steps 2 --precision bf16 --save " + path("model")).status, 0);
   const Outcome outcome =
       run(training + "--steps 3 --resume " + path("model") + " --json " + path("train.json"));
   ASSERT_EQ(outcome.status, 0) << outcome.log;
-  EXPECT_THAT(outcome.log, HasSubstr("written with precision bf16, and goes on with fp32"));
+  EXPECT_THAT(outcome.log, HasSubstr("written with precision bf16, and continues with fp32"));
   EXPECT_EQ(last_line(read("train.json"))["precision"], "fp32");
   const Outcome same = run(training + "--steps 3 --precision bf16 --resume " + path("model"));
   ASSERT_EQ(same.status, 0) << same.log;
@@ -673,7 +674,7 @@ TEST_F(CliTest, Fp16GoesByMeasuredCostsAndIsPlannedAnew) {
   EXPECT_GT(last_line(read("train.json"))["loss_scale"], 0);
 }
 
-// What overflows and is skipped is not what a training diverges by.
+// A skipped overflow is no divergence.
 TEST_F(CliTest, FindNanPassesOverSkippedSteps) {
   const Outcome outcome =
       run("train --model lenet --device cpu --batch 2 --data synthetic --steps 200 --precision fp16 "
@@ -766,7 +767,7 @@ TEST_F(CliTest, AScheduleForADeviceFromAFileReplaysWithoutDevice) {
   std::filesystem::rename(path("mine.json"), path("moved.json"));
   const Outcome gone = run("replay " + path("schedule.json"));
   EXPECT_EQ(gone.status, 2);
-  EXPECT_THAT(gone.log, HasSubstr(path("mine.json") + ", which cannot be read; name its present place with "
+  EXPECT_THAT(gone.log, HasSubstr(path("mine.json") + ", which cannot be read; give its present path with "
                                                       "--device sim:FILE.json"));
   const Outcome found =
       run("replay " + path("schedule.json") + " --device sim:" + path("moved.json") + " --json /dev/stdout");
@@ -811,7 +812,7 @@ TEST_F(CliTest, EveryOptionThatChangesTheTapeIsInTheOriginOfASchedule) {
 
 class ProfileTest : public CliTest {
  protected:
-  // Writes the profile that most of these want.
+  // Writes the profile that most of these cases use.
   void SetUp() override {
     CliTest::SetUp();
     const Outcome outcome = run("profile " + kProfiled + "--steps 5 -o " + path("costs.json"));
@@ -831,7 +832,8 @@ TEST_F(ProfileTest, IsWhatTheSchemaSays) {
   EXPECT_EQ(costs["threads"], 1);
 }
 
-// Nothing is moved but the images: with ten times the seconds a step takes ten times as long, but for these.
+// Only the images are copied: with ten times the seconds per op a step takes ten times as long, except for
+// that copy.
 TEST_F(ProfileTest, IsWhatPlansAreMadeWith) {
   const json planned = plan(with_profile());
   expect_obeys_schema(planned);
@@ -875,7 +877,7 @@ TEST_F(CliTest, AProfileOfASimulatedDeviceIsWhatItPredictsWith) {
   }
 }
 
-// Predictions looked alike, whether a device had been measured or its rates were somebody's guess.
+// Predictions once looked the same whether the rates of a device were measured or guessed.
 TEST_F(CliTest, SaysWhereTimesFollowFromAssumedRates) {
   const std::string assumed = "times are estimates from assumed or published rates";
   EXPECT_EQ(plan("--model lenet --batch 8 --device cpu")["rates"], "assumed");
@@ -967,7 +969,7 @@ TEST_F(ReplanTest, ACheckpointBehindItIsGoneOnFrom) {
   EXPECT_THAT(lines("replan")[0]["outcome"], AnyOf("replanned", "kept"));
 }
 
-// What was learned, and a checkpoint, may take the place of what the run began with.
+// Learned costs and a checkpoint may replace the files that the run began with.
 TEST_F(ReplanTest, MayReplaceWhatItBeganWith) {
   train(kRun + "--data synthetic --steps 7 --learned " + path("costs") + " --save " + path("checkpoint"));
   train(kRun + "--data synthetic --steps 14 --profile " + path("costs") + " --learned " + path("costs") +
@@ -990,14 +992,14 @@ TEST_F(ProfileTest, ChangesNoResultsWhereTheAlgorithmsAreTheSame) {
   const json whole = train(with_profile() + training + "--save " + path("whole"));
   expect_obeys_schema(whole);
   EXPECT_EQ(whole["algorithms_source"], "profile " + path("costs.json"));
-  // A checkpoint has the algorithms, and the library that they are of: it goes on without the profile, and
-  // without a warning.
+  // A checkpoint records the algorithms and their library: training resumes without the profile, and without
+  // a warning.
   train(with_profile() + "--data synthetic --steps 2 --save " + path("part"));
   const Outcome resumed =
       run("train " + kProfiled + training + "--resume " + path("part") + " --json " + path("resumed.json"));
   ASSERT_EQ(resumed.status, 0) << resumed.log;
   EXPECT_EQ(last_line(read("resumed.json"))["weights_sha256"], whole["weights_sha256"]);
-  EXPECT_THAT(resumed.log, ::testing::Not(HasSubstr("the results are not those")));
+  EXPECT_THAT(resumed.log, ::testing::Not(HasSubstr("the results differ from those")));
 }
 
 TEST_F(ProfileTest, IsNotNeededToReplayAScheduleThatWasMadeWithIt) {
@@ -1040,9 +1042,9 @@ TEST_F(CliTest, PlanSaysWhatDevicesAndMachinesComeTo) {
           "--accumulate 3 --json " +
           path("plan.json") + " --report " + path("plan.html") + " --trace " + path("trace.json"));
   ASSERT_EQ(outcome.status, 0) << outcome.log;
-  EXPECT_THAT(outcome.out, HasSubstr("global batch 384: 16 x 4 devices x 2 machines x 3 batches an update"));
+  EXPECT_THAT(outcome.out, HasSubstr("global batch 384: 16 x 4 devices x 2 machines x 3 batches per update"));
   EXPECT_THAT(outcome.out, HasSubstr("simulated"));
-  EXPECT_THAT(outcome.out, HasSubstr("of it not hidden"));
+  EXPECT_THAT(outcome.out, HasSubstr("not hidden"));
   const json plan = json::parse(read("plan.json"));
   expect_obeys_schema(plan);
   EXPECT_EQ(plan["devices"], 4);
@@ -1086,7 +1088,7 @@ TEST_F(CliTest, PlanAndTrainSayWhatWouldFit) {
         text.substr(begin, std::min(text.find(" fits", begin), text.find(')', begin)) - begin);
     const std::string batch = way.starts_with("--batch") ? "" : " --batch 64";
     std::string changed = where;
-    if (!way.starts_with("--batch")) {  // instead of what was given
+    if (!way.starts_with("--batch")) {  // replaces the given option
       const std::size_t given = changed.find(option);
       changed.erase(given, changed.find(" --", given + 1) - given);
     }
@@ -1141,7 +1143,7 @@ TEST_F(CliTest, ASweepInWhichNothingFitsSaysWhatWould) {
   const std::string where = "sweep --model lenet --batch 64 --device sim:titan-x --points 2 ";
   const Outcome less = run(where + "--policy none,all --from 2MiB --to 4MiB");
   EXPECT_EQ(less.status, 3);
-  EXPECT_THAT(less.out, HasSubstr("policy all: does not fit into any of these budgets")) << "all is said";
+  EXPECT_THAT(less.out, HasSubstr("policy all: does not fit any of these budgets")) << "all is said";
   EXPECT_THAT(less.log, HasSubstr(" more than --to 4MiB, "));
   const std::uint64_t smallest =
       plan("--model lenet --batch 64 --device sim:titan-x --policy all")["smallest_budget_bytes"];
@@ -1240,8 +1242,8 @@ class Followed : public CliTest {
   static constexpr int kSteps = 3000;
   static constexpr int kLeastOfLine = 50;  // bytes of JSON
 
-  // What the log holds when the run has written so many lines of JSON. It has not ended by then: all its
-  // lines are more than fit into the pipe that nobody reads further.
+  // The log at the time when the run has written that many lines of JSON. The run has not ended by then: all
+  // its lines are more than fit into the pipe, which is not read further.
   std::string log_after(std::ptrdiff_t lines, const std::string& option) const {
     const std::string pipe = path("pipe");
     EXPECT_EQ(::mkfifo(pipe.c_str(), 0600), 0);
@@ -1360,7 +1362,8 @@ TEST_F(CliTest, MaxBatchSaysInHowLittleMemoryARateIsReached) {
               HasSubstr("--memory " + std::to_string(summary["budget_bytes"].get<std::uint64_t>())));
 }
 
-// `plan` with what it says has the global batch that was asked for, and fits; half as many batches do not.
+// `plan` with the suggested options has the requested global batch, and fits; half as many micro-batches do
+// not.
 TEST_F(CliTest, MaxBatchSharesAGlobalBatchOut) {
   const std::string where =
       "--model lenet --device sim:v100-16 --memory 10MiB --policy none --devices 2 --machines 2";
@@ -1494,20 +1497,141 @@ std::vector<std::string> texts_of(const std::vector<testing::XmlElement>& pictur
   return texts;
 }
 
-// With fewer budgets: what it is of, and how its curves are told apart.
-TEST_F(CliTest, ThePictureInTheDocsIsOfTheCommandBesideIt) {
-  const std::string docs = VDNN_DOCS_DIRECTORY;
-  const std::string page = read_whole(docs + "/precision.md");
-  const std::string end = " --svg precision.svg";
-  const std::size_t begin = page.find("vdnn sweep ") + std::string("vdnn ").size();
-  ASSERT_NE(page.find(end, begin), std::string::npos);
-  const std::string command = page.substr(begin, page.find(end, begin) - begin);
-  ASSERT_EQ(run(command + " --points 2 --svg " + path("precision.svg")).status, 0) << command;
-  const auto made = testing::XmlReader::read(read("precision.svg"));
-  const auto shown = testing::XmlReader::read(read_whole(docs + "/precision.svg"));
+// Where the command of a page that draws `picture` stands, without `vdnn` and the picture's name.
+std::string drawing_command(const std::string& page, const std::string& picture) {
+  const std::size_t end = page.find(" --svg " + picture);
+  const std::size_t begin = page.rfind("vdnn sweep ", end);
+  if (end == std::string::npos || begin == std::string::npos) {
+    ADD_FAILURE() << "no command draws " << picture;
+    return "";
+  }
+  return page.substr(begin + std::string("vdnn ").size(), end - begin - std::string("vdnn ").size());
+}
+
+// Compares a page's picture with one that its command has just drawn in other budgets: title, and how the
+// curves are told apart.
+void expect_alike(const std::string& shown_file, const std::string& made_file) {
+  const auto made = testing::XmlReader::read(read_whole(made_file));
+  const auto shown = testing::XmlReader::read(read_whole(shown_file));
   EXPECT_EQ(shown[1].name, "title");
   EXPECT_EQ(shown[1].text, made[1].text);
   EXPECT_EQ(texts_of(shown, "legend"), texts_of(made, "legend"));
+}
+
+TEST_F(CliTest, ThePictureInTheDocsIsOfTheCommandBesideIt) {
+  const std::string docs = VDNN_DOCS_DIRECTORY;
+  const std::string command = drawing_command(read_whole(docs + "/precision.md"), "precision.svg");
+  ASSERT_EQ(run(command + " --points 2 --svg " + path("precision.svg")).status, 0) << command;
+  expect_alike(docs + "/precision.svg", path("precision.svg"));
+}
+
+std::vector<json> points_of(const std::string& json_lines) {
+  std::vector<json> points;
+  std::istringstream lines(json_lines);
+  for (std::string line; std::getline(lines, line);) {
+    json one = json::parse(line);
+    if (one["type"] == "point") {
+      points.push_back(std::move(one));
+    }
+  }
+  return points;
+}
+
+std::string percent_of(const json& part) {
+  return std::to_string(std::lround(100 * part.get<double>())) + " %";
+}
+
+// The line of docs/comparison.md about a peer: its smallest budget, and the steps of both in it.
+std::string line_of_peer(const std::vector<json>& points, const std::string& peer) {
+  const auto fits = std::ranges::find_if(
+      points, [&](const json& point) { return point["policy"] == peer && point["fits"].get<bool>(); });
+  if (fits == points.end()) {
+    return peer + " does not fit";
+  }
+  const auto optimal = std::ranges::find_if(points, [&](const json& point) {
+    return point["policy"] == "optimal" && point["budget_bytes"] == (*fits)["budget_bytes"];
+  });
+  return "| `" + peer + "` | " + format_rounded_size((*fits)["smallest_budget_bytes"]) + " | " +
+         percent_of((*fits)["over_oracle"]) + " | " + percent_of((*optimal)["over_oracle"]) + " |";
+}
+
+// Of the four pictures of docs/comparison.md, those of the U-Net are made whole, with their tables.
+TEST_F(CliTest, TheComparisonWithPeersIsOfTheCommandsBesideIt) {
+  const std::string docs = VDNN_DOCS_DIRECTORY;
+  const std::string page = read_whole(docs + "/comparison.md");
+  for (const std::string picture : {"peers_unet_h100.svg", "peers_unet_rtx4090.svg"}) {
+    SCOPED_TRACE(picture);
+    const std::string command = drawing_command(page, picture);
+    ASSERT_EQ(run(command + " --json " + path("peers.json") + " --svg " + path("peers.svg")).status, 0)
+        << command;
+    expect_alike(std::string(docs).append("/").append(picture), path("peers.svg"));
+    const std::vector<json> points = points_of(read("peers.json"));
+    for (const std::string peer :
+         {"checkpoint-blocks", "checkpoint-sqrt", "save-on-cpu", "offload-inputs", "rotor"}) {
+      EXPECT_THAT(page, HasSubstr(line_of_peer(points, peer)));
+    }
+  }
+}
+
+TEST_F(CliTest, ASweepComparesWithPeers) {
+  const Outcome outcome =
+      run("sweep --model resnet20 --batch 16 --device sim:h100 --peers --points 3 --json " +
+          path("peers.json") + " --svg " + path("peers.svg"));
+  ASSERT_EQ(outcome.status, 0) << outcome.log;
+  const std::vector<json> points = points_of(read("peers.json"));
+  ASSERT_EQ(points.size(), 3 * (2 + 5U)) << "optimal, none and the peers";
+  for (const json& point : points) {
+    expect_obeys_schema(point);
+  }
+  const std::string picture = read("peers.svg");
+  for (const std::string peer :
+       {"checkpoint-blocks", "checkpoint-sqrt", "save-on-cpu", "offload-inputs", "rotor"}) {
+    EXPECT_THAT(outcome.out, HasSubstr("\npeer " + peer));
+    EXPECT_THAT(picture, HasSubstr(">" + peer));
+  }
+  EXPECT_THAT(outcome.out, HasSubstr("\npolicy optimal"));
+}
+
+// README's first figures are those of the sweep beside them, and so is its picture.
+TEST_F(CliTest, TheFirstFiguresAreThoseOfTheSweepBesideThem) {
+  const std::string docs = VDNN_DOCS_DIRECTORY;
+  const std::string page = read_whole(docs + "/../README.md");
+  const std::string command = drawing_command(page, "resnet50.svg");
+  ASSERT_EQ(run(command + " --json " + path("sweep.json") + " --svg " + path("resnet50.svg")).status, 0)
+      << command;
+  expect_alike(docs + "/resnet50.svg", path("resnet50.svg"));
+
+  std::vector<json> optimal;
+  std::uint64_t unlimited = 0;
+  std::istringstream lines(read("sweep.json"));
+  for (std::string line; std::getline(lines, line);) {
+    const json point = json::parse(line);
+    if (point["type"] != "point") {
+      continue;
+    }
+    if (point["policy"] == "optimal") {
+      optimal.push_back(point);
+    } else if (point["policy"] == "none" && point["fits"].get<bool>()) {
+      unlimited = point["peak_bytes"];
+    }
+  }
+  ASSERT_EQ(optimal.size(), 10U);
+  ASSERT_NE(unlimited, 0U);
+  const auto percent = [](double part) { return std::to_string(std::lround(100 * part)) + " %"; };
+  const auto memory = [&](std::size_t at) {
+    return percent(optimal[at]["budget_bytes"].get<double>() / static_cast<double>(unlimited));
+  };
+  const auto longer = [&](std::size_t at) {
+    return percent(std::max(0.0, optimal[at]["over_oracle"].get<double>()));
+  };
+  std::string table = "a step needs " + format_rounded_size(unlimited) + ".\n\n";
+  table +=
+      "| memory budget | of " + format_rounded_size(unlimited) + " | step takes longer by |\n|---|---|---|\n";
+  for (const std::size_t at : {2, 4, 7}) {
+    table += "| " + format_rounded_size(optimal[at]["budget_bytes"]) + " | " + memory(at) + " | " +
+             longer(at) + " |\n";
+  }
+  EXPECT_NE(page.find(table), std::string::npos) << table;
 }
 
 // Half the bytes: half the time where links have no latency, and less than that where they have.
@@ -1583,8 +1707,8 @@ TEST_F(CliTest, ExplainSaysWhyAPlanIsAsItIs) {
   }
   EXPECT_EQ(json::parse(read("explain.json").substr(0, read("explain.json").find('\n')))["peak_bytes"],
             planned["peak_bytes"]);
-  for (const char* part : {"Most memory is in use at", "The smallest budget", "What more memory buys",
-                           "with memory without end", "A step of"}) {
+  for (const char* part : {"Most memory is in use at", "The smallest budget", "More memory would give",
+                           "with unlimited memory", "A step of"}) {
     EXPECT_THAT(outcome.out, HasSubstr(part));
   }
 }
@@ -1608,7 +1732,7 @@ bool came_later(const std::string& key) {
          key == "loss_scale" || key == "reduce_precision" || key == "step";
 }
 
-// Those from before there was --graph were once refused for want of it.
+// Files from before --graph existed were once refused, since they lacked it.
 TEST_F(CliTest, SchedulesFromBeforeAnOptionWasThereAreReplayed) {
   ASSERT_EQ(run("plan --model lenet --batch 8 --schedule " + path("schedule.json")).status, 0);
   json schedule = json::parse(read("schedule.json"));
@@ -1688,7 +1812,7 @@ TEST_F(CliTest, TracesAreJsonWithATrackAStreamAndMemoryCounters) {
 
 // --- bad input ---------------------------------------------------------------------------------------------
 
-// Exits with status 2 and a message that names what is wrong.
+// Exits with status 2 and a message that names the error.
 struct BadInput {
   const char* name;
   const char* arguments;
@@ -1834,17 +1958,17 @@ INSTANTIATE_TEST_SUITE_P(
         BadInput{"UnknownReducePrecision", "plan --model lenet --device cpu --reduce-precision bf61",
                  "--reduce-precision 'bf61' is unknown"},
         BadInput{"ReducePrecisionTf32", "plan --model lenet --device cpu --reduce-precision tf32",
-                 "--reduce-precision tf32: TF32 rounds the factors of products"},
+                 "--reduce-precision tf32: TF32 applies to products"},
         BadInput{"PrecisionWithoutARate", "plan --model lenet --device sim:titan-x --precision bf16",
                  "--precision bf16: the profile of sim:titan-x has no rate of it"},
         BadInput{"Bf16BeforeAmpere", "plan --model lenet --device sim:v100-16 --precision bf16",
                  "no rate of it"},
         BadInput{"Fp32LayersInFp32", "plan --model lenet --device cpu --fp32-layers fc1",
-                 "but with --precision bf16 or fp16"},
+                 "--fp32-layers: belongs to --precision bf16 or fp16"},
         BadInput{"Fp32LayerThatIsNotThere",
                  "plan --model lenet --device cpu --precision bf16 --fp32-layers fc1,conv9", "'conv9'"},
         BadInput{"LossScaleInBf16", "plan --model lenet --device cpu --precision bf16 --loss-scale 8",
-                 "with --precision fp16 alone"},
+                 "--loss-scale: belongs to --precision fp16"},
         BadInput{"LossScaleOfZero", "plan --model lenet --device cpu --precision fp16 --loss-scale 0",
                  "a scale of 0"},
         BadInput{"LossScaleIsNoNumber", "plan --model lenet --device cpu --precision fp16 --loss-scale nan",
@@ -1880,11 +2004,11 @@ INSTANTIATE_TEST_SUITE_P(
         // Once "must be finite", which it is.
         BadInput{"RateIsNoFloat", "train --model lenet --data synthetic --steps 1 --lr 1e39",
                  "--lr 1e+39: must be a number from 0 to 3.40282e+38"},
-        // Once named the padding alone, which nobody had asked for.
+        // Once named only the padding, which the user had not given.
         BadInput{"ImagesSmallerThanThePadding",
                  "train --model resnet20 --input 3x4x4 --data synthetic --steps 1 --augment",
                  "--crop-padding"},
-        // Once exited with status 3, over a budget that nobody had given.
+        // Once exited with status 3, over a budget that the user had not given.
         BadInput{"LargerThanTheSimulatorCanPlace", "plan --model vgg16 --batch 10000000 --device sim:titan-x",
                  "larger than the simulator can place"},
         BadInput{"TooManyThreads", "plan --model lenet --threads 40000", "--threads"},
@@ -1896,6 +2020,17 @@ INSTANTIATE_TEST_SUITE_P(
         BadInput{"EmptyReport", "plan --model lenet --report ''", "--report"},
         BadInput{"ReportOfATraining", "train --model lenet --data synthetic --steps 1 --report x.html",
                  "--report"},
+        BadInput{"NoSuchPort", "train --model lenet --data synthetic --steps 1 --metrics-port 65536",
+                 "--metrics-port 65536: must be from 0 to 65535"},
+        BadInput{"PortIsNoNumber", "train --model lenet --data synthetic --steps 1 --metrics-port http",
+                 "--metrics-port: 'http' is not a whole number"},
+        BadInput{"AddressWithoutAPort",
+                 "train --model lenet --data synthetic --steps 1 --metrics-address 0.0.0.0",
+                 "--metrics-address belongs to --metrics-port"},
+        BadInput{
+            "AddressOfAnotherMachine",
+            "train --model lenet --data synthetic --steps 1 --metrics-port 0 --metrics-address 192.0.2.1",
+            "--metrics-port 0 on 192.0.2.1: "},
         BadInput{"TwoOutputsInOneFile", "plan --model lenet --json /dev/null --trace /dev/null",
                  "two outputs"},
         BadInput{"NoData", "train --model lenet --steps 1", "--data"},
@@ -1910,14 +2045,15 @@ INSTANTIATE_TEST_SUITE_P(
                  "steps cannot be graphs on cpu"},
         BadInput{"LinkOfZero", "train --model lenet --data synthetic --steps 1 --link-gbytes-per-s 0",
                  "link"},
-        BadInput{"OverheadWithoutItsSign", "max-batch --model lenet --overhead 0.1", "such as 10%"},
+        BadInput{"OverheadWithoutItsSign", "max-batch --model lenet --overhead 0.1", "for example 10%"},
         BadInput{"OverheadAndARate", "max-batch --model lenet --overhead 10% --images-per-second 10",
                  "--images-per-second goes neither"},
         BadInput{"RateOfNothing", "max-batch --model lenet --images-per-second 0", "above 0"},
-        BadInput{"OverheadBelowZero", "max-batch --model lenet --overhead=-1%", "such as 10%"},
-        BadInput{"OverheadIsNoNumber", "max-batch --model lenet --overhead nan%", "such as 10%"},
+        BadInput{"OverheadBelowZero", "max-batch --model lenet --overhead=-1%", "for example 10%"},
+        BadInput{"OverheadIsNoNumber", "max-batch --model lenet --overhead nan%", "for example 10%"},
         BadInput{"OverheadThatNothingKeeps",
-                 "max-batch --model vgg16 --device sim:titan-x --policy all --overhead 0%", "the least is"},
+                 "max-batch --model vgg16 --device sim:titan-x --policy all --overhead 0%",
+                 "the least overhead is"},
         BadInput{"GlobalBatchThatCannotBeShared",
                  "max-batch --model lenet --device sim:v100-16 --devices 4 --global-batch 6",
                  "share it evenly"},
@@ -1929,7 +2065,7 @@ INSTANTIATE_TEST_SUITE_P(
                  "--network-gbytes-per-s"},
         BadInput{"MaxBatchOfABatch", "max-batch --model lenet --batch 4", "--batch"},
         BadInput{"MaxBatchOfAnUnknownModel", "max-batch --model lenet9", "lenet9"},
-        // Did not say what there is that is near.
+        // Once did not name the similar device.
         BadInput{"MisspeltModel", "plan --model rsenet50",
                  "unknown model 'rsenet50' (did you mean 'resnet50'?)"},
         BadInput{"MisspeltDevice", "plan --model lenet --device cpux", "(did you mean 'cpu'?)"},
@@ -1939,14 +2075,15 @@ INSTANTIATE_TEST_SUITE_P(
         BadInput{"MisspeltOption", "plan --model lenet --bacth 8", "--bacth (did you mean '--batch'?)"},
         BadInput{"MisspeltOptionWithItsValue", "plan --model lenet --polcy=all",
                  "--polcy (did you mean '--policy'?)"},
-        // The option that is missing is the one that is misspelt.
+        // The missing option is the misspelt one.
         BadInput{"MisspeltRequiredOption", "plan --modle lenet", "--modle (did you mean '--model'?)"},
         BadInput{"MisspeltCommand", "trian --model lenet", "trian (did you mean 'train'?)"},
         BadInput{"MisspeltShell", "completion zhs", "(did you mean 'zsh'?)"},
         BadInput{"ManualOfNothing", "manual", "--markdown and --man"},
         BadInput{"ManPagesNowhere", "manual --man /nowhere", "/nowhere"},
-        BadInput{"ExplainAnUnknownValue", "explain --model lenet --value conv1.z", "near: conv1.y"},
-        BadInput{"ExplainAnUnknownOp", "explain --model lenet --op conv1.forwards", "near: conv1.forward"},
+        BadInput{"ExplainAnUnknownValue", "explain --model lenet --value conv1.z", "similar names: conv1.y"},
+        BadInput{"ExplainAnUnknownOp", "explain --model lenet --op conv1.forwards",
+                 "similar names: conv1.forward"},
         BadInput{"ExplainNoName", "explain --model lenet --value ''", "--value"},
         BadInput{"SweepInAnUnknownPrecision", "sweep --model lenet --device sim:h100 --precision fp32,bf61",
                  "--precision 'bf61' is unknown"},
@@ -1961,15 +2098,17 @@ INSTANTIATE_TEST_SUITE_P(
                  "--precision fp32 and --tf32"},
         BadInput{"SweepOfNoNarrowLayers",
                  "sweep --model lenet --device sim:h100 --precision fp32,tf32 --fp32-layers fc3",
-                 "but with --precision bf16 or fp16"},
+                 "--fp32-layers: belongs to --precision bf16 or fp16"},
         BadInput{"SweepOfNoScaledLoss",
                  "sweep --model lenet --device sim:h100 --precision fp32,bf16 --loss-scale 8",
-                 "with --precision fp16 alone"},
+                 "--loss-scale: belongs to --precision fp16"},
         BadInput{"SweepInABudget", "sweep --model lenet --memory 1GiB", "--memory"},
         BadInput{"SweepOfAuto", "sweep --model lenet --policy auto", "--policy auto"},
         BadInput{"SweepOfAnUnknownPolicy", "sweep --model lenet --policy optimal,best", "best"},
         BadInput{"SweepDownwards", "sweep --model lenet --from 2GiB --to 1GiB", "--from"},
         BadInput{"SweepFromNothing", "sweep --model lenet --from 0", "--from"},
+        BadInput{"SweepOfAStepWithPeers", "sweep --step " VDNN_STEPS_DIRECTORY "/resnet18.json --peers",
+                 "--peers"},
         BadInput{"SweepOfOnePoint", "sweep --model lenet --points 1", "--points"},
         BadInput{"SweepIntoOneFile", "sweep --model lenet --json /tmp/same --svg /tmp/same", "two outputs"},
         BadInput{"SweepToNowhere", "sweep --model lenet --svg /nowhere/sweep.svg", "/nowhere"},
@@ -1987,7 +2126,7 @@ INSTANTIATE_TEST_SUITE_P(
         // That an op was not timed was found when all steps had run.
         BadInput{"ProfileOfFewerStepsThanAnUpdate",
                  "profile --model lenet --device cpu --accumulate 6 --steps 5 -o /tmp/costs.json",
-                 "--accumulate 6 and --steps 5"},
+                 "--accumulate 6 --steps 5: "},
         BadInput{"ProfileUnderAPolicy", "profile --model lenet --policy all -o /tmp/costs.json", "--policy"},
         BadInput{"ReplayOfNothing", "replay /nowhere/schedule.json", "/nowhere"}),
     [](const auto& test) { return test.param.name; });

@@ -1,4 +1,4 @@
-// What the command makes of its options and says of a run, where no device of this machine would show it.
+// How the command interprets its options and describes a run, for devices that this machine does not have.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -8,6 +8,7 @@
 #include <sstream>
 #include <string>
 
+#include "src/cli/option_flags.h"
 #include "src/cli/options.h"
 #include "src/cli/resume.h"
 #include "src/cli/summary.h"
@@ -31,6 +32,40 @@ RunArguments lenet() {
 
 PlannedRun planned(const RunArguments& arguments = lenet()) {
   return plan_run(to_run_options(arguments));
+}
+
+// --- messages of the library -------------------------------------------------------------------------------
+
+TEST(InFlags, OptionsOfTheLibraryAreFlags) {
+  EXPECT_EQ(
+      in_flags(InvalidOption(
+          {{.option = "from_bytes", .value = "2097152"}, {.option = "to_bytes", .value = "0"}}, "upwards")),
+      "--from 2MiB --to 0: upwards");
+  EXPECT_EQ(in_flags(InvalidOption({{.option = "network_bytes_per_second", .value = "12.5e9"}}, "slow")),
+            "--network-gbytes-per-s 12.500000: slow");
+  EXPECT_EQ(in_flags(InvalidOption({{.option = "tf32", .value = "true"}}, "no")),
+            "--tf32, or --precision tf32: no");
+  EXPECT_EQ(in_flags(InvalidOption({{.option = "recorded_algorithms", .value = ""}}, "no")),
+            "recorded_algorithms: no")
+      << "an option without a flag";
+}
+
+TEST(InFlags, WaysOutAreFlags) {
+  const BudgetShortage shortage{.policy = Policy::kOffloadNone,
+                                .device = "cpu",
+                                .needed_bytes = 3U << 20U,
+                                .budget_bytes = 2U << 20U,
+                                .fullest_op = "conv1.forward",
+                                .ways_out = {{.settings = {{.option = "model.batch", .value = "32"},
+                                                           {.option = "training.micro_steps", .value = "2"}},
+                                              .effect = "with the same global batch"},
+                                             {.settings = {{.option = "keep_algorithms", .value = "false"},
+                                                           {.option = "policy", .value = "optimal"}},
+                                              .effect = "with a step of 40.1 ms"}}};
+  EXPECT_EQ(in_flags(shortage),
+            "policy none on cpu needs 1 MiB more than --memory 2MiB: smallest budget 3 MiB (--memory 3MiB); "
+            "--batch 32 --accumulate 2 fits with the same global batch; without --keep-algorithms, --policy "
+            "optimal fits with a step of 40.1 ms; most memory is in use at conv1.forward");
 }
 
 // --- origins of schedules ----------------------------------------------------------------------------------
@@ -57,8 +92,8 @@ TEST(Origin, WithoutALimitForTrialsNothingIsTimed) {
 
 // --- precisions --------------------------------------------------------------------------------------------
 
-// A run that goes on from TF32 in its matrix products alone: what is in force permits no less than it has,
-// and plans the same again.
+// A run that resumes with TF32 in its matrix products alone: the options in force permit as much, and give
+// the same plan again.
 TEST(InForce, AreOptionsThatGiveTheSamePrecisions) {
   RunArguments both = lenet();
   both.tf32 = true;
@@ -104,7 +139,7 @@ TEST(PrintedRun, SaysWhatWasTriedAndLeftOut) {
   EXPECT_THAT(tried, Not(HasSubstr("not timed")));
   EXPECT_THAT(
       printed({.untimed = 3}),
-      HasSubstr("3 convolutions' passes are not timed: more --engine-trial-seconds would time them\n"));
+      HasSubstr("3 convolutions' passes were not timed; a larger --engine-trial-seconds times them\n"));
   EXPECT_THAT(printed({}), Not(AnyOf(HasSubstr("tried"), HasSubstr("timed"))));
 }
 

@@ -1,4 +1,4 @@
-// What the command says of itself: versions, lists, the manual, and completion in shells.
+// The command's versions, lists, manual, and completion in shells.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -92,7 +92,7 @@ TEST_F(SelfDescription, VersionNamesTheCommitAndEveryLibrary) {
   }
 }
 
-// What each build runs, on a checkout and on a tarball.
+// The script that each build runs, on a checkout and on a tarball.
 TEST_F(SelfDescription, TheCommitIsThatOfACheckoutOrUnknown) {
   const auto header_of = [&](const std::string& source) {
     const testing::Outcome outcome =
@@ -115,7 +115,7 @@ TEST_F(SelfDescription, TheCommitIsThatOfACheckoutOrUnknown) {
   std::string commit = testing::run_process(git + "rev-parse --short=12 HEAD").text;
   commit.pop_back();
   EXPECT_THAT(header_of("checkout"), HasSubstr("#define VDNN_COMMIT \"" + commit + "\"\n"));
-  // What has not changed is not written again, or every build would compile it.
+  // An unchanged file is not written again, or every build would compile it.
   const fs::file_time_type long_ago = fs::file_time_type::clock::now() - std::chrono::hours(1);
   fs::last_write_time(path("commit.h"), long_ago);
   header_of("checkout");

@@ -109,7 +109,7 @@ TEST_F(Ranks, TwoRanksThatAccumulateComeNear) {
   EXPECT_NEAR(two["loss"].get<double>(), one["loss"].get<double>(), 1e-3);
 }
 
-// Resnet-20 has batch normalisation behind every convolution.
+// Resnet-20 has batch normalisation after every convolution.
 TEST_F(Ranks, SynchronizedNormalizationComesNearOneLargeBatch) {
   const std::string options = "--steps 3 --model resnet20 ";
   const json one = trained(options + "--batch 8");
@@ -119,7 +119,8 @@ TEST_F(Ranks, SynchronizedNormalizationComesNearOneLargeBatch) {
   EXPECT_EQ(four["options"]["sync_bn"], true);
 }
 
-// Another sum than that in fp32, the same on all; a training that goes on otherwise says so.
+// The sums differ from those in fp32 and are the same on all ranks. A training that resumes with another type
+// reports it.
 TEST_F(Ranks, NarrowReductionsComeNearThoseInFp32) {
   const std::string options = "--devices 2 --clip-norm 1 --steps ";
   const json fp32 = trained(options + "8");
@@ -129,13 +130,13 @@ TEST_F(Ranks, NarrowReductionsComeNearThoseInFp32) {
   EXPECT_THAT(bf16["rank_peak_bytes"], AllOf(SizeIs(2), Each(bf16["predicted_peak_bytes"])));
   const testing::Outcome otherwise = run(train(options + "9 --resume " + path("bf16")));
   EXPECT_EQ(otherwise.status, 0) << otherwise.text;
-  EXPECT_THAT(otherwise.text, HasSubstr("gradients summed over devices in bf16, and goes on with fp32"));
+  EXPECT_THAT(otherwise.text, HasSubstr("gradients summed over devices in bf16, and continues with fp32"));
   const testing::Outcome alike = run(train(options + "9 --reduce-precision bf16 --resume " + path("bf16")));
   EXPECT_EQ(alike.status, 0) << alike.text;
   EXPECT_THAT(alike.text, Not(HasSubstr("gradients summed")));
 }
 
-// What failed before: the bar was drawn, since mpirun gives its ranks a terminal.
+// The progress bar was once drawn, since mpirun gives its ranks a terminal.
 TEST_F(Ranks, DrawNothingWhereNobodyLooks) {
   const testing::Outcome outcome = run(train("--steps 4 --devices 2"));
   EXPECT_EQ(outcome.status, 0) << outcome.text;
@@ -155,7 +156,7 @@ TEST_F(Ranks, OneOfThemWarnsOfAnotherGlobalBatch) {
   const std::string checkpoint = path("checkpoint");
   trained("--steps 1 --devices 2 --save " + checkpoint);
   const std::string again = "--steps 2 --resume " + checkpoint;
-  const std::string warning = "global batch 8, and goes on with 16";
+  const std::string warning = "global batch 8, and continues with 16";
   const std::string with_another = run(train(again + " --devices 2 --accumulate 2")).text;
   ASSERT_THAT(with_another, HasSubstr(warning));
   EXPECT_EQ(with_another.find(warning), with_another.rfind(warning)) << with_another;
@@ -172,8 +173,9 @@ TEST_F(Ranks, SynchronizedNormalizationGoesOnFromOrdinaryAndTheOtherWayAround) {
     const testing::Outcome outcome =
         run(train("--steps 2 --check-ranks 1 --resume " + checkpoint + with(!first)));
     EXPECT_EQ(outcome.status, 0) << outcome.text;
-    EXPECT_THAT(outcome.text, HasSubstr(first ? "over the batches of all ranks, and goes on with each rank's"
-                                              : "over each rank's own batch, and goes on with the batches"));
+    EXPECT_THAT(outcome.text,
+                HasSubstr(first ? "over the batches of all ranks, and continues with each rank's"
+                                : "over each rank's own batch, and continues with the batches"));
   }
 }
 
@@ -184,13 +186,13 @@ TEST_F(Ranks, EndWithTheSameStepWhereTheyDivergeAndLeaveTheCheckpoint) {
                                              path("checkpoint") + " --save " + path("checkpoint")));
   EXPECT_EQ(outcome.status, kDiverged) << outcome.text;
   const std::string message = "step 5 has diverged";
-  EXPECT_THAT(outcome.text, AllOf(HasSubstr(message), HasSubstr("steps 4 to 5 once more"),
+  EXPECT_THAT(outcome.text, AllOf(HasSubstr(message), HasSubstr("repeating steps 4 to 5"),
                                   HasSubstr("step 5, rank 0, op ")));
   EXPECT_EQ(outcome.text.find(message), outcome.text.rfind(message)) << outcome.text;
   EXPECT_EQ(read("checkpoint"), before);
 }
 
-// The others are in the replay, or wait for it, when the one that reads the checkpoint cannot.
+// The others are in the replay, or wait for it, when the rank that reads the checkpoint fails.
 TEST_F(Ranks, EndAsDivergedWhereTheReplayOfOneFails) {
   testing::set_ranks_environment();
   ::setenv("ASAN_OPTIONS", (environment("ASAN_OPTIONS").value_or("") + ":verify_asan_link_order=0").c_str(),
@@ -369,12 +371,12 @@ TEST_F(Launcher, ThatCannotBeRunIsSaid) {
   EXPECT_THAT(outcome.text, HasSubstr("cannot run mpirun: No such file"));
 }
 
-// What failed before: with mpirun in the command's place nobody noticed.
+// With mpirun in the place of the command this once went unnoticed.
 TEST_F(Launcher, ThatStaysBehindItsRanksIsEnded) {
   const testing::Outcome outcome = with_mpirun("sleep 0.5 & echo $$ > launcher; exec sleep 600",
                                                "$train; status=$?; kill -0 $(cat launcher); exit $status");
   EXPECT_EQ(outcome.status, kNoDevice) << outcome.text;
-  EXPECT_THAT(outcome.text, AllOf(HasSubstr("mpirun has stayed behind"), HasSubstr("No such process")));
+  EXPECT_THAT(outcome.text, AllOf(HasSubstr("mpirun was still running"), HasSubstr("No such process")));
 }
 
 // So that the ranks may end by themselves; asked to end, Open MPI would give them a second.
@@ -419,7 +421,7 @@ TEST_F(Launcher, HearsOnceWhatItsWholeGroupIsAsked) {
   EXPECT_THAT(outcome.text, ::testing::ContainsRegex("^143\nasked\n$")) << "whatever the launcher's own is";
 }
 
-// As daemons do to what they start.
+// As daemons start their processes.
 TEST_F(Launcher, IsSeenToEndWhereChildrenAreIgnored) {
   EXPECT_EQ(with_mpirun("exit 7", "trap '' CHLD; exec $train").status, 7);
 }

@@ -149,7 +149,7 @@ TEST_F(StepCommand, MaxBatchGrowsTheStepInProportionAndSaysSo) {
   }
   const CommandOutcome outcome = run("max-batch --step " + kUnet + " --device sim:a100 --memory 1200MiB");
   EXPECT_THAT(outcome.out,
-              HasSubstr("tensors and times in proportion to the recorded batch, 4, but for what is "
+              HasSubstr("tensors and times in proportion to the recorded batch, 4, except for memory "
                         "in use throughout the step"));
 }
 
@@ -165,7 +165,7 @@ TEST_F(StepCommand, AStepThatDoesNotSayItsBatchIsPlannedAsItIs) {
   }
 }
 
-// What a learned step cannot be asked.
+// Options that do not go with a learned step.
 TEST_F(StepCommand, WhatAStepIsNotIsRefusedByName) {
   struct Refused {
     std::string arguments;

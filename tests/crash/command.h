@@ -1,5 +1,5 @@
 #pragma once
-// A program that runs beside the test, so that it can be killed, and what it stands on be changed.
+// A program that runs beside the test, which can kill it and change its files and disk.
 
 #include <fcntl.h>
 #include <gtest/gtest.h>
@@ -18,7 +18,7 @@ namespace vdnn::testing {
 
 class Command {
  public:
-  // It ends with the thread that makes it, also where that is killed. What it prints goes to `output`.
+  // It ends with the thread that makes it, even if that is killed. Its output goes to `output`.
   Command(std::vector<std::string> arguments, const std::filesystem::path& output) {
     std::vector<char*> pointers(arguments.size() + 1, nullptr);
     std::ranges::transform(arguments, pointers.begin(),
@@ -29,7 +29,7 @@ class Command {
       if (::prctl(PR_SET_PDEATHSIG, SIGKILL) != 0 || ::getppid() != parent) {
         ::_exit(kNotRun);
       }
-      ::signal(SIGINT, SIG_DFL);  // what a shell starts in the background ignores it
+      ::signal(SIGINT, SIG_DFL);  // programs that a shell starts in the background ignore it
       const int file = ::open(output.c_str(), O_WRONLY | O_CREAT | O_TRUNC, 0666);
       ::dup2(file, STDOUT_FILENO);
       ::dup2(file, STDERR_FILENO);
@@ -71,7 +71,7 @@ class Command {
   }
 
  private:
-  static constexpr int kNotRun = 127;  // as shells say it
+  static constexpr int kNotRun = 127;  // as shells report it
 
   void reap(int options) {
     int status = 0;

@@ -10,7 +10,7 @@
 namespace vdnn::testing {
 namespace {
 
-// What a test had started went on, for good, when ctest killed the test at its time limit.
+// Programs that a test had started once ran on for ever after ctest had killed the test at its time limit.
 TEST(Command, EndsWithATestThatIsKilled) {
   ASSERT_EQ(::prctl(PR_SET_CHILD_SUBREAPER, 1), 0);
   const pid_t test = ::fork();

@@ -1,4 +1,4 @@
-// What atomic files make of file systems that do not answer, answer late or answer strangely.
+// Atomic files on file systems that do not answer, answer late or answer strangely.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -36,7 +36,7 @@ class FileCalls : public testing::TemporaryDirectory {
     return static_cast<std::size_t>(std::distance(fs::directory_iterator(directory_), {}));
   }
 
-  // What creating says when `arm` was called before.
+  // The error of creating a file after a call of `arm`.
   template <class Arm>
   std::string error_with(const Arm& arm) const {
     arm();
@@ -75,8 +75,8 @@ TEST_F(FileCalls, WhatIsReplacedHasToBeKnown) {
   EXPECT_EQ(read("target"), "private");
 }
 
-// The name counted as lost to another, a next one was tried, and the file stayed behind: on a file system
-// that never answers, without end.
+// The name once counted as taken, the next one was tried, and the file stayed behind; on a file system that
+// never answers, this went on for ever.
 TEST_F(FileCalls, AFileThatCannotBeLookedAtIsGivenUp) {
   write("target", "previous");
   for (const char* const name : {"fstat", "fstatat"}) {
@@ -86,12 +86,12 @@ TEST_F(FileCalls, AFileThatCannotBeLookedAtIsGivenUp) {
   }
 }
 
-// The same without end, for no name was ever that of the file that had just been made.
+// This, too, went on for ever, since no name was ever that of the newly made file.
 TEST_F(FileCalls, FilesThatAreNotWhatTheirNamesSayAreNotMadeWithoutEnd) {
   write("target", "previous");
   constexpr std::size_t kMost = 1'000;
   for (int writer = 0; writer < 2; ++writer) {
-    EXPECT_THAT(error_with(testing::disguise_names), HasSubstr("their names stand for other files"));
+    EXPECT_THAT(error_with(testing::disguise_names), HasSubstr("refer to other files"));
     EXPECT_EQ(files(), 1 + kMost);
   }
   EXPECT_EQ(read("target"), "previous");

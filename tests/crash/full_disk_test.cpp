@@ -1,5 +1,5 @@
-// `vdnn train` on a disk that is full, has no room for another file, cannot be written any more or is gone:
-// it says so, with the exit status of a failed output, and the checkpoint from before is as it was.
+// `vdnn train` on a disk that is full, has no room for another file, becomes read-only or disappears. The
+// command reports it with the exit status of a failed output, and the previous checkpoint is unchanged.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -52,7 +52,7 @@ class FullDisk : public testing::TemporaryDirectory {
     }
   }
 
-  // Its exit status; what it says is in `output`.
+  // Its exit status; its output is in `output`.
   int train(std::uint64_t steps, const std::vector<std::string>& others) const {
     return testing::Command(arguments(steps, others), directory_ / "output").wait();
   }
@@ -64,7 +64,7 @@ class FullDisk : public testing::TemporaryDirectory {
     return nlohmann::json::parse(text.substr(begin))["weights_sha256"];
   }
 
-  // A training of four steps that was never interrupted has the weights of one that goes on from there.
+  // A training that resumes from there ends with the weights of an uninterrupted training of four steps.
   void expect_two_steps_are_gone_on_from(const fs::path& checkpoint) const {
     const fs::path whole = directory_ / "whole";
     const fs::path resumed = directory_ / "resumed";
@@ -91,7 +91,7 @@ TEST_F(FullDisk, ASaveThatHasNoSpaceLeavesThePreviousCheckpoint) {
   expect_two_steps_are_gone_on_from(checkpoint);
 }
 
-// What killed runs had left filled the disk until somebody looked.
+// Files of killed runs once filled the disk.
 TEST_F(FullDisk, ASaveFirstTakesBackWhatKilledRunsLeft) {
   const testing::SmallDisk disk(directory_ / "disk", "size=10m");
   const fs::path checkpoint = disk / "checkpoint";
@@ -158,7 +158,7 @@ TEST_F(FullDisk, AReadOnlyDiskIsSeenBeforeTraining) {
 // While a training goes on that saves after every step.
 class DiskTakenAway : public FullDisk {
  protected:
-  // `take_away` is called until it says that it has; then the training has to end.
+  // `take_away` is called until it returns true; then the training has to end.
   template <class TakeAway>
   void train_until(const fs::path& checkpoint, const TakeAway& take_away) {
     testing::Command command(arguments(kForEver, {"--save", checkpoint, "--save-every", "1"}),

@@ -1,10 +1,10 @@
-// `vdnn train` under kill -9, at moments drawn by seed over starting, steps and saves; what it resumes from
-// then, and where that ends. Two kills a training, so that what resumes is killed too, under another policy
-// each time.
+// `vdnn train` under kill -9, at moments drawn by seed over its start, steps and saves: the checkpoint from
+// which it resumes, and its final weights. There are two kills per training, so that a resumed run is killed,
+// too, under another policy each time.
 //
-// A moment is an instant of progress (so many steps reported, or a save begun) and a random time after it,
-// which spreads the kills over everything between two such instants. Where exactly one strikes depends on the
-// machine; what must hold does not.
+// A moment is an instant of progress (a number of steps reported, or a save begun) and a random time after
+// it, which spreads the kills over everything between two such instants. The exact place of a kill depends on
+// the machine; the checks hold for each place.
 
 #include <gtest/gtest.h>
 #include <unistd.h>
@@ -128,7 +128,7 @@ class Kill : public testing::TemporaryDirectory {
            (moment.phase != Phase::kSaves || (!reports().empty() && save_has_begun()));
   }
 
-  // Trains until that moment, and says what the kill has hit, by what it has left.
+  // Trains until that moment, and returns what the kill has hit, judged by the files that are left.
   std::string kill_at(const Moment& moment) {
     fs::remove(directory_ / "json");
     testing::Command command(arguments(next_policy()), directory_ / "output");

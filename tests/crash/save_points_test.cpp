@@ -1,6 +1,6 @@
 // A save that is killed at every point where a file changes: before each of its system calls, and in the
-// middle of each write. What is left has to be the previous checkpoint or the new one, byte for byte, and the
-// next save has to find nothing in its way.
+// middle of each write. The file must then be the previous checkpoint or the new one, byte for byte, and the
+// next save must succeed.
 
 #include <gtest/gtest.h>
 #include <sys/wait.h>
@@ -153,7 +153,8 @@ TEST_P(SavePoints, LeaveOneWholeCheckpoint) {
   EXPECT_GE(replaced_, 3U) << "no save was killed after the new checkpoint was in place";
 }
 
-// A process that dies loses nothing of what the system has; a machine does. So the order counts too.
+// A killed process loses nothing that the system has accepted; a machine that fails does. So the order of
+// calls matters, too.
 using SaveOrder = testing::TemporaryDirectory;
 
 TEST_F(SaveOrder, BytesAreOnTheDiskBeforeTheNameAndTheNameBeforeTheEnd) {

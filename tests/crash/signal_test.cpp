@@ -1,6 +1,6 @@
-// `vdnn train` that is asked by signals to save or to end. Between which steps a signal strikes depends on
-// the machine, and what is expected holds for each of them. A run that is ended and goes on to its end has
-// many more steps than are waited for; one that is only ended cannot end by itself.
+// `vdnn train` that signals ask to save or to end. The step at which a signal arrives depends on the machine,
+// and the checks hold for each step. A run that is interrupted and later resumed has many more steps than the
+// test waits for; one that is only interrupted cannot end by itself.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -66,7 +66,7 @@ class Signals : public testing::TemporaryDirectory {
     }
     return result;
   }
-  // Until so many steps are reported.
+  // Waits until that many steps are reported.
   void wait_for_steps(testing::Command& command, std::size_t steps) const {
     while (command.running() && lines().size() < steps) {
       ::usleep(1000);
@@ -90,7 +90,7 @@ class Signals : public testing::TemporaryDirectory {
   }
   // The options of the command that is printed to go on with.
   std::string printed_options() const {
-    const std::string before = "goes on with: vdnn ";
+    const std::string before = "continue with: vdnn ";
     const std::string output = read("output");
     const std::size_t begin = output.find(before);
     if (begin == std::string::npos) {
@@ -108,7 +108,7 @@ class Signals : public testing::TemporaryDirectory {
                              (directory_ / "gone on").string() + "'";
     return weights_of({"/bin/sh", "-c", line}, "gone on");
   }
-  // What was saved when the run ended.
+  // The checkpoint at the end of the run.
   void expect_saved_between_the_steps(const std::string& signal) const {
     const std::uint64_t saved = saved_step();
     EXPECT_GE(saved, 3U);
@@ -120,7 +120,7 @@ class Signals : public testing::TemporaryDirectory {
                 HasSubstr(signal + " after step " + std::to_string(saved) + ", which is saved"));
   }
 
-  // Ends by the signal with that status, having saved a step; what it goes on to has the usual weights.
+  // Ends by the signal with that status and a saved step; the resumed training ends with the usual weights.
   void expect_graceful_end(int signal, const std::string& name, int status) const {
     {
       // More steps than are left when it ends.
@@ -144,7 +144,7 @@ TEST_F(Signals, TerminationSavesAndEnds) {
   expect_graceful_end(SIGTERM, "SIGTERM", 143);
 }
 
-// What was saved while all was finite stays, and the run says that its end is not saved.
+// The last finite checkpoint stays, and the run reports that its end is not saved.
 TEST_F(Signals, InterruptOfATrainingThatGoesOnDivergedReplacesNoCheckpoint) {
   EXPECT_FALSE(weights_of(saving(3)).empty());
   const std::string before = read("checkpoint");
@@ -155,8 +155,8 @@ TEST_F(Signals, InterruptOfATrainingThatGoesOnDivergedReplacesNoCheckpoint) {
   wait_for_steps(command, 6);
   command.send(SIGINT);
   EXPECT_EQ(command.wait(), 130) << read("output");
-  EXPECT_THAT(read("output"),
-              AllOf(HasSubstr("it was not saved: values are not finite"), Not(HasSubstr("goes on with"))));
+  EXPECT_THAT(read("output"), AllOf(HasSubstr("the step was not saved: values are not finite"),
+                                    Not(HasSubstr("continue with"))));
   EXPECT_EQ(read("checkpoint"), before);
 }
 
@@ -167,7 +167,7 @@ TEST_F(Signals, TheStepAfterwardsIsTraced) {
   command.send(SIGINT);
   EXPECT_EQ(command.wait(), 130) << read("output");
   EXPECT_THAT(read("trace.json"), HasSubstr("conv"));
-  EXPECT_THAT(read("output"), HasSubstr("nothing was saved: there is no --save"));
+  EXPECT_THAT(read("output"), HasSubstr("nothing was saved: no --save was given"));
 }
 
 TEST_F(Signals, ASchedulersWarningSavesAndTrainingGoesOn) {

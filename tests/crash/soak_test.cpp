@@ -19,8 +19,8 @@
 #include <utility>
 #include <vector>
 
+#include "tests/data/samples.h"
 #include "tests/temporary_directory.h"
-#include "tests/train/samples.h"
 #include "tests/train/training_runs.h"
 #include "vdnn/checkpoint.h"
 #include "vdnn/trainer.h"
@@ -41,7 +41,7 @@ constexpr std::uint64_t kLargestBudget = 64 << 20;
 // Of this process, between sessions or epochs.
 struct Footprint {
   std::uint64_t heap_bytes = 0;      // blocks in use
-  std::uint64_t resident_bytes = 0;  // with what the allocator keeps free given back
+  std::uint64_t resident_bytes = 0;  // after the allocator's free memory was returned
   std::uint64_t mapped_bytes = 0;    // address space: what devices reserve, commit and page-lock is mapped
   std::uint64_t threads = 0;
   std::uint64_t descriptors = 0;
@@ -152,7 +152,7 @@ std::int64_t growth(const std::vector<Footprint>& footprints, std::uint64_t Foot
   return grown;
 }
 
-// Over kWarmUp of them from the one of that number: what comes and goes does not count.
+// The least over kWarmUp steps from the one of that number, so that temporary memory does not count.
 std::uint64_t least(const std::vector<Footprint>& footprints, std::uint64_t from,
                     std::uint64_t Footprint::*figure) {
   const auto begin = footprints.begin() + static_cast<std::ptrdiff_t>(from);
@@ -185,7 +185,7 @@ TEST_F(Soak, TenThousandStepsOfLenetGrowNothing) {
   EXPECT_EQ(least(footprints, kSessions - kWarmUp, &Footprint::threads), 1U);
   EXPECT_EQ(growth(footprints, &Footprint::descriptors, "descriptors"), 0);
 
-  // What a step leaves behind shows within a session, which gives it back at its end.
+  // A leak of a step shows only within a session, which releases it at its end.
   std::printf("within one session\n");
   footprints.clear();
   const TrainingResult at_once = train(plan_run(network(), options(Policy::kOffloadNone, kLargestBudget)),

@@ -33,7 +33,7 @@ State& state() {
   return state;
 }
 
-// Whether the call is to be made; errno says why not.
+// Whether the call is to be made; otherwise errno is set.
 bool pass(const char* name) {
   if (++state().calls == state().fatal_call) {
     ::raise(SIGKILL);
@@ -59,7 +59,7 @@ bool pass_interruptible(const char* name) {
   return pass(name);
 }
 
-// Of `count`, what a read or write moves.
+// The bytes that a read or write of `count` bytes moves.
 size_t moved(size_t count) {
   return state().disturbing ? count - count / 2 : count;
 }

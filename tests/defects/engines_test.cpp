@@ -16,8 +16,8 @@
 #include <variant>
 #include <vector>
 
-#include "ops/filter_layer_check.h"
-#include "ops/layer_cases.h"
+#include "tests/ops/filter_layer_check.h"
+#include "tests/ops/layer_cases.h"
 #include "vdnn/cpu_ops.h"
 #include "vdnn/zoo.h"
 
@@ -44,7 +44,7 @@ const char* pass_of(Direction direction) {
   return "update ";
 }
 
-// "forward jit:avx2", ...: what a layer may run, in any of its passes.
+// "forward jit:avx2", ...: the algorithms of a layer in any of its passes.
 std::set<std::string> engines_of(const LayerRecipe& recipe) {
   std::set<std::string> names;
   for (const std::vector<OpRecipe>* ops : {&recipe.forward, &recipe.backward}) {
@@ -95,10 +95,10 @@ std::optional<LayerCase> smaller(const Op& op, std::int64_t space) {
                                   : std::nullopt;
 }
 
-// What the reference in double precision does in a second or two.
+// The largest work that the reference in double precision does in a second or two.
 constexpr double kMostProducts = 5e6;
 
-// Of the layers that `ops` belong to, a small one that may take `engine`.
+// A small layer among those of `ops` that may use `engine`.
 std::optional<LayerCase> small_layer_with(const OpCatalog& catalog, const std::string& engine,
                                           const std::vector<const Op*>& ops) {
   for (const std::int64_t space : {3, 5, 7, 14, 28}) {
@@ -175,7 +175,7 @@ TEST_F(TrustedEngines, AreComparedWithAReferenceBeforeAnybodyTrustsThem) {
   }
 }
 
-// What other processors depend on works on this one: one implementation a pass is found on a small layer.
+// Other processors have only one implementation per pass: each is found on a small layer here, too.
 TEST_F(TrustedEngines, AreFoundOnSmallerLayers) {
   std::set<std::string> some;
   for (const char* pass : {"forward ", "backward data ", "backward filter "}) {
@@ -208,8 +208,8 @@ TEST(KnownDefects, EnginesKnownToBeWrongStayRefused) {
   }
 }
 
-// What oneDNN calls its reference takes a thousand times as long: no layer with filters takes it where there
-// is anything else.
+// oneDNN's reference kernels take a thousand times as long: no layer with filters uses one if there is any
+// other.
 TEST(KnownDefects, SlowReferenceIsNoChoiceForFilters) {
   const auto library = make_cpu_ops({});
   for (const std::string& name : verified_engines(library->catalog())) {

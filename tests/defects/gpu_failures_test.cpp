@@ -1,5 +1,5 @@
-// Defects of memory and of failures (docs/known_defects.md) on the `cuda` driver, over the fake runtime: it
-// knows which calls reach CUDA, and what is left behind.
+// Defects of memory and of failures (docs/known_defects.md) on the `cuda` driver, over the fake runtime,
+// which counts the calls that reach CUDA and the leaks.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -10,11 +10,11 @@
 #include <memory>
 #include <string>
 
-#include "exec/executor_rig.h"
-#include "exec/networks.h"
-#include "fakes/fake_cuda.h"
-#include "fakes/launching_device.h"
 #include "streams/cuda/cuda_device.h"
+#include "tests/exec/executor_rig.h"
+#include "tests/exec/networks.h"
+#include "tests/fakes/fake_cuda.h"
+#include "tests/fakes/launching_device.h"
 #include "vdnn/error.h"
 
 namespace vdnn::testing {
@@ -33,7 +33,7 @@ class KnownDefectsOnCuda : public ::testing::Test {
  protected:
   void TearDown() override { give_back(); }
 
-  // The GPU goes; what was done wrong on it or is left there fails the test.
+  // Destroys the GPU; misuse or a leak on it fails the test.
   void give_back() {
     device_.reset();
     cuda_.reset();
@@ -45,7 +45,7 @@ class KnownDefectsOnCuda : public ::testing::Test {
       }
     }
   }
-  // A GPU of so many bytes, page-locked memory likewise; 0: more than anything wants.
+  // A GPU with these bytes of device and of page-locked memory; 0: more than any test needs.
   void have(std::uint64_t bytes, std::uint64_t seed = 0) {
     give_back();
     fake_ = std::make_shared<FakeCuda>(
@@ -137,7 +137,7 @@ TEST_F(KnownDefectsOnAFullGpu, OutOfMemoryThoughAFittingBlockCameBack) {
   }
 }
 
-// Nothing will come back: both pools say so at once, and ask CUDA for nothing.
+// No memory will be freed: both pools report it at once, without a call of CUDA.
 TEST_F(KnownDefectsOnAFullGpu, WaitingForMemoryWithNothingInFlight) {
   DevicePool pool(*device_, {});
   PinnedPool pinned(*device_);
@@ -154,9 +154,9 @@ TEST_F(KnownDefectsOnAFullGpu, WaitingForMemoryWithNothingInFlight) {
 
 // --- 5, 9 --------------------------------------------------------------------------------------------------
 
-// Each call of two steps fails once, the first of which finds another in flight: whoever steps or waits is
-// told, the thread has no error left for its next launch, and when the executor is gone nothing is kept:
-// another one takes steps in the same memory.
+// Each call of two steps fails once; the first step finds another one in flight. The caller that steps or
+// waits gets the error, the thread has no error left for its next launch, and after the executor is gone no
+// memory is kept: another one runs steps in the same memory.
 TEST_F(KnownDefectsOnCuda, StashedMapsKeptAfterACallOfAStepFailed) {
   const TapePtr tape = training_tape(zoo_network("lenet", 1));
   const Schedule schedule = schedule_of(*tape, Policy::kOffloadAll);
@@ -177,7 +177,7 @@ TEST_F(KnownDefectsOnCuda, StashedMapsKeptAfterACallOfAStepFailed) {
         fake_->fail_call(nth, status);
         loop.run(2);
         device_->synchronize_all();
-        // Of putting back the mode of captures that the thread had nobody could be told.
+        // A failure to restore the thread's capture mode could not be reported to any caller.
         told = !fake_->failed_call().empty();
         EXPECT_THAT(fake_->failed_call(), AnyOf("", "cudaThreadExchangeStreamCaptureMode"));
         fake_->fail_call(0, status);

@@ -1,10 +1,10 @@
-#include "defects/judged_device.h"
+#include "tests/defects/judged_device.h"
 
 #include <ostream>
 
-#include "fakes/fake_cuda.h"
-#include "fakes/launching_device.h"
 #include "streams/cuda/cuda_device.h"
+#include "tests/fakes/fake_cuda.h"
+#include "tests/fakes/launching_device.h"
 
 namespace vdnn::testing {
 

@@ -1,6 +1,6 @@
 #pragma once
-// Devices on which somebody judges the order of what they are given, so that a defect of order is planted and
-// found on each alike: `sim` by its own checks, the `cuda` driver over the fake runtime by CUDA's rules.
+// Devices that check the order of their work, so that the same planted defect of order is found on each:
+// `sim` by its own checks, the `cuda` driver over the fake runtime by CUDA's rules.
 
 #include <cstdint>
 #include <iosfwd>
@@ -19,7 +19,7 @@ class JudgedDevice {
   JudgedDevice& operator=(const JudgedDevice&) = delete;
   virtual ~JudgedDevice() = default;
 
-  // What is submitted to it counts as doing what it declares.
+  // Submitted work counts as making its declared accesses.
   virtual Device& device() = 0;
   virtual std::vector<SimFinding> findings() const = 0;
 };
@@ -29,7 +29,7 @@ inline constexpr Judge kJudges[] = {Judge::kSim, Judge::kCuda};
 std::string to_string(Judge judge);
 std::ostream& operator<<(std::ostream& out, Judge judge);
 
-// Executes in an order drawn from `seed`; of `cuda` that decides what queries say, and no more.
+// Executes in an order drawn from `seed`; on `cuda` the order only decides the answers of queries.
 std::unique_ptr<JudgedDevice> make_judged_device(Judge judge, std::uint64_t seed);
 
 }  // namespace vdnn::testing

@@ -1,14 +1,14 @@
 #pragma once
-// A device on which some waits go to another stream than the one that needs them, as they do where a library
-// asks for the "current" stream and that is not the one meant (torchtitan#2581). Nothing fails; the wait has
-// no effect.
+// A device on which some waits go to another stream than the one that needs them, as in a library that asks
+// for the "current" stream when that is the wrong one (torchtitan#2581). Nothing fails; the wait has no
+// effect.
 
 #include <cstdint>
 #include <functional>
 #include <optional>
 #include <utility>
 
-#include "fakes/forwarding_device.h"
+#include "tests/fakes/forwarding_device.h"
 
 namespace vdnn::testing {
 

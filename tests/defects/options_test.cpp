@@ -1,5 +1,5 @@
-// Names of options that drift (docs/known_defects.md): whatever is read as text refuses what it does not
-// know, and says what that was.
+// Names of options that drift (docs/known_defects.md): every reader of text refuses unknown names, and its
+// error contains the name.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "train/samples.h"
+#include "tests/data/samples.h"
 #include "vdnn/dataset.h"
 #include "vdnn/error.h"
 #include "vdnn/learning_rate.h"
@@ -39,7 +39,7 @@ struct UnknownName {
   std::function<void()> read;
 };
 
-// Known names with something behind them, too: a parser that stops early would swallow it.
+// Known names with a suffix, too: a parser that stops early would accept them.
 std::vector<UnknownName> unknown_names() {
   std::vector<UnknownName> result{
       {"lenin", [] { plan_with([](RunOptions& options) { options.model.model = "lenin"; }); }},

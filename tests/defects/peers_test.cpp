@@ -12,8 +12,8 @@
 #include <string>
 #include <vector>
 
-#include "fakes/fake_cuda.h"
 #include "streams/cuda/cuda_device.h"
+#include "tests/fakes/fake_cuda.h"
 
 namespace vdnn::testing {
 namespace {
@@ -48,7 +48,7 @@ class KnownDefectsOfPeers : public ::testing::TestWithParam<bool> {
       EXPECT_EQ(launched, CudaStatus::kSuccess);
     });
   }
-  // By a kernel and by a copy of the GPU `ordinal`: what the copy saw.
+  // Accesses by a kernel and by a copy of the GPU `ordinal`; returns the copied contents.
   std::vector<std::uint8_t> read(int ordinal, AddressRange range) const {
     Device& reader = *readers_.at(static_cast<std::size_t>(ordinal - 1));
     const AddressRange seen = reader.allocate_pinned(range.bytes);
@@ -62,7 +62,7 @@ class KnownDefectsOfPeers : public ::testing::TestWithParam<bool> {
     reader.free_pinned(seen);
     return bytes;
   }
-  // Both ways in which the fake says that a GPU touched what it may not.
+  // Both ways in which the fake reports that a GPU touched memory without access to it.
   bool found() const {
     const std::vector<SimFinding> findings = fake_->findings();
     const bool by_kernel =
@@ -92,7 +92,7 @@ class KnownDefectsOfPeers : public ::testing::TestWithParam<bool> {
   }
 };
 
-// Each mapping is granted to each peer: one that is mapped when the others are in use already, too.
+// Each mapping is granted to each peer, including a mapping that is made while others are in use.
 TEST_P(KnownDefectsOfPeers, BlocksNeedAccessGrantedForEachPeer) {
   have({2, 1});
   const auto expect_read = [this](AddressRange range, std::uint8_t value) {

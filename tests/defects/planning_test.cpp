@@ -12,9 +12,9 @@
 #include <string>
 #include <vector>
 
-#include "exec/executor_rig.h"
-#include "exec/networks.h"
-#include "train/every_layer.h"
+#include "tests/exec/executor_rig.h"
+#include "tests/exec/networks.h"
+#include "tests/train/every_layer.h"
 #include "vdnn/checker.h"
 #include "vdnn/classic_catalog.h"
 #include "vdnn/error.h"
@@ -28,7 +28,7 @@ namespace {
 constexpr std::uint64_t kSteps = 3;
 constexpr std::uint64_t kBoundless = std::uint64_t{1} << 50;
 
-// What a schedule takes: committed by the pool, and of that handed out at once.
+// The memory of a schedule: bytes committed by the pool, and the most of them handed out at once.
 struct Peak {
   std::uint64_t committed = 0;
   std::uint64_t live = 0;
@@ -64,9 +64,9 @@ Plan forgetting_residents(const Tape& tape, Plan plan) {
   return plan;
 }
 
-// Megatron-LM#7575: where only some feature maps leave, the order in which they come back forgot those that
-// had stayed, and the peak rose. A mixed plan hands out no more memory than keeping everything, and takes on
-// `cpu` just what was predicted for it; one whose order forgets the residents is seen by its prediction.
+// Megatron-LM#7575: where only some feature maps left, the order of their return ignored those that had
+// stayed, and the peak rose. A mixed plan hands out no more memory than keeping everything, and takes exactly
+// the predicted memory on `cpu`; the prediction exposes a plan whose order ignores the resident maps.
 TEST(KnownDefects, PrefetchOrderThatForgetsTheResidentLayers) {
   constexpr std::uint64_t kNetworks = 20;
   constexpr std::uint64_t kPlans = 5;
@@ -136,7 +136,7 @@ TEST(KnownDefects, ProductsOfDimensionsIn32BitIntegers) {
   }
 }
 
-// Where 64 bits do not suffice, it is an error that says so, wherever the product is made.
+// A product that exceeds 64 bits is an error that reports the overflow, wherever the product is made.
 TEST(KnownDefects, ProductsOfDimensionsBeyond64Bits) {
   // 2^65 elements, and 2^63 of 4 bytes each.
   for (const std::int64_t extent : {std::int64_t{1} << 28, std::int64_t{1} << 27}) {
@@ -157,8 +157,8 @@ void expect_right_sizes(const Tape& tape) {
   }
 }
 
-// Every kind of layer, over extents from a few elements to more than any 64 bits hold: what can be planned
-// has the right sizes, anything else is an error of ours.
+// Every kind of layer, over extents from a few elements to more than 64 bits can hold. A network that can be
+// planned has the right sizes; any other is refused with an error of ours.
 TEST(KnownDefects, ProductsOfDimensionsInEveryLayer) {
   std::size_t planned = 0;
   std::size_t refused = 0;
@@ -189,7 +189,7 @@ TEST(KnownDefects, ProductsOfDimensionsInEveryLayer) {
 
 // --- 13 ----------------------------------------------------------------------------------------------------
 
-// Where everything that persists ends, and where what comes and goes begins.
+// The end of all persistent blocks, and the begin of all transient ones.
 void expect_persistent_below_transient(ExecutorRig& rig, const Executor& executor, const Schedule& schedule) {
   std::uint64_t persistent_end = 0;
   std::uint64_t transient_begin = std::numeric_limits<std::uint64_t>::max();
@@ -210,11 +210,11 @@ void expect_persistent_below_transient(ExecutorRig& rig, const Executor& executo
   EXPECT_LE(persistent_end, transient_begin);
 }
 
-// A plan that fits on paper and fragments in the pool. There is no paper here: the pool itself is the plan's
-// model of memory, so the peak that is predicted has the fragmentation in it. Persistent and transient blocks
-// need no opposite ends: whatever persists is taken before the first step and so lies below all that comes
-// and goes, without a hole in between. What the pool commits over what is handed out at once is printed,
-// network by network; network-wide allocation, where nothing comes and goes, loses less than a granule.
+// A plan that fits on paper and fragments in the pool. Here the pool itself is the plan's model of memory, so
+// the predicted peak includes fragmentation. Persistent and transient blocks need no opposite ends:
+// persistent blocks are allocated before the first step, and so lie below all transient ones, without a hole
+// in between. For each network, the test prints the committed bytes beyond those handed out at once.
+// Network-wide allocation, where all blocks stay, loses less than a granule.
 TEST(KnownDefects, PlanThatFitsOnPaperAndFragmentsInThePool) {
   const auto catalog = make_classic_catalog();
   const SimProfile profile = sim_profile("titan-x");
@@ -246,8 +246,8 @@ TEST(KnownDefects, PlanThatFitsOnPaperAndFragmentsInThePool) {
   }
 }
 
-// The defect planted: a budget that fits on paper, what is handed out at once in whole granules, where the
-// pool commits more. It is refused before anything runs, with the budget that suffices.
+// The planted defect: a budget that fits on paper (the bytes handed out at once, in whole granules) while the
+// pool commits more. It is refused before anything runs, with the sufficient budget.
 TEST(KnownDefects, BudgetThatFitsOnPaperAloneIsRefusedBeforeARun) {
   const SimProfile profile = sim_profile("titan-x");
   std::size_t planted = 0;

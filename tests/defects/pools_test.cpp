@@ -1,5 +1,5 @@
-// Defects of allocators that are ordered by streams (docs/known_defects.md): planted, they are found; our
-// pools do not have them.
+// Defects of stream-ordered allocators (docs/known_defects.md): planted defects are found, and our pools do
+// not have them.
 
 #include <gtest/gtest.h>
 
@@ -11,9 +11,9 @@
 #include <string>
 #include <vector>
 
-#include "defects/judged_device.h"
-#include "defects/misdirected_waits.h"
-#include "fakes/fake_device.h"
+#include "tests/defects/judged_device.h"
+#include "tests/defects/misdirected_waits.h"
+#include "tests/fakes/fake_device.h"
 #include "vdnn/cpu_device.h"
 #include "vdnn/device_pool.h"
 #include "vdnn/pinned_pool.h"
@@ -76,9 +76,9 @@ void reuse_after_offload(Device& device) {
   pool.free(y, work(device, kCompute, "conv2", {}, {y}));
 }
 
-// torchtitan#2581: the wait for the last user of a block is issued on the "current" stream, not on the one
-// that is handed the block: silent corruption. The pool is told the stream; where its wait goes astray, the
-// check of races names both.
+// torchtitan#2581: the wait for the last user of a block is issued on the "current" stream, and not on the
+// one that receives the block, which corrupts data silently. The pool knows the stream. If its wait went to
+// another, the check of races would name both.
 TEST_P(KnownDefectsOfReuse, WaitForAReusedBlockOnTheWrongStreamIsFound) {
   const auto right = make_judged_device(GetParam(), 0);
   reuse_after_offload(right->device());
@@ -93,8 +93,9 @@ TEST_P(KnownDefectsOfReuse, WaitForAReusedBlockOnTheWrongStreamIsFound) {
 
 // --- 3 -----------------------------------------------------------------------------------------------------
 
-// A block whose last reader is on another stream than the one that frees it. Freed after both, the next owner
-// waits for both; freed with the freeing stream's frontier alone, it races the reader.
+// A block whose last reader is on another stream than the one that frees it. If it is freed after both, the
+// next owner waits for both; if it is freed with the freeing stream's frontier alone, the next owner races
+// the reader.
 TEST_P(KnownDefectsOfReuse, BlockFreedOnAnotherStreamThanItsLastReaders) {
   for (const bool forgets_the_reader : {false, true}) {
     const auto judged = make_judged_device(GetParam(), 0);
@@ -123,7 +124,7 @@ TEST_P(KnownDefectsOfReuse, BlockFreedOnAnotherStreamThanItsLastReaders) {
 
 // --- 6 -----------------------------------------------------------------------------------------------------
 
-// A device that fits `blocks` blocks of kBytes, page-locked ones likewise, and no more.
+// A device with room for `blocks` blocks of kBytes, and as many page-locked ones.
 FakeDevice fitting(std::uint64_t blocks) {
   DeviceProperties properties = FakeDevice::small_properties();
   properties.budget_bytes = blocks * kBytes;
@@ -148,7 +149,7 @@ class KnownDefectsOnAFullDevice : public ::testing::Test {
 };
 
 // pytorch#189504: out of memory although a fitting block had come back; #171771: waiting for everything where
-// one block would do. All memory is out, one block comes back with work in flight on it: the next request
+// one block would do. All memory is in use, one block comes back with work in flight on it: the next request
 // gets it, waits on the device for this one's frontier and for nothing else, and neither grows nor fails.
 TEST_F(KnownDefectsOnAFullDevice, OutOfMemoryThoughAFittingBlockCameBack) {
   DevicePool pool(device_, {});
@@ -171,7 +172,7 @@ TEST_F(KnownDefectsOnAFullDevice, OutOfMemoryThoughAFittingBlockCameBack) {
   }
 }
 
-// A piece as large as what is asked for, of two blocks that came back on different streams.
+// A free piece as large as the request, made of two blocks that were freed on different streams.
 TEST_F(KnownDefectsOnAFullDevice, OutOfMemoryThoughNeighboursCameBack) {
   DevicePool pool(device_, {});
   const AddressRange left = pool.allocate(kBytes, kCompute).value();
@@ -254,8 +255,8 @@ TEST(KnownDefects, ReuseWaitsForNoMoreThanTheBlocksOwnUsers) {
 
 // --- 7 -----------------------------------------------------------------------------------------------------
 
-// Waiting for memory with nothing in flight is a hang. Nothing will come back here, so both pools say so at
-// once, and with the numbers; neither waits for anything. (One thread, so a hang would end in the test's
+// Waiting for memory with nothing in flight would hang. No memory will be freed here, so both pools report it
+// at once, with the numbers, and neither waits. (There is one thread, so a hang would end in the test's
 // timeout.)
 TEST_F(KnownDefectsOnAFullDevice, WaitingForMemoryWithNothingInFlight) {
   DevicePool pool(device_, {});

@@ -12,10 +12,10 @@
 #include <vector>
 
 #include "allocator/pinned_block.h"
-#include "fakes/failing_device.h"
 #include "src/base/random.h"
-#include "train/every_layer.h"
-#include "train/training_runs.h"
+#include "tests/fakes/failing_device.h"
+#include "tests/train/every_layer.h"
+#include "tests/train/training_runs.h"
 #include "vdnn/error.h"
 #include "vdnn/session.h"
 
@@ -25,7 +25,7 @@ namespace {
 constexpr std::int64_t kBatch = 4;
 constexpr std::int64_t kClasses = 3;
 
-// Doubles, but for one launch.
+// Doubles its input, except in one launch.
 class Throwing final : public CustomLayer {
  public:
   std::string kind() const override { return "throwing"; }
@@ -95,7 +95,7 @@ class KnownDefectsOfTraining : public ::testing::TestWithParam<Policy> {
   static PlannedRun run_with(const std::shared_ptr<const CustomLayer>& layer) {
     return plan_run(network_with(layer), options(GetParam()));
   }
-  // What nothing disturbs.
+  // The result of an undisturbed training.
   std::string weights_after(int steps) const {
     Session session(run_with(std::make_shared<Throwing>()), {.seed = 5});
     for (int step = 0; step < steps; ++step) {
@@ -160,7 +160,7 @@ TEST_P(KnownDefectsOfTraining, StashedMapsKeptAfterAnException) {
   int thrown = 0;
   for (int failure = 0; failure < kFailures; ++failure) {
     SCOPED_TRACE("failure " + std::to_string(failure));
-    // All but so many bytes of the host's memory are somebody else's: some maps find room, others do not.
+    // Other programs hold all but this many bytes of the host's memory: some maps find room, others do not.
     std::vector<AddressRange> hoard;
     while (const auto block = session.pinned().allocate_for_host(64)) {
       hoard.push_back(*block);
@@ -177,7 +177,7 @@ TEST_P(KnownDefectsOfTraining, StashedMapsKeptAfterAnException) {
     session.finish();
     EXPECT_EQ(session.pinned().statistics().in_use_bytes, 0U);
   }
-  // Where no map leaves, a step wants room for its inputs alone.
+  // If no map leaves, a step needs room only for its inputs.
   EXPECT_GE(thrown, session.run().plan.transfers.empty() ? 1 : kFailures);
   session.step(batch_.inputs(), 0.1F);
   EXPECT_EQ(session.weights_sha256(), weights_after(2));
@@ -185,8 +185,8 @@ TEST_P(KnownDefectsOfTraining, StashedMapsKeptAfterAnException) {
   EXPECT_LE(session.device().counters().peak_pinned_bytes, predicted.host_bytes);
 }
 
-// A layer throws, in either pass of any of three steps: whoever waits is told, and what was saved before goes
-// on with the usual bits, in the session that failed as in a new one.
+// A layer throws, in either pass of any of three steps: the caller that waits gets the error, and training
+// from the earlier checkpoint ends with the usual bits, in the failed session as in a new one.
 TEST_P(KnownDefectsOfTraining, StashedMapsKeptAfterALayerThrew) {
   const std::string usual = weights_after(3);
   for (int throw_at = 0; throw_at < 6; ++throw_at) {
@@ -215,7 +215,7 @@ TEST_P(KnownDefectsOfTraining, StashedMapsKeptAfterALayerThrew) {
   }
 }
 
-// Two steps of the batch, for which nobody waits.
+// Submits two steps of the batch without waiting for them.
 void submit_two(Session& session, const Batch& batch) {
   const std::array<Session::Bytes, 2> inputs = batch.inputs();
   PinnedBlock block(session.pinned(), inputs[0].size() + inputs[1].size(), "for a batch");
@@ -241,8 +241,9 @@ TEST_P(KnownDefectsOfTraining, SessionThatEndsWithStepsInFlight) {
   EXPECT_EQ(layer->launches(), 4);
 }
 
-// However a session ends, its device dies with nothing committed, nothing page-locked and no reservation:
-// with steps in flight, whether one of them is about to throw or not, and after somebody was told of it.
+// However a session ends, its device is destroyed with nothing committed, nothing page-locked and no
+// reservation: with steps in flight, whether or not one of them is about to throw, and after the error was
+// reported.
 TEST_P(KnownDefectsOfTraining, MemoryKeptByASessionThatEndedEarly) {
   const auto run_two_steps = [&](Session& session, bool wait) {
     if (!wait) {
@@ -251,14 +252,14 @@ TEST_P(KnownDefectsOfTraining, MemoryKeptByASessionThatEndedEarly) {
     }
     session.step(batch_.inputs(), 0.1F);
     session.step(batch_.inputs(), 0.1F);
-    session.finish();  // a step is over, for who waits, when its loss is there
+    session.finish();  // waiting for a step ends when its loss is there
   };
   for (int throw_at = -1; throw_at < 4; ++throw_at) {
     for (const bool wait : {false, true}) {
       SCOPED_TRACE("launch " + std::to_string(throw_at) + (wait ? ", waited for" : ", in flight"));
       const auto layer = std::make_shared<Throwing>();
       layer->throw_at = throw_at;
-      // Until the device says otherwise.
+      // Until the device reports an error.
       DeviceFaults device{.leaked_device_bytes = 1, .leaked_pinned_bytes = 1, .leaked_reservations = 1};
       SessionOptions options{.seed = 5, .delay_seed = 3};
       options.wrap_device = [&](std::unique_ptr<Device> cpu) {

@@ -10,11 +10,11 @@
 #include <string>
 #include <vector>
 
-#include "defects/judged_device.h"
-#include "defects/misdirected_waits.h"
-#include "exec/executor_rig.h"
-#include "exec/networks.h"
-#include "plan/oracle.h"
+#include "tests/defects/judged_device.h"
+#include "tests/defects/misdirected_waits.h"
+#include "tests/exec/executor_rig.h"
+#include "tests/exec/networks.h"
+#include "tests/plan/oracle.h"
 #include "vdnn/checker.h"
 
 namespace vdnn::testing {
@@ -131,8 +131,8 @@ class ReloadingLoop {
   const AddressRange reloaded_;
 };
 
-// The wait across the border is the pool's alone. Where it is lost, the offload of a step races the reload of
-// the step before, and the check says so by name.
+// Only the pool waits across the border of two steps. If this wait is lost, the offload of a step races the
+// prefetch of the previous step, and the check reports both by name.
 TEST_P(KnownDefectsOfOrder, ReloadThatNothingOrdersAcrossTheStepBorderIsFound) {
   for (const bool lost : {false, true}) {
     const auto judged = make_judged_device(GetParam(), 0);
@@ -197,9 +197,9 @@ void order_across_the_border(Schedule& schedule) {
   }
 }
 
-// What reads and writes such a buffer is mostly ordered through the ops in between; the images, which the
-// load stream brings, are not. Found by the checker; the oracle, which shares no code with it, shows an order
-// in which something else is read.
+// Most readers and writers of such a buffer are ordered through the ops in between; the copy of the images on
+// the load stream is not. The checker finds it; the oracle, which shares no code with it, shows an order in
+// which an op reads other contents.
 TEST(KnownDefects, LastingPageLockedBuffersNeedAWaitForTheStepBefore) {
   const auto objection = [](const Subject& subject) {
     return Oracle(*subject.tape, subject.schedule).objection(subject.schedule, Exploration::kConflicts);
@@ -218,9 +218,8 @@ TEST(KnownDefects, LastingPageLockedBuffersNeedAWaitForTheStepBefore) {
 
 // --- 2 -----------------------------------------------------------------------------------------------------
 
-// torchtitan#2581: a wait is issued on whatever stream is "current", which is not the one that needs it.
-// Streams are arguments here; a driver that mixed them up would be found out, whichever stream loses its
-// waits.
+// torchtitan#2581: a wait is issued on the "current" stream, which is not the one that needs it. Streams are
+// arguments here; a driver that confused them would be found out, whichever stream loses its waits.
 TEST_P(KnownDefectsOfOrder, WaitOnTheWrongStreamIsFound) {
   for (const Subject& subject : transferring_subjects()) {
     // A device that trains alone has no stream to reduce on.
@@ -240,7 +239,7 @@ TEST_P(KnownDefectsOfOrder, WaitOnTheWrongStreamIsFound) {
 
 // --- 3 -----------------------------------------------------------------------------------------------------
 
-// A release says who used the buffer last, on whichever stream: without any one of its waits the schedule
+// A release waits for the last users of the buffer on all streams: without any one of its waits the schedule
 // frees a block that another stream may still read.
 TEST(KnownDefects, ReleaseThatForgetsALastReaderIsFound) {
   std::size_t dropped = 0;

@@ -1,4 +1,5 @@
-// NCCL itself, over as many GPUs as this machine has, a thread each. Where there is none, each case says so.
+// NCCL itself, over all GPUs of this machine, one thread per GPU. Without a GPU each case is skipped with the
+// reason.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -90,7 +91,7 @@ class Rank {
     parts[0].range.bytes = block_.bytes / sizeof(float) / 3 * sizeof(float);
     parts[1].range.begin += parts[0].range.bytes;
     parts[1].range.bytes -= parts[0].range.bytes;
-    communicator_->all_reduce(stream_, parts, Reduction::kSum);
+    communicator_->all_reduce(stream_, parts);
   }
   void broadcast(int root) {
     communicator_->broadcast(stream_, {.name = "broadcast", .range = block_}, root);
@@ -115,7 +116,7 @@ class GpuNccl : public ::testing::Test {
     }
   }
 
-  // What each rank threw, or "".
+  // The error of each rank, or "".
   std::vector<std::string> run(double wait_seconds, const std::function<void(Rank&)>& work) const {
     Board board;
     std::vector<std::string> said(static_cast<std::size_t>(size_));
@@ -165,8 +166,8 @@ TEST_F(GpuNccl, SumsAndBroadcasts) {
               Each(""));
 }
 
-// Time passes here: a rank that does not come is what is to be waited for, and on a GPU nothing else shows
-// that a kernel in flight can be ended.
+// This test takes time: it waits for a rank that does not come. On a GPU only this shows that a kernel in
+// flight can be ended.
 TEST_F(GpuNccl, ARankThatDoesNotComeEndsTheWaitOfTheOthers) {
   if (size_ < 2) {
     GTEST_SKIP() << "one GPU alone waits for nobody";

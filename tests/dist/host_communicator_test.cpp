@@ -12,11 +12,11 @@
 #include <span>
 #include <thread>
 
-#include "fakes/fake_network.h"
 #include "src/dist/process_group.h"
 #include "src/tape/narrow_values.h"
 #include "tests/dist/left_fold.h"
 #include "tests/extent.h"
+#include "tests/fakes/fake_network.h"
 #include "vdnn/cpu_device.h"
 #include "vdnn/error.h"
 
@@ -90,10 +90,9 @@ class Rank {
     submit(compute_, [this, range, seen] { seen->assign(at(range).begin(), at(range).end()); });
     return seen;
   }
-  std::shared_ptr<const std::vector<float>> all_reduce(std::uint64_t seed, AddressRange range,
-                                                       Reduction reduction = Reduction::kSum) {
+  std::shared_ptr<const std::vector<float>> all_reduce(std::uint64_t seed, AddressRange range) {
     return round(seed, range, [&](const Collective& collective) {
-      return communicator_->all_reduce(communication_, collective, reduction);
+      return communicator_->all_reduce(communication_, collective);
     });
   }
   void wait() { communicator_->wait(device_->frontier(compute_)); }
@@ -167,22 +166,7 @@ TEST(HostCommunicator, AnotherOrderGivesOtherBits) {
   }
 }
 
-TEST_P(HostCollectivesOf, AverageDividesTheSumOnce) {
-  constexpr std::size_t kCount = 1001;
-  Ranks ranks({.seed = 1, .ranks = GetParam()});
-  EXPECT_THAT(ranks.run([&](Rank& rank) {
-    const auto seen = rank.all_reduce(1, rank.floats(0, kCount), Reduction::kAverage);
-    rank.wait();
-    std::vector<float> average = left_fold(1, GetParam(), kCount);
-    for (float& each : average) {
-      each /= static_cast<float>(GetParam());
-    }
-    EXPECT_EQ(bits(*seen), bits(average));
-  }),
-              Each(kNothing));
-}
-
-// The left fold of what was rounded before it was sent: sums on the way keep fp32.
+// The left fold of the addends after their rounding for the message: partial sums stay fp32.
 TEST_P(HostCollectivesOf, NarrowElementsAreWidenedFoldedAndRoundedOnce) {
   constexpr std::uint64_t kSeed = 9;
   for (const DataType type : {DataType::kBf16, DataType::kF16}) {
@@ -199,7 +183,7 @@ TEST_P(HostCollectivesOf, NarrowElementsAreWidenedFoldedAndRoundedOnce) {
         auto* const memory = pointer_to<std::byte>(range.begin);
         std::ranges::copy(mine, memory);
         rank.communicator().wait(Frontier(rank.communicator().all_reduce(
-            rank.communication(), {.name = "narrow", .range = range, .type = type}, Reduction::kSum)));
+            rank.communication(), {.name = "narrow", .range = range, .type = type})));
         std::vector<float> sum = widened(type, stored(brought(kSeed, 0, count)));
         for (int other = 1; other < GetParam(); ++other) {
           const std::vector<float> theirs = widened(type, stored(brought(kSeed, other, count)));
@@ -257,9 +241,9 @@ TEST_P(HostCollectivesOf, ReduceABucketOfSeveralRangesAsOne) {
       const AddressRange range = rank.floats(first, count);
       std::ranges::copy(brought(count, rank.group().rank(), count), rank.at(range).begin());
       parts.push_back({.name = "bucket", .range = range});
-      first += count + 3;  // what lies between them is nobody's
+      first += count + 3;  // gaps that belong to no buffer
     }
-    const Point point = rank.communicator().all_reduce(rank.communication(), parts, Reduction::kSum);
+    const Point point = rank.communicator().all_reduce(rank.communication(), parts);
     EXPECT_EQ(point.count, 1U) << "one submission";
     rank.communicator().wait(Frontier(point));
     for (std::size_t i = 0; i < parts.size(); ++i) {
@@ -280,7 +264,7 @@ TEST_P(HostCollectivesOf, TwoCommunicatorsDoNotHearEachOther) {
     for (int step = 0; step < 5; ++step) {
       std::ranges::copy(brought(7, rank.group().rank(), kCount), rank.at(mine).begin());
       const auto seen = rank.all_reduce(6, rank.floats(0, kCount));
-      const Point point = other->all_reduce(stream, {.name = "other", .range = mine}, Reduction::kSum);
+      const Point point = other->all_reduce(stream, {.name = "other", .range = mine});
       rank.group().barrier();
       other->wait(Frontier(point));
       rank.wait();
@@ -295,8 +279,7 @@ TEST_P(HostCollectivesOf, TwoCommunicatorsDoNotHearEachOther) {
 INSTANTIATE_TEST_SUITE_P(Ranks, HostCollectivesOf, ::testing::Values(1, 2, 3, 4),
                          ::testing::PrintToStringParamName());
 
-// What failed before: each rank ran the collective first whose stream got to it first, and waited for the
-// other.
+// Each rank once ran the collective whose stream reached it first, and waited for the other rank.
 TEST(HostCommunicator, CollectivesOfTwoStreamsRunInTheOrderOfTheirSubmission) {
   constexpr std::size_t kCount = 100;
   Ranks ranks({.seed = 5, .ranks = 2});
@@ -311,10 +294,8 @@ TEST(HostCommunicator, CollectivesOfTwoStreamsRunInTheOrderOfTheirSubmission) {
     if (rank.group().rank() == 0) {
       rank.submit(rank.communication(), [wait = go.get_future().share()] { wait.wait(); });
     }
-    rank.communicator().all_reduce(rank.communication(), {.name = "first", .range = ranges[0]},
-                                   Reduction::kSum);
-    const Point second =
-        rank.communicator().all_reduce(other, {.name = "second", .range = ranges[1]}, Reduction::kSum);
+    rank.communicator().all_reduce(rank.communication(), {.name = "first", .range = ranges[0]});
+    const Point second = rank.communicator().all_reduce(other, {.name = "second", .range = ranges[1]});
     if (rank.group().rank() == 0) {
       ranks.network().until_they_wait({1});
     }
@@ -337,7 +318,7 @@ TEST(HostCommunicator, CollectivesTouchWhatTheyDeclare) {
     const AddressRange range = rank.floats(5, kCount);
     std::ranges::copy(testing::brought(6, number, kCount), rank.at(range).begin());
     const Collective collective{.name = "sum", .range = range};
-    rank.communicator().all_reduce(rank.communication(), collective, Reduction::kAverage);
+    rank.communicator().all_reduce(rank.communication(), collective);
     rank.communicator().wait(Frontier(rank.communicator().broadcast(rank.communication(), collective, 2)));
   }),
               Each(kNothing));
@@ -367,22 +348,21 @@ TEST(HostCommunicator, RefusesWhatCannotBeAndGoesOn) {
   EXPECT_THAT(ranks.run([](Rank& rank) {
     Communicator& communicator = rank.communicator();
     const Collective odd{.name = "odd", .range = {.begin = rank.floats(0, 1).begin, .bytes = 6}};
-    EXPECT_THROW(communicator.all_reduce(rank.communication(), odd, Reduction::kSum), InvalidArgument);
-    EXPECT_THROW(
-        communicator.all_reduce(rank.communication(), std::span<const Collective>(), Reduction::kSum),
-        InvalidArgument);
+    EXPECT_THROW(communicator.all_reduce(rank.communication(), odd), InvalidArgument);
+    EXPECT_THROW(communicator.all_reduce(rank.communication(), std::span<const Collective>()),
+                 InvalidArgument);
     EXPECT_THROW(communicator.broadcast(rank.communication(), odd, 0), InvalidArgument);
     for (const DataType type : {DataType::kI32, DataType::kU8}) {
       const Collective other{.name = "other", .range = rank.floats(0, 1), .type = type};
-      EXPECT_THROW(communicator.all_reduce(rank.communication(), other, Reduction::kSum), InvalidArgument);
+      EXPECT_THROW(communicator.all_reduce(rank.communication(), other), InvalidArgument);
     }
     const std::array mixed{Collective{.name = "mixed", .range = rank.floats(0, 1)},
                            Collective{.name = "mixed", .range = rank.floats(1, 1), .type = DataType::kBf16}};
-    EXPECT_THROW(communicator.all_reduce(rank.communication(), mixed, Reduction::kSum), InvalidArgument);
+    EXPECT_THROW(communicator.all_reduce(rank.communication(), mixed), InvalidArgument);
     const Collective sound{.name = "sound", .range = rank.floats(0, 1)};
     EXPECT_THROW(communicator.broadcast(rank.communication(), sound, 2), InvalidArgument);
     EXPECT_THROW(communicator.broadcast(rank.communication(), sound, -1), InvalidArgument);
-    // Of what was never submitted nobody could tell when it is reached.
+    // Work that was never submitted has no point that could be reached.
     EXPECT_THROW(communicator.wait(Frontier({.stream = 0, .count = 1})), InvalidArgument);
     const auto seen = rank.all_reduce(0, rank.floats(0, 3));
     rank.wait();
@@ -404,17 +384,17 @@ TEST(HostCommunicator, RefusesOptionsThatCannotBeAndNamesThem) {
 // --- failing
 // ---------------------------------------------------------------------------------------------------
 
-// What every later call says.
+// The error of every later call.
 std::vector<std::string> said_by_every_call(Rank& rank) {
   Communicator& communicator = rank.communicator();
   const Collective collective{.name = "later", .range = rank.floats(0, 4)};
   communicator.break_off("another cause");
-  return {thrown_by([&] { communicator.all_reduce(rank.communication(), collective, Reduction::kSum); }),
+  return {thrown_by([&] { communicator.all_reduce(rank.communication(), collective); }),
           thrown_by([&] { communicator.broadcast(rank.communication(), collective, 0); }),
           thrown_by([&] { communicator.wait({}); })};
 }
 
-// Waits until the communicator says a cause.
+// Waits until the communicator reports a cause.
 void hear(Rank& rank) {
   while (true) {
     rank.communicator().wait({});
@@ -443,7 +423,7 @@ TEST(HostCommunicatorFailures, ARankThatHangsIsNamedByTheOthersInTime) {
   EXPECT_THAT(said[1], HasSubstr("has given up"));
 }
 
-// Who does not wait on the host through the communicator does not hang either.
+// A host that waits without the communicator does not hang either.
 TEST(HostCommunicatorFailures, SynchronizeEndsInTimeToo) {
   Ranks ranks({.seed = 1, .ranks = 2});
   std::atomic<bool> ended = false;
@@ -463,7 +443,7 @@ TEST(HostCommunicatorFailures, SynchronizeEndsInTimeToo) {
   EXPECT_THAT(said[0], HasSubstr("heard nothing from rank 1 (on host1) for 30 s"));
 }
 
-// A rank that is behind with its own work is not given up by itself: its time begins with its collective.
+// A rank that is late with its own work does not give up on itself: its time begins with its collective.
 TEST(HostCommunicatorFailures, TimeBeforeACollectiveHasBegunHereDoesNotCount) {
   Ranks ranks({.seed = 1, .ranks = 1});
   EXPECT_THAT(ranks.run([&](Rank& rank) {
@@ -525,14 +505,13 @@ TEST(HostCommunicatorFailures, ACommunicatorThatAnExceptionTakesAwayTellsTheOthe
   EXPECT_THAT(said[1], HasSubstr("rank 2 (on host2) has given up"));
 }
 
-// A stream that has failed skips what it was given: the next collective is not taken for the one before.
+// A failed stream skips its work: the next collective is not taken for the skipped one.
 TEST(HostCommunicatorFailures, ACollectiveThatDidNotRunEndsTheOnesBehindIt) {
   Ranks ranks({.seed = 5, .ranks = 2});
   const std::vector<std::string> said = ranks.run([](Rank& rank) {
     const StreamId other = rank.device().create_stream("other");
     const auto reduce = [&](StreamId stream) {
-      return rank.communicator().all_reduce(stream, {.name = "sum", .range = rank.floats(0, 10)},
-                                            Reduction::kSum);
+      return rank.communicator().all_reduce(stream, {.name = "sum", .range = rank.floats(0, 10)});
     };
     std::promise<void> go;
     if (rank.group().rank() == 0) {
@@ -563,8 +542,8 @@ TEST(HostCommunicatorFailures, WorkThatIsStillQueuedOutlivesItsCommunicator) {
   const std::vector<std::string> said = ranks.run([](Rank& rank) {
     std::promise<void> go;
     rank.submit(rank.communication(), [wait = go.get_future().share()] { wait.wait(); });
-    const Point point = rank.communicator().all_reduce(
-        rank.communication(), {.name = "sum", .range = rank.floats(0, 10)}, Reduction::kSum);
+    const Point point =
+        rank.communicator().all_reduce(rank.communication(), {.name = "sum", .range = rank.floats(0, 10)});
     rank.communicator().break_off("enough");
     rank.remove_communicator();
     go.set_value();

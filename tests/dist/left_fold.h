@@ -1,5 +1,5 @@
 #pragma once
-// What ranks bring to a sum in tests, and what must come out, to the bit.
+// The addends of ranks in tests, and the expected sums, to the bit.
 
 #include <algorithm>
 #include <bit>

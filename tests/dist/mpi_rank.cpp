@@ -1,6 +1,5 @@
-// One rank, for mpi_test: `mpi_rank SCENARIO [MILLISECONDS]`. Says on standard output what it is and what it
-// has seen; ends with 0 where all went as it should, with 5 through ProcessGroup::end_ranks() where something
-// was thrown.
+// One rank, for mpi_test: `mpi_rank SCENARIO [MILLISECONDS]`. Prints its rank and its observations. Exits
+// with 0 if all went as expected, and with 5 through ProcessGroup::end_ranks() after an exception.
 
 #include <mpi.h>
 #include <signal.h>
@@ -78,7 +77,7 @@ struct Rank {
                                std::ranges::copy(brought(seed, rank, values.size()), values.begin());
                              }});
     device->wait(communication, device->frontier(compute));
-    return communicator->all_reduce(communication, {.name = "sum", .range = range(values)}, Reduction::kSum);
+    return communicator->all_reduce(communication, {.name = "sum", .range = range(values)});
   }
   void wait() { communicator->wait(device->frontier(communication)); }
 
@@ -126,8 +125,7 @@ void check_two_communicators(Rank& rank) {
   for (int step = 0; step < 5; ++step) {
     std::ranges::copy(brought(7, rank.group.rank(), kCount), mine.begin());
     rank.all_reduce(6, rank.floats(0, kCount));
-    const Point point =
-        other->all_reduce(stream, {.name = "other", .range = Rank::range(mine)}, Reduction::kSum);
+    const Point point = other->all_reduce(stream, {.name = "other", .range = Rank::range(mine)});
     rank.group.barrier();
     other->wait(Frontier(point));
     rank.wait();
@@ -219,7 +217,7 @@ const std::map<std::string, std::function<void(ProcessGroup&)>> kScenarios = {
     {"dies_after", [](ProcessGroup& group) { fail_in_a_collective(group, [] {}); }},
 };
 
-// This process is killed so many milliseconds from now, wherever it is then.
+// Kills this process that many milliseconds from now, wherever it is then.
 void die_after(const std::string& milliseconds) {
   std::thread([moment = std::chrono::milliseconds(std::stoi(milliseconds))] {
     std::this_thread::sleep_for(moment);

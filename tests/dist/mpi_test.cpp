@@ -36,9 +36,9 @@ class Mpi : public ::testing::Test {
     }
   }
 
-  // What ends otherwise than by itself, or leaves a process behind, fails the test.
+  // A run that does not end by itself, or leaves a process behind, fails the test.
   static testing::Outcome run(int ranks, const std::string& scenario) {
-    constexpr int kSeconds = 200;  // the longest wait is of seconds; the rest is for a busy machine
+    constexpr int kSeconds = 200;  // the longest wait takes seconds; the rest is for a busy machine
     testing::Outcome outcome =
         testing::run_process(testing::mpirun(ranks, VDNN_MPI_RANK " " + scenario, kSeconds));
     EXPECT_NE(outcome.status, kTimedOut) << outcome.text;
@@ -97,15 +97,15 @@ TEST_F(Mpi, RefusesAProgramThatMayCallMpiFromOneThreadAtATime) {
   EXPECT_EQ(count(outcome.text, "MPI_THREAD_MULTIPLE"), 2) << outcome.text;
 }
 
-// mpirun sees it first, and says so.
+// mpirun sees it first, and reports it.
 TEST_F(Mpi, ARankThatIsKilledEndsTheJob) {
   const testing::Outcome outcome = run(3, "dies");
   EXPECT_NE(outcome.status, 0);
   EXPECT_THAT(outcome.text, AllOf(HasSubstr("rank 1"), HasSubstr("signal 9")));
 }
 
-// While a communicator is made, in a collective, between two. (While it connects to mpirun is left out:
-// mpirun 4.1.4 then ends the others, says so, and stays behind itself.)
+// While a communicator is made, in a collective, and between two. (Not while it connects to mpirun: then
+// mpirun 4.1.4 ends the others, reports it, and hangs itself.)
 TEST_F(Mpi, ARankThatIsKilledAtAnyMomentEndsTheJob) {
   constexpr int kLatestMilliseconds = 300;
   std::mt19937 random(1);
@@ -122,7 +122,7 @@ TEST_F(Mpi, ARankThatIsKilledAtAnyMomentEndsTheJob) {
 TEST_F(Mpi, ARankThatIsKilledBeforeItReachesMpiEndsTheJob) {
   const testing::Outcome outcome = run(3, "dies_first");
   EXPECT_NE(outcome.status, 0);
-  // So early mpirun may say that a process has ended, and not which.
+  // At such an early time mpirun may report that a process has ended, and not which.
   EXPECT_THAT(outcome.text, AnyOf(AllOf(HasSubstr("rank 1"), HasSubstr("signal 9")),
                                   HasSubstr("1 process returned\na non-zero exit code")));
 }
@@ -144,7 +144,7 @@ TEST_P(MpiHangs, TheOthersEndTheJobAndNameTheRank) {
   EXPECT_THAT(outcome.text, HasSubstr("for 10 s"));
 }
 
-// What failed before: the time for which a job is suspended was held against its ranks.
+// The time for which a job is suspended once counted as its ranks' time.
 TEST_F(Mpi, RanksThatWereStoppedTogetherGoOn) {
   const testing::Outcome outcome = run(3, "stop_together");
   EXPECT_EQ(outcome.status, 0) << outcome.text;

@@ -13,11 +13,11 @@
 #include <thread>
 #include <utility>
 
-#include "fakes/fake_cuda.h"
-#include "fakes/fake_nccl.h"
 #include "src/tape/narrow_values.h"
 #include "streams/cuda/cuda_device.h"
 #include "tests/extent.h"
+#include "tests/fakes/fake_cuda.h"
+#include "tests/fakes/fake_nccl.h"
 #include "vdnn/error.h"
 #include "vdnn/nccl_communicator.h"
 
@@ -44,8 +44,8 @@ std::string thrown_by(const std::function<void()>& call) {
   return kNothing;
 }
 
-// How ranks of a test tell each other the id: as MPI's broadcast would, but nobody waits for ever for a rank
-// 0 that has failed before.
+// Passes the id between the ranks of a test as MPI's broadcast would, except that no rank waits for ever for
+// a rank 0 that has failed.
 class Board {
  public:
   explicit Board(FakeNccl& nccl) : nccl_(nccl) {}
@@ -155,11 +155,9 @@ class Rank {
     });
     return seen;
   }
-  std::shared_ptr<const std::vector<float>> all_reduce(std::uint64_t count,
-                                                       Reduction reduction = Reduction::kSum,
-                                                       DataType type = DataType::kF32) {
+  std::shared_ptr<const std::vector<float>> all_reduce(std::uint64_t count, DataType type = DataType::kF32) {
     return round(count, type, [&](const Collective& collective) {
-      return communicator_->all_reduce(communication_, halves_of(collective), reduction);
+      return communicator_->all_reduce(communication_, halves_of(collective));
     });
   }
   std::shared_ptr<const std::vector<float>> broadcast(std::uint64_t count, int root) {
@@ -205,7 +203,7 @@ class Rank {
   std::unique_ptr<Communicator> communicator_;
 };
 
-// Several ranks, each with a fake GPU. What was done wrong on any, or is left, fails the test.
+// Several ranks, each with a fake GPU. Misuse or a leak on any of them fails the test.
 class Ranks {
  public:
   explicit Ranks(const FakeNcclOptions& options) : options_(options), nccl_(options), board_(nccl_) {
@@ -265,9 +263,9 @@ class Ranks {
 
 constexpr auto kCounts = std::to_array<std::uint64_t>({0, 1, 2, 3, 255, 4096, 16'383});
 
-void expect_sums(const Rank& rank, const std::vector<float>& seen, float divisor = 1) {
+void expect_sums(const Rank& rank, const std::vector<float>& seen) {
   for (std::uint64_t i = 0; i < seen.size(); ++i) {
-    ASSERT_EQ(seen[i], rank.sum(i) / divisor) << "float " << i << " of " << seen.size();
+    ASSERT_EQ(seen[i], rank.sum(i)) << "float " << i << " of " << seen.size();
   }
 }
 
@@ -301,7 +299,7 @@ TEST_P(Collectives, SumNarrowElements) {
     Ranks ranks({.seed = 4, .ranks = GetParam()});
     EXPECT_THAT(ranks.run_started([type](Rank& rank) {
       for (const std::uint64_t count : kCounts) {
-        const auto seen = rank.all_reduce(count, Reduction::kSum, type);
+        const auto seen = rank.all_reduce(count, type);
         rank.wait();
         ASSERT_EQ(seen->size(), count);
         expect_sums(rank, *seen);
@@ -309,17 +307,6 @@ TEST_P(Collectives, SumNarrowElements) {
     }),
                 Each(kNothing));
   }
-}
-
-TEST_P(Collectives, AverageOnRequest) {
-  Ranks ranks({.seed = 1, .ranks = GetParam()});
-  EXPECT_THAT(ranks.run_started([&](Rank& rank) {
-    const auto seen = rank.all_reduce(1001, Reduction::kAverage);
-    rank.wait();
-    ASSERT_EQ(seen->size(), 1001U);
-    expect_sums(rank, *seen, static_cast<float>(GetParam()));
-  }),
-              Each(kNothing));
 }
 
 TEST_P(Collectives, BroadcastFromEveryRank) {
@@ -353,8 +340,7 @@ TEST_P(Collectives, TakeNoMemoryThatWasNotCounted) {
     const std::uint64_t before = Rank::free_bytes(cuda);
     for (const std::uint64_t count : kCounts) {
       rank.all_reduce(count);
-      rank.all_reduce(count, Reduction::kAverage);
-      rank.all_reduce(count, Reduction::kSum, DataType::kBf16);
+      rank.all_reduce(count, DataType::kBf16);
       rank.broadcast(count, 0);
       rank.wait();
     }
@@ -368,22 +354,21 @@ TEST(NcclCommunicator, RefusesWhatCannotBeAndGoesOn) {
   EXPECT_THAT(ranks.run_started([](Rank& rank) {
     Communicator& communicator = rank.communicator();
     const Collective odd{.name = "odd", .range = {.begin = rank.floats(1).begin, .bytes = 6}};
-    EXPECT_THROW(communicator.all_reduce(rank.communication(), odd, Reduction::kSum), InvalidArgument);
-    EXPECT_THROW(
-        communicator.all_reduce(rank.communication(), std::span<const Collective>(), Reduction::kSum),
-        InvalidArgument);
+    EXPECT_THROW(communicator.all_reduce(rank.communication(), odd), InvalidArgument);
+    EXPECT_THROW(communicator.all_reduce(rank.communication(), std::span<const Collective>()),
+                 InvalidArgument);
     EXPECT_THROW(communicator.broadcast(rank.communication(), odd, 0), InvalidArgument);
     for (const DataType type : {DataType::kI32, DataType::kU8}) {
       const Collective other{.name = "other", .range = rank.floats(1), .type = type};
-      EXPECT_THROW(communicator.all_reduce(rank.communication(), other, Reduction::kSum), InvalidArgument);
+      EXPECT_THROW(communicator.all_reduce(rank.communication(), other), InvalidArgument);
     }
     const std::array mixed{Collective{.name = "mixed", .range = rank.floats(1)},
                            Collective{.name = "mixed", .range = rank.floats(1), .type = DataType::kBf16}};
-    EXPECT_THROW(communicator.all_reduce(rank.communication(), mixed, Reduction::kSum), InvalidArgument);
+    EXPECT_THROW(communicator.all_reduce(rank.communication(), mixed), InvalidArgument);
     const Collective sound{.name = "sound", .range = rank.floats(1)};
     EXPECT_THROW(communicator.broadcast(rank.communication(), sound, 2), InvalidArgument);
     EXPECT_THROW(communicator.broadcast(rank.communication(), sound, -1), InvalidArgument);
-    // Of what was never submitted nobody could tell when it is reached.
+    // Work that was never submitted has no point that could be reached.
     EXPECT_THROW(communicator.wait(Frontier({.stream = 0, .count = 1})), InvalidArgument);
     const auto seen = rank.all_reduce(3);
     rank.wait();
@@ -392,8 +377,8 @@ TEST(NcclCommunicator, RefusesWhatCannotBeAndGoesOn) {
               Each(kNothing));
 }
 
-// What failed before: the second collective of a capture was refused when it had been submitted already, and
-// a wait inside, which is misuse, ended the communicator.
+// The second collective of a capture was once refused after it had been submitted, and a wait inside the
+// capture, which is misuse, ended the communicator.
 TEST(NcclCommunicator, CollectivesAreCapturedAndAWaitInsideIsRefused) {
   Ranks ranks({.ranks = 1});
   EXPECT_THAT(ranks.run_started([](Rank& rank) {
@@ -492,12 +477,12 @@ TEST(NcclCommunicator, ARankWithoutNcclTakesPartInTheExchangeAllTheSame) {
 // --- failing
 // ---------------------------------------------------------------------------------------------------
 
-// What every later call says.
+// The error of every later call.
 std::vector<std::string> said_by_every_call(Rank& rank) {
   Communicator& communicator = rank.communicator();
   const Collective collective{.name = "later", .range = rank.floats(4)};
   communicator.break_off("another cause");
-  return {thrown_by([&] { communicator.all_reduce(rank.communication(), collective, Reduction::kSum); }),
+  return {thrown_by([&] { communicator.all_reduce(rank.communication(), collective); }),
           thrown_by([&] { communicator.broadcast(rank.communication(), collective, 0); }),
           thrown_by([&] { communicator.wait({}); })};
 }
@@ -515,7 +500,7 @@ TEST_P(Failures, ARankThatHangsEndsTheWaitsOfAllWithTheCollectiveNamed) {
     expect_sums(rank, *seen);
     if (rank.communicator().rank() == 1) {
       ranks.nccl().let_pass(4 * kWaitSeconds);
-      rank.wait();  // nothing is in flight: all that it can say is what it is told
+      rank.wait();  // nothing is in flight, so only the planted error can be thrown
       return;
     }
     rank.all_reduce(7);
@@ -534,7 +519,7 @@ TEST_P(Failures, ARankThatHangsEndsTheWaitsOfAllWithTheCollectiveNamed) {
   EXPECT_THAT(said[1], GetParam() ? HasSubstr("NCCL error 6") : HasSubstr(kNothing));
 }
 
-// What failed before: whoever submitted it waited for a collective whose end could not be recorded, for ever.
+// A caller once waited for ever for a collective whose end could not be recorded.
 TEST_P(Failures, ACollectiveWhoseEndCannotBeRecordedEndsInTimeToo) {
   Ranks ranks(three());
   const std::vector<std::string> said = ranks.run_started([&](Rank& rank) {
@@ -662,7 +647,8 @@ TEST(NcclCommunicator, WaitsOfSeveralThreadsAllSayTheFirstCause) {
   });
 }
 
-// Every call of one rank fails once. No rank hangs, nothing is lost, and whoever says nothing has the sums.
+// Each call of one rank fails once. No rank hangs, nothing leaks, and every rank without an error has the
+// sums.
 class EveryCallFails : public ::testing::TestWithParam<int> {
  protected:
   // `fail` makes the nth call of a rank fail; `failed` names it, "" where there were fewer. How many failed.
@@ -723,7 +709,7 @@ INSTANTIATE_TEST_SUITE_P(Ranks, EveryCallFails,
                                                                                         .in_long_run = 4}))),
                          ::testing::PrintToStringParamName());
 
-// NCCL itself on a device of the fake's: what it says, "" where it starts.
+// NCCL itself on a fake device: its error, or "" if it starts.
 std::string start_nccl() {
   std::string said;
   Ranks ranks({.ranks = 1});
@@ -737,7 +723,7 @@ std::string start_nccl() {
   return said;
 }
 
-// Without a GPU it says why not.
+// Without a GPU it reports the reason.
 TEST(NcclCommunicator, OnThisMachineStartsOrSaysWhyNot) {
   const std::string said = start_nccl();
   EXPECT_THAT(said, AnyOf("", HasSubstr("this build has no NCCL"), HasSubstr("cannot be loaded"),
@@ -745,7 +731,8 @@ TEST(NcclCommunicator, OnThisMachineStartsOrSaysWhyNot) {
   std::cout << "  " << (said.empty() ? "started" : said) << '\n';
 }
 
-// Its calls would then wait for a rank that never comes, whatever the options say. It was ignored.
+// Its calls would then wait for a rank that never comes, whatever the options are. This setting was once
+// ignored.
 TEST(NcclCommunicator, AnEnvironmentThatMakesNcclWaitIsRefused) {
   ::setenv("NCCL_COMM_BLOCKING", "1", 1);
   const std::string said = start_nccl();

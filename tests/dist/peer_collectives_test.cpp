@@ -8,9 +8,9 @@
 #include <memory>
 #include <vector>
 
-#include "fakes/fake_cuda.h"
-#include "fakes/fake_nccl.h"
 #include "streams/cuda/cuda_pool_backend.h"
+#include "tests/fakes/fake_cuda.h"
+#include "tests/fakes/fake_nccl.h"
 #include "vdnn/stream_pool.h"
 
 namespace vdnn {
@@ -36,7 +36,7 @@ struct Rank {
 
 class PeerCollectives : public ::testing::Test {
  protected:
-  // An all-reduce over memory of pools: what comes out on each rank.
+  // The result on each rank of an all-reduce over memory of pools.
   std::vector<float> reduce(bool peer_access) {
     std::array<Rank, kRanks> ranks;
     NcclId id{};
@@ -58,8 +58,7 @@ class PeerCollectives : public ::testing::Test {
       fill(rank);
       NcclStatus status = NcclStatus::kInProgress;
       rank.nccl->comm_get_async_error(rank.comm, status);
-      rank.nccl->all_reduce(rank.block.begin, kCount, DataType::kF32, Reduction::kSum, rank.comm,
-                            rank.stream);
+      rank.nccl->all_reduce(rank.block.begin, kCount, DataType::kF32, rank.comm, rank.stream);
       rank.nccl->comm_get_async_error(rank.comm, status);  // launches it, if it was not
     }
     cuda_->rest();

@@ -8,9 +8,9 @@
 #include <cstring>
 #include <map>
 
-#include "fakes/fake_network.h"
 #include "src/dist/launcher.h"
 #include "src/dist/process_group.h"
+#include "tests/fakes/fake_network.h"
 #include "vdnn/cpu_device.h"
 #include "vdnn/error.h"
 #include "vdnn/sim_device.h"
@@ -57,7 +57,7 @@ TEST_P(ProcessGroupOf, GathersTextsOfAnyLengthInRankOrder) {
               Each(kNothing));
 }
 
-// Ranks that fail alike: the first says it, and has ended the others by the time that they would.
+// When all ranks fail in the same way, the first one reports it and ends the others before they do.
 TEST(ProcessGroup, ARankThatGivesUpLeavesTheFirstWordToThoseBeforeIt) {
   constexpr int kRanks = 8;
   FakeNetwork network({.seed = 3, .ranks = kRanks});
@@ -183,8 +183,8 @@ TEST(ProcessGroup, IsAWorldOfOneWithoutALauncher) {
   *pointer_to<float>(memory.begin) = 3;
   const auto communicator = group->communicator(*device);
   const StreamId stream = device->create_stream("communication");
-  communicator->wait(Frontier(communicator->all_reduce(
-      stream, {.name = "sum", .range = {.begin = memory.begin, .bytes = 4}}, Reduction::kAverage)));
+  communicator->wait(Frontier(
+      communicator->all_reduce(stream, {.name = "sum", .range = {.begin = memory.begin, .bytes = 4}})));
   EXPECT_EQ(*pointer_to<float>(memory.begin), 3);
 }
 

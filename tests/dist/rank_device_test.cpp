@@ -7,8 +7,8 @@
 #include <string>
 #include <vector>
 
-#include "fakes/fake_gpus.h"
-#include "fakes/thread_ranks.h"
+#include "tests/fakes/fake_gpus.h"
+#include "tests/fakes/thread_ranks.h"
 
 namespace vdnn {
 namespace {
@@ -22,7 +22,7 @@ using ::testing::Not;
 
 constexpr int kRanks = 4;
 
-// What a rank sees of its machine's GPUs.
+// The GPUs that a rank sees on its machine.
 struct Seen {
   int gpus = 0;
   int first_card = 0;
@@ -45,7 +45,7 @@ Chosen choose(const std::string& asked, const std::vector<Seen>& seen) {
   return chosen;
 }
 
-// By the first that says so; others may hear only that it has gone.
+// Reported by the first rank that finds it; others may learn only that this rank is gone.
 auto refused(const std::string& text) {
   return AllOf(Contains(HasSubstr(text)), Each(Not("")));
 }
@@ -73,7 +73,7 @@ TEST_P(DeviceOfRank, IsNobodyElses) {
               refused("ranks 1 and 3 have the same GPU, GPU-fa000000-0000-0000-0000-000000000000"));
 }
 
-// One sees all of them, and takes the one that another was given.
+// One rank sees all GPUs, and takes the one that another rank was given.
 TEST_P(DeviceOfRank, IsNobodyElsesWhateverTheirNumbers) {
   EXPECT_THAT(choose(GetParam(), {{1, 0}, {4, 0}, {1, 1}, {1, 3}}).errors,
               refused("ranks 1 and 2 have the same GPU, GPU-fa010000-"));
@@ -93,7 +93,7 @@ TEST(DeviceOfRankWithoutGpus, IsCpuUnlessAGpuIsAskedFor) {
                      [](ProcessGroup& group) { EXPECT_EQ(device_of_rank("auto", group, nullptr), "cpu"); });
 }
 
-// Ranks compare what they have whatever that is: nobody waits for one that has no GPU.
+// Ranks compare their devices whatever those are: no rank waits for one without a GPU.
 TEST(DeviceOfRankWithoutGpus, AlsoWhereOthersHaveSome) {
   const Chosen chosen = choose("auto", {{1, 0}, {0, 0}, {1, 2}, {0, 0}});
   EXPECT_THAT(chosen.errors, Each(""));
@@ -112,7 +112,7 @@ TEST(DeviceOfRankAlone, IsTheOneAskedFor) {
 
 TEST(DeviceOfRankByNumber, IsRefusedForSeveral) {
   EXPECT_THAT(choose("cuda:0", std::vector<Seen>(kRanks, {.gpus = 4})).errors,
-              refused("--device cuda:0: a machine's 4 ranks cannot share it"));
+              refused("device = cuda:0: a machine's 4 ranks cannot share it"));
 }
 
 }  // namespace

@@ -17,7 +17,7 @@ bool begins_with_a_program(const std::string& text) {
   return std::regex_match(text, program);
 }
 
-// The name of a program alone is a command line where it is of the project.
+// The name of a program alone is a command line if the program is the project's.
 bool is_command_line(const std::string& text) {
   const bool with_arguments = text.find(' ') != std::string::npos;
   const bool usage = text.find('[') != std::string::npos;

@@ -32,9 +32,9 @@ using testing::words_of;
 
 const fs::path kRoot = VDNN_SOURCE_DIR;
 
-// --- what is run instead -----------------------------------------------------------------------------------
+// --- replacements of command lines -------------------------------------------------------------------------
 
-// A whole command line and what is run in its place.
+// A whole command line and the one that runs in its place.
 struct Replacement {
   std::string_view line;
   std::string_view run;
@@ -50,6 +50,13 @@ constexpr std::array kReplacements{
                 "vdnn train --model lenet --data fashion-mnist --steps 2 --memory 10MiB --trace trace.json "
                 "--json run.json",
                 kShorter},
+    Replacement{
+        "vdnn train --model resnet20 --data synthetic --epochs 2 --tensorboard runs/resnet20",
+        "vdnn train --model resnet20 --data synthetic --steps 2 --batch 2 --tensorboard runs/resnet20",
+        kShorter},
+    Replacement{"vdnn train --model resnet20 --data synthetic --epochs 2 --metrics-port 9100",
+                "vdnn train --model resnet20 --data synthetic --steps 2 --batch 2 --metrics-port 0",
+                "a test is not to train for long, nor to take a port that may be another program's"},
     Replacement{"vdnn profile --model resnet20 --threads 1 -o costs.json",
                 "vdnn profile --model resnet20 --threads 1 -o costs.json --batch 2 --steps 5", kShorter},
     Replacement{"vdnn plan --model resnet20 --threads 1 --policy all --profile costs.json",
@@ -89,6 +96,32 @@ constexpr std::array kReplacements{
                 "vdnn sweep --model lenet --device sim:h100 --precision fp32,tf32,bf16 --policy optimal,none "
                 "--svg precision.svg",
                 "the picture of the page is made by tests/cli/cli_test.cpp"},
+    Replacement{
+        "vdnn sweep --model resnet50 --batch 128 --device sim:h100 --precision bf16 --peers --points 10 "
+        "--svg peers_resnet50_h100.svg",
+        "vdnn sweep --model lenet --device sim:h100 --precision bf16 --peers --points 2 "
+        "--svg peers_resnet50_h100.svg",
+        kShorter},
+    Replacement{
+        "vdnn sweep --model resnet50 --batch 128 --device sim:rtx4090 --precision bf16 --peers --points 10 "
+        "--svg peers_resnet50_rtx4090.svg",
+        "vdnn sweep --model lenet --device sim:rtx4090 --precision bf16 --peers --points 2 "
+        "--svg peers_resnet50_rtx4090.svg",
+        kShorter},
+    Replacement{
+        "vdnn sweep --model unet --input 1x128x128x128 --batch 2 --device sim:h100 --precision bf16 --peers "
+        "--points 10 --svg peers_unet_h100.svg",
+        "vdnn sweep --model lenet --device sim:h100 --precision bf16 --peers --points 2 "
+        "--svg peers_unet_h100.svg",
+        "the picture of the page is made by tests/cli/cli_test.cpp"},
+    Replacement{
+        "vdnn sweep --model unet --input 1x128x128x128 --batch 2 --device sim:rtx4090 --precision bf16 "
+        "--peers --points 10 --svg peers_unet_rtx4090.svg",
+        "vdnn sweep --model lenet --device sim:rtx4090 --precision bf16 --peers --points 2 "
+        "--svg peers_unet_rtx4090.svg",
+        "the picture of the page is made by tests/cli/cli_test.cpp"},
+    Replacement{"vdnn sweep --peers", "vdnn sweep --model lenet --device sim:h100 --peers --points 2",
+                kMention},
     Replacement{"vdnn plan --report", "vdnn plan --model lenet --report plan.html", kMention},
     Replacement{"vdnn plan --report F.html", "vdnn plan --model lenet --report F.html", kMention},
     Replacement{"vdnn plan --memory", "vdnn plan --model lenet --memory 1GiB", kMention},
@@ -129,6 +162,7 @@ constexpr std::array kNotRun{
     NotRun{"scripts/test", "runs this test"},
     NotRun{"scripts/count-cases", "is run by scripts/test"},
     NotRun{"scripts/fuzz", "takes minutes"},
+    NotRun{"scripts/package", "builds everything; tests/install/package_test.sh runs it on this build"},
     NotRun{"scripts/wheel", "builds a library and asks auditwheel"},
     NotRun{"scripts/torch-for-cpu", "downloads packages"},
     NotRun{"scripts/record-steps", "trains in PyTorch for a minute, and writes into the tree"},
@@ -174,7 +208,7 @@ std::string read_file(const fs::path& path) {
 }
 
 std::vector<std::string> pages() {
-  std::vector<std::string> paths{"README.md", "CONTRIBUTING.md", "fuzz/corpus/README.md"};
+  std::vector<std::string> paths{"README.md", "CHANGELOG.md", "CONTRIBUTING.md", "fuzz/corpus/README.md"};
   for (const char* folder : {"docs", "examples", "share/devices", "share/engines", "share/steps"}) {
     for (const auto& entry : fs::directory_iterator(kRoot / folder)) {
       const std::string extension = entry.path().extension();
@@ -274,7 +308,7 @@ TEST_P(CommandLines, AreRun) {
   }
 }
 
-// What no page has any more is no reason for anything.
+// A replacement for a command line that no page has any more must go.
 TEST(CommandLineTables, NameLinesOfPages) {
   std::set<std::string> replaced;
   std::set<std::string_view> not_run;

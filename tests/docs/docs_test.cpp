@@ -11,6 +11,7 @@
 #include <regex>
 #include <set>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "tests/process.h"
@@ -31,14 +32,21 @@ std::string read_file(const fs::path& path) {
   return {std::istreambuf_iterator<char>(file), {}};
 }
 
-// "vdnn/session.h", ...; sorted.
+// "vdnn/groups/network.h", "vdnn/session.h", ...; sorted.
 std::vector<std::string> public_headers() {
   std::vector<std::string> names;
-  for (const auto& entry : fs::directory_iterator(kRoot / "include/vdnn")) {
-    names.push_back("vdnn/" + entry.path().filename().string());
+  for (const auto& entry : fs::recursive_directory_iterator(kRoot / "include/vdnn")) {
+    if (entry.is_regular_file()) {
+      names.push_back(fs::relative(entry.path(), kRoot / "include").string());
+    }
   }
   std::ranges::sort(names);
   return names;
+}
+
+// Whether a header includes all headers of one purpose and declares nothing itself.
+bool is_group(const std::string& header) {
+  return header.starts_with("vdnn/groups/");
 }
 
 std::string include_all() {
@@ -59,7 +67,7 @@ std::vector<std::string> find_all(const std::string& text, const std::string& pa
   return found;
 }
 
-// --- what pages say ----------------------------------------------------------------------------------------
+// --- contents of pages -------------------------------------------------------------------------------------
 
 // The fragments of one language, and the page without any.
 struct Page {
@@ -133,7 +141,7 @@ std::set<std::string> declarations(const std::string& header) {
 
 class DocsTest : public testing::TemporaryDirectory {
  protected:
-  // Otherwise, what the compiler says.
+  // On failure, with the compiler's output.
   ::testing::AssertionResult compiles(const std::string& text) const {
     write("unit.cpp", text);
     const testing::Outcome outcome =
@@ -150,8 +158,10 @@ class DocsTest : public testing::TemporaryDirectory {
 
 class PublicHeaders : public DocsTest, public ::testing::WithParamInterface<std::string> {};
 
-INSTANTIATE_TEST_SUITE_P(All, PublicHeaders, ::testing::ValuesIn(public_headers()),
-                         [](const auto& test) { return fs::path(test.param).stem().string(); });
+INSTANTIATE_TEST_SUITE_P(All, PublicHeaders, ::testing::ValuesIn(public_headers()), [](const auto& test) {
+  const fs::path header(test.param);
+  return (is_group(test.param) ? "groups_" : "") + header.stem().string();
+});
 
 TEST_P(PublicHeaders, CompileByThemselves) {
   EXPECT_TRUE(compiles("#include \"" + GetParam() + "\"\n"));
@@ -168,16 +178,96 @@ TEST_P(PublicHeaders, IncludePublicHeadersAndTheStandardLibraryOnly) {
   }
 }
 
+TEST(HeaderGroups, HaveEachHeaderOnceAndAPlaceOnThePage) {
+  const std::set<std::string> spans = code_spans(parse_page(read_file(kRoot / "docs/api.md")));
+  std::vector<std::string> grouped;
+  std::vector<std::string> others;
+  for (const std::string& header : public_headers()) {
+    if (is_group(header)) {
+      EXPECT_TRUE(spans.contains(header)) << header;
+      std::ranges::copy(find_all(read_file(kRoot / "include" / header), R"re(^#include "(.*)"$)re", 1),
+                        std::back_inserter(grouped));
+    } else {
+      others.push_back(header);
+    }
+  }
+  std::ranges::sort(grouped);
+  EXPECT_EQ(grouped, others);
+}
+
 // --- docs/api.md -------------------------------------------------------------------------------------------
 
 TEST(Api, NamesEveryHeaderAndAllThatItDeclares) {
   const std::set<std::string> spans = code_spans(parse_page(read_file(kRoot / "docs/api.md")));
   for (const std::string& header : public_headers()) {
-    EXPECT_TRUE(spans.contains(fs::path(header).filename().string())) << header;
+    EXPECT_TRUE(is_group(header) || spans.contains(fs::path(header).filename().string())) << header;
     for (const std::string& name : declarations(read_file(kRoot / "include" / header))) {
       EXPECT_TRUE(spans.contains(name) || spans.contains(name + "()")) << header << ": " << name;
     }
   }
+}
+
+// The names of all enumerations that a header makes public, members included, each with its values.
+std::vector<std::pair<std::string, std::vector<std::string>>> public_enumerations(const std::string& header) {
+  static const std::regex enumeration(R"((?:enum class|typedef enum) (\w+)[^{;]*\{([^}]*)\})");
+  static const std::regex comment(R"(//[^\n]*|/\*[^*]*\*/)");
+  std::vector<std::pair<std::string, std::vector<std::string>>> found;
+  for (std::sregex_iterator match(header.begin(), header.end(), enumeration), end; match != end; ++match) {
+    const std::string before = match->prefix();
+    const std::size_t closed = before.find("private:");
+    if (closed == std::string::npos || before.find("\n};", closed) != std::string::npos) {
+      const std::string values = std::regex_replace((*match)[2].str(), comment, "");
+      found.emplace_back((*match)[1], find_all(values, R"(\b(k[A-Z]\w*|VDNN_\w+))", 1));
+    }
+  }
+  return found;
+}
+
+TEST(Api, ListsTheValuesOfEveryEnumeration) {
+  const std::string whole_page = read_file(kRoot / "docs/api.md");
+  const std::string page = whole_page.substr(whole_page.find("\n## Enumerations\n"));
+  std::size_t enumerations = 0;
+  for (const std::string& header : public_headers()) {
+    const std::string file = fs::path(header).filename().string();
+    for (const auto& [name, values] : public_enumerations(read_file(kRoot / "include" / header))) {
+      ++enumerations;
+      std::string pattern = "^\\| `(?:\\w+::)*";
+      pattern.append(name).append("` \\(`").append(file).append("`\\) \\| (.*) \\|$");
+      const std::vector<std::string> row = find_all(page, pattern, 1);
+      ASSERT_EQ(row.size(), 1U) << header << ": " << name;
+      EXPECT_EQ(find_all(row[0], R"(\b(k[A-Z]\w*|VDNN_\w+))", 1), values) << header << ": " << name;
+    }
+  }
+  EXPECT_GT(enumerations, 30U) << "they were found";
+}
+
+TEST(DocsReader, FindsPublicEnumerations) {
+  const auto found = public_enumerations(
+      "enum class A : int {\n  kX,  // kNot\n  kY\n};\nclass C {\n private:\n  enum class B { kZ };\n};\n"
+      "typedef enum vdnn_c { VDNN_C = 0, /* VDNN_NOT */ VDNN_D } vdnn_c;\n");
+  ASSERT_EQ(found.size(), 2U);
+  EXPECT_EQ(found[0].first, "A");
+  EXPECT_THAT(found[0].second, ElementsAre("kX", "kY"));
+  EXPECT_EQ(found[1].first, "vdnn_c");
+  EXPECT_THAT(found[1].second, ElementsAre("VDNN_C", "VDNN_D"));
+}
+
+// --- the version -------------------------------------------------------------------------------------------
+
+TEST(Version, IsThatOfTheLatestChangesAndStandsInOnePlace) {
+  const std::vector<std::string> version =
+      find_all(read_file(kRoot / "CMakeLists.txt"), R"(^project\(vdnn VERSION (\d+\.\d+\.\d+) )", 1);
+  ASSERT_EQ(version.size(), 1U);
+  const std::vector<std::string> changes =
+      find_all(read_file(kRoot / "CHANGELOG.md"), R"(^## (\d+\.\d+\.\d+))", 1);
+  ASSERT_FALSE(changes.empty());
+  EXPECT_EQ(changes.front(), version.front());
+  EXPECT_EQ(
+      testing::run_process(
+          "cd '" + kRoot.string() + "' && grep -rlwF '" + version.front() +
+          "' CMakeLists.txt cmake allocator include python scripts src streams --exclude-dir=__pycache__")
+          .text,
+      "CMakeLists.txt\n");
 }
 
 class ApiNames : public DocsTest {};
@@ -222,14 +312,16 @@ INSTANTIATE_TEST_SUITE_P(All, Pages,
                                            "docs/known_defects.md", "CONTRIBUTING.md"),
                          [](const auto& test) { return fs::path(test.param).stem().string(); });
 
-// Code spans that look like a file or folder of the tree, but for what a build makes.
+// Code spans that look like a file or folder of the tree, except those that a build makes.
 TEST_P(Pages, NameFilesThatAreThere) {
   static const std::regex path(R"([a-z_][\w.-]*(/[\w.-]+)*(/|\.(h|cpp|md|txt|json|cmake|in)))");
   const fs::path page = GetParam();
   const std::string text = parse_page(read_file(kRoot / page)).text;
   for (const std::string& span : code_spans({.cpp = {}, .text = text})) {
     if (std::regex_match(span, path) && !span.starts_with("build/")) {
-      EXPECT_TRUE(fs::exists(kRoot / span) || fs::exists(kRoot / "include/vdnn" / span)) << span;
+      EXPECT_TRUE(fs::exists(kRoot / span) || fs::exists(kRoot / "include" / span) ||
+                  fs::exists(kRoot / "include/vdnn" / span))
+          << span;
     }
   }
   for (const std::string& link : find_all(text, R"(\]\(([^)#:]+)\))", 1)) {

@@ -55,7 +55,7 @@ TEST_P(DropinTest, AProgramSaysTheSameInEveryOrder) {
   }
 }
 
-// Held to the programs themselves, too: what fails is seen by them, and nothing of theirs stays behind.
+// Checked against the programs themselves, too: they see the failures, and leave nothing allocated.
 TEST_P(DropinTest, AProgramIsToldOfFailuresAndLeavesNothing) {
   for (const char* const failures : {"VDNN_STAND_IN_FAIL_EVERY=7", "VDNN_STAND_IN_FAIL_PERCENT=3"}) {
     for (std::uint64_t i = 0; i < kSeeds / 3; ++i) {
@@ -80,8 +80,7 @@ TEST_F(StandInTest, AProgramWhoseCaptureFailsLeavesNothing) {
                                      "cudaGraphInstantiate", "cudaGraphLaunch"}));
 }
 
-// Failed before: there were no such calls, and a thread had the GPU, the mode and the last error of one that
-// had ended.
+// Without such calls, a thread once inherited the GPU, the mode and the last error of one that had ended.
 TEST_F(StandInTest, ProgramsOfSeveralGpusSayTheSameInEveryOrder) {
   for (const char* const program : {"managed", "successor"}) {
     const std::string expected = run(program, "VDNN_STAND_IN_GPUS=2").outcome.text;
@@ -94,7 +93,7 @@ TEST_F(StandInTest, ProgramsOfSeveralGpusSayTheSameInEveryOrder) {
   }
 }
 
-// What the other tests find clean is so by this judge.
+// The other tests rely on the findings of this judge.
 TEST_F(StandInTest, WhatAProgramDoesWrongIsReported) {
   const ProgramRun wrong = run("wrong", "");
   EXPECT_EQ(wrong.outcome.status, 0);

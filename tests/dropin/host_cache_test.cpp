@@ -6,7 +6,7 @@
 #include <cstdint>
 #include <new>
 
-#include "fakes/heap.h"
+#include "tests/fakes/heap.h"
 
 namespace vdnn::preload {
 namespace {
@@ -86,7 +86,8 @@ TEST(HostCache, AResetReleasesAndForgetsWhatTheGpuHad) {
   EXPECT_EQ(cache.take(kOther), &places[1]);
 }
 
-// What changed hands was forgotten, or counted as kept and not there, where the heap was exhausted meanwhile.
+// When the heap was exhausted meanwhile, a block that changed hands was once forgotten, or counted as kept
+// although it was gone.
 TEST(HostCache, NothingIsLostWhereTheHeapIsExhausted) {
   std::uint64_t allocations = 1;
   for (std::uint64_t fail_at = 1; fail_at <= allocations; ++fail_at) {

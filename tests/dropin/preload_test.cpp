@@ -1,5 +1,5 @@
-// Programs that were built without knowledge of us, with libvdnn_preload.so in front of CUDA's runtime, or,
-// where they hold that inside, of the driver: they print what they print without it.
+// Programs that were built without knowledge of us run with libvdnn_preload.so in front of CUDA's runtime or,
+// if they link it statically, of the driver. They print the same as without it.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -35,15 +35,15 @@ std::uint64_t fewer_orders() {
 constexpr const char* kMachine =
     "LD_LIBRARY_PATH=" VDNN_DRIVER " VDNN_STAND_IN_MEMORY=64MiB VDNN_STAND_IN_GPUS=2 ";
 constexpr const char* kPreload = "LD_PRELOAD=" VDNN_PRELOAD " ";
-// The same where what is left at the very end is counted: a driver that the program itself opens ends before
-// the library does, and this one after it.
+// The same with leaks counted at the very end: a driver that the program itself opens ends before the library
+// does, and this one after it.
 constexpr const char* kPreloadBeforeDriver = "LD_PRELOAD=" VDNN_PRELOAD ":" VDNN_DRIVER "/libcuda.so.1 ";
 
 std::string seed(std::uint64_t value) {
   return "VDNN_STAND_IN_SEED=" + std::to_string(value) + " ";
 }
 
-// What takes memory of the runtime or gives it back.
+// Calls that allocate or free memory of the runtime.
 std::uint64_t memory_calls(const ProgramRun& run) {
   std::uint64_t count = 0;
   for (const auto& [name, made] : run.calls) {
@@ -60,7 +60,7 @@ class PreloadTest : public testing::TemporaryDirectory {
     SCOPED_TRACE(environment + program);
     return testing::run_program(program, kMachine + environment, directory_);
   }
-  // The program says the same as without us, and leaves nothing.
+  // The program prints the same as without us, and leaves nothing allocated.
   void expect_same_in_any_order(const std::string& program) {
     const ProgramRun plain = run(program, "");
     ASSERT_THAT(plain.outcome.text, StartsWith("checksum ")) << program;
@@ -74,7 +74,7 @@ class PreloadTest : public testing::TemporaryDirectory {
 
 class PreloadedProgramTest : public PreloadTest, public ::testing::WithParamInterface<const char*> {
  protected:
-  // The program, by seed, says the same as without us and leaves nothing.
+  // With each seed, the program prints the same as without us and leaves nothing allocated.
   void expect_same(const std::string& environment, std::uint64_t seeds) {
     const std::string expected = run(GetParam(), "").outcome.text;
     ASSERT_THAT(expected, StartsWith("checksum "));
@@ -159,8 +159,8 @@ TEST_F(PreloadTest, AThreadsCaptureModeStaysWhatItWas) {
   }
 }
 
-// Before, the runtime was asked for memory that it cannot have, so that its last error says so, which
-// invalidated the capture.
+// To set the last error, the runtime was once asked for memory that it cannot have, which invalidated the
+// capture.
 TEST_F(PreloadTest, ARequestThatIsRefusedDisturbsNoCapture) {
   for (const char* const program : {"programs/refused_in_capture", "static_programs/refused_in_capture"}) {
     const ProgramRun plain = run(program, "");
@@ -203,7 +203,7 @@ TEST_F(PreloadTest, AChildOfForkLeavesCudaAlone) {
   }
 }
 
-// Before, what a pool kept was missing for everybody else: cudaErrorMemoryAllocation.
+// Memory that a pool kept was once missing for all others: cudaErrorMemoryAllocation.
 TEST_F(PreloadTest, MemoryThatIsGivenBackIsThereForOthers) {
   for (const char* const program : {"programs/given_back", "static_programs/given_back"}) {
     const ProgramRun plain = run(program, "");
@@ -234,8 +234,8 @@ TEST_F(PreloadTest, AResetByItsOldNameIsOne) {
   EXPECT_THAT(preloaded.wrong, IsEmpty());
 }
 
-// Captures were counted. Before, one that began or ended by a function that is not hooked, or by a reset of
-// the GPU, left the count wrong for ever: nothing was free any more, or a later capture was invalidated.
+// Captures were once counted. One that began or ended by a function without a hook, or by a reset of the GPU,
+// left the count wrong for ever: no memory became free any more, or a later capture was invalidated.
 TEST_F(PreloadTest, CapturesThatEndUnseenHoldNothingUp) {
   for (const char* const program :
        {"programs/unseen_captures", "programs/reset_in_capture", "static_programs/reset_in_capture"}) {
@@ -276,7 +276,7 @@ TEST_F(PreloadTest, ManagedMemoryStaysTheRuntimes) {
   EXPECT_THAT(preloaded.wrong, IsEmpty());
 }
 
-// Failed before: each stream that had ended left an event, and what a request cost grew with all before it.
+// Each ended stream once left an event, and the cost of a request grew with the number of ended streams.
 TEST_F(PreloadTest, StreamsThatComeAndGoLeaveNothingBehind) {
   for (const char* const program : {"programs/requests", "static_programs/requests"}) {
     const ProgramRun plain = run(program, "");
@@ -379,9 +379,8 @@ TEST_F(PreloadTest, AContextOfItsOwnIsTheProgramsAffair) {
   }
 }
 
-// Libraries gave memory of a pool to the driver, which did not know it, and page-locked memory that the cache
-// had for the program's went on to somebody else; a runtime that a plugin had brought was called after it had
-// gone.
+// Libraries once passed memory of a pool to the driver, which did not know it. Page-locked memory that the
+// cache held for the program was handed to another user. A plugin's runtime was called after it was unloaded.
 TEST_F(PreloadTest, AProgramAndItsLibraryShareMemory) {
   const ProgramRun plain = run("static_programs/shared_memory", "");
   ASSERT_THAT(plain.outcome.text, StartsWith("checksum "));
@@ -391,11 +390,11 @@ TEST_F(PreloadTest, AProgramAndItsLibraryShareMemory) {
     EXPECT_EQ(preloaded.outcome.status, 0);
     EXPECT_EQ(preloaded.outcome.text, plain.outcome.text);
     EXPECT_FALSE(preloaded.calls.contains("cudaMalloc"));
-    EXPECT_EQ(preloaded.wrong, plain.wrong);  // what it gives back twice
+    EXPECT_EQ(preloaded.wrong, plain.wrong);  // double frees
   }
 }
 
-// What looks up symbols finds what it found without us.
+// A program that looks up symbols finds the same ones as without us.
 TEST_F(PreloadTest, LookUpsOfOthersAreTheLoadersOwn) {
   EXPECT_EQ(run("programs/look_up", "").outcome.text, "next: runtime\nabsent: not found\n");
   EXPECT_EQ(run("programs/look_up", kPreload).outcome.text, "next: preloaded\nabsent: not found\n");

@@ -1,5 +1,6 @@
 #pragma once
-// A program of tests/dropin/programs, run as a process on the stand-in for CUDA, and what the stand-in saw.
+// Runs a program of tests/dropin/programs as a process on the stand-in for CUDA, and reads the stand-in's
+// report.
 
 #include <gtest/gtest.h>
 
@@ -44,7 +45,7 @@ inline void read_report(const std::filesystem::path& path, ProgramRun& run) {
   }
 }
 
-// `environment` is "NAME=value ...", of the stand-in and of what is preloaded.
+// `environment` is "NAME=value ...", for the stand-in and the preloaded library.
 inline ProgramRun run_program(const std::string& program, const std::string& environment,
                               const std::filesystem::path& directory) {
   const std::filesystem::path report = directory / "report";

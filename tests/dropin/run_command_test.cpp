@@ -1,4 +1,4 @@
-// `vdnn run -- PROGRAM`: the program, with libvdnn_preload.so in front and its exit status behind.
+// `vdnn run -- PROGRAM` runs the program with libvdnn_preload.so preloaded, and returns its exit status.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

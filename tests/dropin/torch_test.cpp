@@ -1,5 +1,5 @@
-// A program that treats its allocator as PyTorch does one that is plugged in, on the stand-in for CUDA's
-// runtime: it says the same with ours as with cudaMalloc and cudaFree behind the same functions.
+// A program that uses its allocator as PyTorch uses a pluggable one, on the stand-in for CUDA's runtime. It
+// prints the same with our allocator as with one that calls cudaMalloc and cudaFree.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -46,7 +46,7 @@ class TorchTest : public testing::TemporaryDirectory {
     return done;
   }
 
-  // Either the failures did not matter, or the program says which did.
+  // Either the failures did not matter, or the program reports them.
   void expect_clean_end(const std::string& library, const std::string& failures) {
     const ProgramRun failing = run(library, failures);
     EXPECT_THAT(failing.failed, Not(IsEmpty())) << failures << library;
@@ -61,7 +61,7 @@ class TorchTest : public testing::TemporaryDirectory {
 
  private:
   // PyTorch frees while the process ends, so pools are not destroyed: they keep addresses, events and the
-  // stream that a host has waited behind, but no memory.
+  // stream for the host's waits, but no memory.
   static bool lives_as_long_as_the_process(const std::string& line) {
     return line.starts_with("leak a reservation") || line == "leak an event" || line == "leak a stream";
   }
@@ -100,7 +100,7 @@ TEST_F(TorchTest, NothingIsLeftWhicheverCallFails) {
   }
 }
 
-// Failed before: a refusal was null, which PyTorch takes for an address.
+// A refusal was once a null pointer, which PyTorch takes for an address.
 TEST_F(TorchTest, ARefusalIsTheExceptionOfThePyTorchInTheProcess) {
   const auto refusal = [&](const std::string& libraries) {
     return testing::run_program("torch_refusal " VDNN_TORCH_LIBRARY + libraries, "VDNN_STAND_IN_MEMORY=64MiB",
@@ -120,7 +120,7 @@ TEST_F(TorchTest, ARefusalIsTheExceptionOfThePyTorchInTheProcess) {
               AllOf(StartsWith("St13runtime_error: CUDA out of memory. "), EndsWith(of_device)));
 }
 
-// What takes memory of CUDA or gives it back; the test's output is the table of docs/allocator.md.
+// Calls that allocate or free CUDA's memory; the test's output is the table of docs/allocator.md.
 std::uint64_t memory_calls(const ProgramRun& run) {
   std::uint64_t count = 0;
   for (const auto& [name, made] : run.calls) {

@@ -38,7 +38,7 @@ std::uint64_t orders() {
 
 struct Example {
   const char* name;
-  // What it prints, but for what kernels compute: the stand-in computes none.
+  // Its output without results of kernels, which the stand-in does not compute.
   const char* end;
 };
 
@@ -64,7 +64,7 @@ class DropinExamples : public testing::TemporaryDirectory {
 
 class DropinExample : public DropinExamples, public ::testing::WithParamInterface<Example> {
  protected:
-  // Under `failures`: either it did not matter, or it says what has failed.
+  // Under `failures`, either the failure did not matter, or the example reports it.
   ProgramRun expect_clean_end(const std::string& failures) {
     ProgramRun done = run(GetParam().name, failures + kStandIn);
     EXPECT_THAT(done.wrong, IsEmpty()) << failures << done.outcome.text;
@@ -137,7 +137,7 @@ TEST_F(DropinExamples, PythonReachesThePoolByTheSharedLibrary) {
   EXPECT_THAT(failing.text, HasSubstr("pool_in_python: "));
 }
 
-// Without a GPU the library says so when a pool is made; where there is one, it is used.
+// Without a GPU the library reports it when a pool is made; with a GPU, it is used.
 TEST_F(DropinExamples, TheSharedLibraryNeedsNoCudaToLoad) {
   void* const library = dlopen(VDNN_ALLOCATOR_LIBRARY, RTLD_NOW | RTLD_LOCAL);
   ASSERT_NE(library, nullptr) << dlerror();

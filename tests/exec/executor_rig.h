@@ -12,8 +12,8 @@
 #include <span>
 #include <vector>
 
-#include "exec/hash_communicator.h"
-#include "exec/hash_program.h"
+#include "tests/exec/hash_communicator.h"
+#include "tests/exec/hash_program.h"
 #include "vdnn/cpu_device.h"
 #include "vdnn/device_pool.h"
 #include "vdnn/executor.h"
@@ -64,7 +64,7 @@ class StagedInputs {
 struct RigOptions {
   // Uploads fresh parameters (hash_program.h). Null: the parameters stay undefined, and nothing runs.
   OpProgram* program = nullptr;
-  // False: what is uploaded is nothing in particular, and `program` packs it as it likes.
+  // False: the uploaded values are arbitrary, and `program` packs them in its own way.
   bool contents = true;
   std::uint64_t pool_budget = 0;  // 0: the device's
 };
@@ -76,19 +76,19 @@ class ExecutorRig {
       : device(on),
         pool(on, {.budget_bytes = options.pool_budget}),
         pinned(on),
-        streams(on, training.collective()),
+        streams(on, stream_roles(training)),
         communicator(on, training),
         parameters(pool, streams[StreamRole::kCompute], training),
         inputs(pinned, (upload(training, options), training)) {}
 
   ExecutorParts parts(const Tape& tape, const Schedule& schedule, OpProgram* program = nullptr) {
-    return {.device = &device,
-            .pool = &pool,
-            .pinned = &pinned,
-            .streams = &streams,
-            .parameters = &parameters,
-            .tape = &tape,
-            .schedule = &schedule,
+    return {.device = device,
+            .pool = pool,
+            .pinned = pinned,
+            .streams = streams,
+            .parameters = parameters,
+            .tape = tape,
+            .schedule = schedule,
             .program = program,
             .communicator = tape.collective() ? &communicator : nullptr};
   }

@@ -20,13 +20,13 @@
 #include <utility>
 #include <vector>
 
-#include "exec/executor_rig.h"
-#include "exec/hash_program.h"
-#include "exec/networks.h"
-#include "exec/permitted_orders.h"
-#include "exec/plan_cases.h"
-#include "fakes/forwarding_device.h"
+#include "tests/exec/executor_rig.h"
+#include "tests/exec/hash_program.h"
+#include "tests/exec/networks.h"
+#include "tests/exec/permitted_orders.h"
+#include "tests/exec/plan_cases.h"
 #include "tests/extent.h"
+#include "tests/fakes/forwarding_device.h"
 #include "vdnn/checker.h"
 #include "vdnn/error.h"
 #include "vdnn/predictor.h"
@@ -181,8 +181,8 @@ TEST_P(ExecutorTest, DelaysDoNotChangeWhatOpsRead) {
 
 // --- placement ---------------------------------------------------------------------------------------------
 
-// Of the buffers in device memory, relative to the first parameter, which comes first everywhere. A device
-// without work to do is as good as one with it: placement may not depend on what has completed.
+// Addresses of the buffers in device memory, relative to the first parameter, which always comes first. The
+// device need not do any work: placement may not depend on completed work.
 std::vector<std::vector<std::uint64_t>> placements(Device& device, const Tape& tape,
                                                    const Schedule& schedule) {
   ExecutorRig rig(device, tape);
@@ -366,8 +366,8 @@ std::uint64_t most_host_bytes(const Schedule& schedule) {
   return most;
 }
 
-// With several lives some of the memory that a copy leaves is taken by a later one, and a pool that is short
-// of it makes room for that: less than what a run without a budget takes may do, but not less than what is in
+// With several lives, a later copy may reuse memory that an earlier one leaves, and a pool that is short of
+// memory makes room for it. So less memory than a run without a budget takes may do, but not less than is in
 // use.
 TEST_P(ExecutorTest, OneByteOfPageLockedMemoryLessThanItTakesIsOutOfMemory) {
   const auto ample = tight_device(prediction_);
@@ -457,7 +457,7 @@ TEST_P(ExecutorTest, AFailureInAnyOpSurfacesAsThrownAndLeaksNothing) {
   }
 }
 
-// What a program throws need not be one of ours.
+// A program may throw an exception that is none of ours.
 TEST_P(ExecutorTest, AForeignExceptionSurfacesToo) {
   const auto device = tight_device(prediction_);
   {
@@ -574,8 +574,8 @@ class SharedTrainingTest : public ExecutorTest {
 INSTANTIATE_TEST_SUITE_P(Policies, SharedTrainingTest, ::testing::ValuesIn(plan_cases()),
                          [](const auto& test) { return test.param.name; });
 
-// What is accumulated goes from micro-step to micro-step, is reduced in the last, and nothing but that is
-// what updates read.
+// Accumulated gradients pass from micro-step to micro-step and are reduced in the last one; updates read
+// nothing but the reduced gradients.
 TEST_P(SharedTrainingTest, EveryOpReadsWhatAnInterpreterWithoutSharedMemoryReads) {
   const std::uint64_t networks = testing::extent({.usual = 6, .under_sanitizers = 2, .in_long_run = 6});
   for (std::uint64_t network = 0; network < networks; ++network) {
@@ -634,7 +634,7 @@ TEST_P(SharedTrainingTest, OnlyTheLastMicroStepChangesParametersAndStates) {
   }
 }
 
-// What happens to `schedule` in one permitted order.
+// Runs `schedule` in one permitted order.
 std::string finding_in_order(std::uint64_t seed, const Tape& tape, const Schedule& schedule) {
   const auto device = make_random_order_device(seed, Check::kBoth);
   ExecutorRig rig(*device, tape);
@@ -712,10 +712,10 @@ TEST_P(SharedTrainingTest, GradientsAreReducedBetweenTheirProducersAndTheirUpdat
   EXPECT_GT(under_backward, 0U);
 }
 
-// What ranks have to do with executors besides; one policy is as good as another.
+// Further behaviour of executors with several ranks. It does not depend on the policy.
 class RanksTest : public ::testing::Test {
  protected:
-  // What submitting and waiting for steps throws; afterwards nothing but parameters is held.
+  // The error of submitting steps and waiting for them; afterwards only parameters are held.
   std::string failure_of_run(ExecutorRig& rig, Communicator& communicator) {
     const std::uint64_t parameters = rig.pool.statistics().in_use_bytes;
     const std::uint64_t staged = rig.pinned.statistics().in_use_bytes;
@@ -782,11 +782,11 @@ TEST_F(RanksTest, ACollectiveThatCannotBeSubmittedEndsTheExecutor) {
    public:
     using HashCommunicator::all_reduce;
     using HashCommunicator::HashCommunicator;
-    Point all_reduce(StreamId stream, std::span<const Collective> parts, Reduction reduction) override {
+    Point all_reduce(StreamId stream, std::span<const Collective> parts) override {
       if (submitted_++ == 4) {
         throw DeviceError("rank 1 has failed");
       }
-      return HashCommunicator::all_reduce(stream, parts, reduction);
+      return HashCommunicator::all_reduce(stream, parts);
     }
 
    private:
@@ -808,7 +808,7 @@ TEST_F(RanksTest, StepsWithCollectivesAreNoGraphs) {
   EXPECT_THAT(why_not_graph(capturing, *tape_, nullptr), HasSubstr("ranks"));
 }
 
-// --- what was found ----------------------------------------------------------------------------------------
+// --- defects that were found -------------------------------------------------------------------------------
 
 // What `baseline` holds between steps was only ready for the compute stream: the first load wrote to memory
 // that its last owner was not done with (found by seed 8 of tests/random, in the first step after an

@@ -1,6 +1,6 @@
 #pragma once
-// What ranks do together, for tests of the flow of data: what they make of a bucket is, as of any op, a
-// function of every byte of it (hash_program.h). There are no other ranks.
+// Collectives for tests of the flow of data: like an op's result, the result of a collective is a function of
+// every byte of its bucket (hash_program.h). There are no other ranks.
 
 #include <gtest/gtest.h>
 
@@ -9,8 +9,8 @@
 #include <string>
 #include <vector>
 
-#include "exec/hash_program.h"
 #include "src/exec/collective_accesses.h"
+#include "tests/exec/hash_program.h"
 #include "vdnn/communicator.h"
 
 namespace vdnn::testing {
@@ -26,8 +26,7 @@ class HashCommunicator : public Communicator {
   int size() const override { return kRanks; }
 
   using Communicator::all_reduce;
-  Point all_reduce(StreamId stream, std::span<const Collective> parts, Reduction reduction) override {
-    EXPECT_EQ(reduction, Reduction::kSum);
+  Point all_reduce(StreamId stream, std::span<const Collective> parts) override {
     const auto op = std::ranges::find(tape_.ops(), parts.front().name, &Op::name) - tape_.ops().begin();
     std::vector<AddressRange> ranges;
     for (const Collective& part : parts) {

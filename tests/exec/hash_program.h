@@ -1,8 +1,8 @@
 #pragma once
-// Mathematics for tests of the flow of data: what an op makes is a function of the op, of the step's scalars
-// and of every byte that it reads, so one wrong byte anywhere changes everything after it. Ops read first and
-// then write, so that overwriting in place is harmless, as it is for real ones; they leave garbage in their
-// workspace. `interpret` says what should come out, with a vector for each value and no schedule.
+// Mathematics for tests of the flow of data. The result of an op is a function of the op, of the step's
+// scalars and of every byte that it reads, so one wrong byte anywhere changes everything after it. As real
+// ops do, these read before they write, so that they may overwrite in place; they leave garbage in their
+// workspace. `interpret` computes the expected results with a vector for each value and without a schedule.
 
 #include <cstddef>
 #include <cstdint>

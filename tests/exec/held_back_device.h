@@ -1,8 +1,8 @@
 #pragma once
 // A simulated device on which one piece of work is late. The random order of `sim` picks each ready stream
-// with the same probability, which next to never lets one fall behind the others by dozens of operations, and
-// some defects show only then. Here the work of a given name waits, whenever it is submitted, for a stream of
-// its own that has many empty pieces of work to do; two real accesses are never ordered by that.
+// with the same probability, so that a stream hardly ever lags dozens of operations, and some defects show
+// only then. Here each piece of work with a given name waits for a separate stream that has many empty pieces
+// of work to do. This orders no two real accesses.
 
 #include <cstdint>
 #include <optional>
@@ -10,7 +10,7 @@
 #include <string_view>
 #include <utility>
 
-#include "fakes/forwarding_device.h"
+#include "tests/fakes/forwarding_device.h"
 
 namespace vdnn::testing {
 

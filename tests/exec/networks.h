@@ -6,8 +6,8 @@
 #include <string>
 #include <vector>
 
-#include "fakes/fake_catalog.h"
 #include "src/base/random.h"
+#include "tests/fakes/fake_catalog.h"
 #include "vdnn/network.h"
 #include "vdnn/zoo.h"
 

@@ -13,10 +13,10 @@
 #include <string>
 #include <vector>
 
-#include "exec/small_tapes.h"
-#include "extent.h"
-#include "plan/tapes.h"
 #include "src/plan/residency.h"
+#include "tests/exec/small_tapes.h"
+#include "tests/extent.h"
+#include "tests/plan/tapes.h"
 #include "vdnn/checker.h"
 #include "vdnn/error.h"
 #include "vdnn/predictor.h"
@@ -28,20 +28,20 @@ using testing::small_tape;
 using testing::SmallTape;
 
 const std::size_t kMostForecasts = testing::extent({.usual = 3000, .in_long_run = 20000});
-// Most of those that are lowered are no better than what is known: that is seen without a forecast.
+// Most lowered plans are no better than the best known one, which is seen without a forecast.
 const std::size_t kMostPlans = 20 * kMostForecasts;
 constexpr double kNever = std::numeric_limits<double>::infinity();
 
 // --- all decisions -----------------------------------------------------------------------------------------
-// For each gap between two uses of a value keep it, make it again, or have it away on the host; for each op
-// an algorithm; for each copy back the op before which it starts, for the memory of what is away the op after
-// which it is given back; addresses planned or found by the pool. Each plan is scored by the predictor. What
-// is made again comes back right before its next use, or where something else is made again that may need it.
-// What is copied leaves as soon as it is made, or made again, and once a step.
+// All decisions: for each gap between two uses of a value, keep, recompute or offload it; for each op an
+// algorithm; for each prefetch the op before which it starts; for the memory of an offloaded value the op
+// after which it is released; addresses planned or found by the pool. The predictor scores each plan. A value
+// is recomputed right before its next use, or where another recomputation may need it. An offloaded value is
+// copied as soon as it is made or recomputed, once a step.
 //
-// Branch and bound: a step takes no less than its ops with all that is launched again, than its copies to the
-// host, and than its loads and copies from the host; and its memory is no less at any op than what the
-// decisions so far keep there, were everything else away.
+// Branch and bound. A step takes at least as long as its ops with all recomputations, as its copies to the
+// host, and as its loads and copies from the host. Its memory at any op is at least what the decisions so far
+// keep there, if everything else were away.
 class Exhaustive {
  public:
   Exhaustive(const SmallTape& small, const Budgets& budgets, const Forecaster& forecaster)
@@ -92,7 +92,7 @@ class Exhaustive {
     }
   }
 
-  // What has a gap is present where it is used; the rest as long as it is used at all.
+  // A value with a gap is present where it is used; any other value from its first to its last use.
   void find_gaps(ValueId id) {
     const Value& value = tape_.value(id);
     const OpId last = tape_.last_use(id);
@@ -224,7 +224,7 @@ class Exhaustive {
                     static_cast<double>(fetched_bytes_) / link.host_to_device);
   }
 
-  // What comes back early comes back for something else that is made again there: else later is better.
+  // A value comes back early only for another recomputation there; otherwise later is better.
   bool comes_early_for_nothing(const Plan& plan) const {
     return std::ranges::any_of(plan.recomputations, [&](const Recomputation& early) {
       const auto readers = tape_.readers(early.value);
@@ -233,7 +233,8 @@ class Exhaustive {
     });
   }
 
-  // No less than the schedule takes, by what it launches and holds.
+  // A lower bound on the schedule's time and memory, by the ops that it launches and the values that it
+  // keeps.
   bool may_be_better(const Schedule& schedule) const {
     double seconds = 0;
     for (const Instruction& instruction : schedule.instructions) {
@@ -261,7 +262,7 @@ class Exhaustive {
         if (forecast.fits(budgets_)) {
           best_ = std::min(best_, forecast.step_seconds);
         }
-      } catch (const InvalidArgument&) {  // it recomputes from what is not back yet
+      } catch (const InvalidArgument&) {  // it recomputes from a value that is not back yet
         return;
       }
     }

@@ -1,6 +1,6 @@
-// The real executor and the real pools on a simulated device that executes work in random permitted orders:
-// nothing races, nobody reads stale contents; and schedules with a wait dropped are found out, by the check
-// of versions alone, which knows nothing of frontiers.
+// The real executor and the real pools on a simulated device that executes work in random permitted orders.
+// Nothing races, and no read sees stale contents. Schedules from which a wait was dropped are found out, even
+// by the check of versions alone, which knows nothing of frontiers.
 
 #include <gtest/gtest.h>
 
@@ -13,11 +13,11 @@
 #include <tuple>
 #include <vector>
 
-#include "exec/held_back_device.h"
-#include "exec/networks.h"
-#include "exec/permitted_orders.h"
-#include "exec/plan_cases.h"
-#include "extent.h"
+#include "tests/exec/held_back_device.h"
+#include "tests/exec/networks.h"
+#include "tests/exec/permitted_orders.h"
+#include "tests/exec/plan_cases.h"
+#include "tests/extent.h"
 #include "vdnn/sim_device.h"
 
 namespace vdnn::testing {
@@ -26,7 +26,7 @@ namespace {
 // For each plan.
 const std::uint64_t kSeeds = extent({.usual = 50, .under_sanitizers = 50, .in_long_run = 1000});
 const std::uint64_t kBrokenSeeds = std::max<std::uint64_t>(kSeeds / 10, 10);
-// Of a schedule's waits each in turn is dropped, or one of so many.
+// Drops each wait of a schedule in turn, or every n-th one.
 const std::uint64_t kWaitsPerDrop = extent({.usual = 2, .under_sanitizers = 12, .in_long_run = 1});
 
 // All memory comes back: to the pools, and then to the system.
@@ -110,7 +110,7 @@ bool is_found_by_races(const Tape& tape, const DroppedWait& dropped) {
   return !device->findings().empty();
 }
 
-// Versions find it when what is not waited for any more is late.
+// Versions find the dropped wait when the work that is no longer waited for is late.
 bool is_found_by_versions(const Tape& tape, const DroppedWait& dropped) {
   for (std::uint64_t seed = 0; seed < kBrokenSeeds; ++seed) {
     const auto device = make_random_order_device(seed, Check::kVersions);
@@ -123,11 +123,11 @@ bool is_found_by_versions(const Tape& tape, const DroppedWait& dropped) {
   return false;
 }
 
-// The two checks share no code, and each dropped wait has to be found by both or by neither. By neither where
-// the wait changes nothing at run time: most releases wait for the compute stream, and the next owner of
-// their memory is the compute stream. (Such a schedule is wrong all the same, and the static checker says so:
-// it may not rely on who gets the memory next.) With several lives of a value some races show in no version:
-// what comes back to where it lay is there before it is back.
+// The two checks share no code, and each dropped wait has to be found by both or by neither. Neither finds it
+// if the wait changes nothing at run time: most releases wait for the compute stream, and the next owner of
+// their memory is the compute stream. (Such a schedule is still wrong, and the static checker reports it: a
+// schedule may not rely on the next owner of memory.) With several lives of a value, some races show in no
+// version: a value that comes back to its earlier address has the right version there before the copy.
 TEST_P(OrderTest, DroppedWaitsAreFoundByVersionsAlone) {
   const std::vector<DroppedWait> all = drop_waits(*tape_, schedule_);
   std::size_t found = 0;

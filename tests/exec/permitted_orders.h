@@ -5,14 +5,14 @@
 #include <cstdint>
 #include <memory>
 
-#include "exec/executor_rig.h"
+#include "tests/exec/executor_rig.h"
 #include "vdnn/sim_device.h"
 
 namespace vdnn::testing {
 
 enum class Check : std::uint8_t { kRaces, kVersions, kBoth };
 
-// Memory as much as anything wants.
+// More memory than any schedule here needs.
 inline std::unique_ptr<SimDevice> make_random_order_device(std::uint64_t seed, Check check) {
   constexpr std::uint64_t kBoundless = std::uint64_t{1} << 44U;
   return make_sim_device({.profile = sim_profile("cpu"),
@@ -23,7 +23,7 @@ inline std::unique_ptr<SimDevice> make_random_order_device(std::uint64_t seed, C
                           .order_seed = seed});
 }
 
-// How many bytes of the pools' memory the steps have taken and left behind when their executor is gone.
+// The bytes of the pools that are still allocated after the executor of the steps is gone.
 inline std::uint64_t run_steps(Device& device, const Tape& tape, const Schedule& schedule,
                                std::uint64_t steps = 3) {
   ExecutorRig rig(device, tape);

@@ -1,6 +1,6 @@
 #pragma once
-// What executors are tried with: the schedules of all static policies, and others that recompute and that
-// bring their own addresses.
+// Test cases for executors: the schedules of all static policies, schedules that recompute, and schedules
+// with planned addresses.
 
 #include <cstddef>
 #include <cstdint>
@@ -9,8 +9,8 @@
 #include <string>
 #include <vector>
 
-#include "plan/dropping_plan.h"
-#include "plan/lives_plan.h"
+#include "tests/plan/dropping_plan.h"
+#include "tests/plan/lives_plan.h"
 #include "vdnn/plan.h"
 #include "vdnn/schedule.h"
 

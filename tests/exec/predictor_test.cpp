@@ -9,10 +9,10 @@
 #include <string>
 #include <vector>
 
-#include "exec/executor_rig.h"
-#include "exec/hash_program.h"
-#include "exec/networks.h"
-#include "exec/plan_cases.h"
+#include "tests/exec/executor_rig.h"
+#include "tests/exec/hash_program.h"
+#include "tests/exec/networks.h"
+#include "tests/exec/plan_cases.h"
 
 namespace vdnn::testing {
 namespace {
@@ -47,7 +47,7 @@ INSTANTIATE_TEST_SUITE_P(All, PredictorTest, ::testing::ValuesIn(all_cases()), [
   return test.param.plan.name + (test.param.page_aligned_blocks ? "_page_aligned" : "");
 });
 
-// What the cpu driver counts in a run with just the budget that was predicted, and with twice as much.
+// The cpu driver's counters in a run with exactly the predicted budget, and in one with twice as much.
 TEST_P(PredictorTest, PredictsThePeakThatTheCpuDriverCounts) {
   for (std::uint64_t seed = 0; seed < kNetworks; ++seed) {
     const TapePtr tape = training_tape(random_network(seed), {.pooling_reads_x_and_y = seed % 2 == 1});
@@ -124,7 +124,8 @@ TEST_P(PredictorTest, TakesNoTraceUnlessAsked) {
   EXPECT_FALSE(prediction.step.has_value());
 }
 
-// With the ends of what it waits for, in the order of its stream, and as long as it takes.
+// Each instruction begins after everything that it waits for and after its stream's earlier work, and lasts
+// as long as it takes.
 TEST_P(PredictorTest, SaysWhenEachInstructionRunsAndWhereBuffersLie) {
   constexpr double kRounding = 1e-9;
   for (const bool graph : {false, true}) {

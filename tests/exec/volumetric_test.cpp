@@ -8,8 +8,8 @@
 #include <utility>
 #include <vector>
 
-#include "exec/executor_rig.h"
 #include "src/base/random.h"
+#include "tests/exec/executor_rig.h"
 #include "vdnn/checker.h"
 #include "vdnn/cpu_ops.h"
 #include "vdnn/network.h"

@@ -1,4 +1,4 @@
-#include "fakes/cuda_order.h"
+#include "tests/fakes/cuda_order.h"
 
 #include <algorithm>
 

@@ -1,12 +1,12 @@
 #pragma once
-// What CUDA itself promises of order, and accesses that it leaves unordered. Knows nothing of the frontiers
-// that the runtime keeps: work comes after what its stream was given before, after the events that the stream
-// was made to wait for (as they were recorded then), and after what the host had waited for when it submitted
-// the work. The host's own accesses (unmapping, unlocking, reading a result) come after what it has waited
-// for, and before what it submits from then on.
+// The order that CUDA itself guarantees, and the accesses that it leaves unordered. This knows nothing of the
+// frontiers that the runtime keeps. Work comes after earlier work of its stream, after the events that the
+// stream was made to wait for (as they were recorded at that time), and after everything that the host had
+// waited for when it submitted the work. The host's own accesses (unmapping, unlocking, reading a result)
+// come after all that it has waited for, and before everything that it submits later.
 //
-// Where several ranges of addresses are the same bytes, work conflicts by bytes; taking a range away concerns
-// only work that was given that range.
+// Where several ranges of addresses map the same bytes, accesses conflict by bytes. Unmapping a range
+// concerns only work that was given that range.
 
 #include <cstdint>
 #include <span>
@@ -23,13 +23,13 @@ namespace vdnn {
 // Not synchronised.
 class CudaOrder {
  public:
-  // Of a device, or what a graph has in place of one that was captured.
+  // A stream of a device, or the branch of a graph that a captured stream has become.
   StreamId add_stream();
 
   // Work that a stream is given now.
   void submitted(StreamId stream, std::string_view name, std::span<const Access> reads,
                  std::span<const Access> writes);
-  // What an event stands for that is recorded on the stream now.
+  // The order that an event stands for if it is recorded on the stream now.
   const Frontier& recorded(StreamId stream) const { return known_[stream]; }
   void stream_waits(StreamId stream, const Frontier& recorded) { known_[stream].join(recorded); }
   void host_waited(const Frontier& recorded) { races_.synchronize(recorded); }
@@ -42,7 +42,7 @@ class CudaOrder {
   void unshare(AddressRange range) { shared_.erase(range); }
   // No two places are `bytes` from `offset` on any more.
   void end_sharing(std::uint64_t offset, std::uint64_t bytes);
-  // `name` is given what is not there, or not its GPU's.
+  // `name` is given a range that is not mapped, or not on its GPU.
   void missing(AddressRange range, std::string_view name, const std::string& what);
 
   const std::vector<SimFinding>& findings() const { return findings_.all(); }
@@ -53,7 +53,8 @@ class CudaOrder {
     AddressRange bytes;
     std::uint64_t address = 0;
   };
-  // What the race checker is told of `accesses`: those of ranges, and for what is shared those of its bytes.
+  // The accesses that the race checker is told of: by address, and by bytes where several addresses share
+  // them.
   std::vector<Access> resolve(std::span<const Access> accesses, std::vector<Given>& given) const;
   RaceChecker::Report reporter(const std::string& later, std::span<const Given> given = {});
 

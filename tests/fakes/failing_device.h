@@ -8,20 +8,20 @@
 #include <string>
 #include <utility>
 
-#include "fakes/forwarding_device.h"
+#include "tests/fakes/forwarding_device.h"
 #include "vdnn/error.h"
 
 namespace vdnn {
 
-// What can fail is counted in the order of the calls; outlives its device, and is told there what was left
-// behind.
+// Counts the calls that can fail, in their order. It outlives its device, which reports to it what it leaves
+// behind at its end.
 struct DeviceFaults {
   std::uint64_t fail_at = 0;  // from 1; 0: nothing fails
   bool armed = false;
   std::atomic<std::uint64_t> points = 0;  // while armed
   std::string failed;                     // what did
 
-  // Of the device that died: bytes and blocks that nobody had given back.
+  // Bytes and blocks that were still allocated when the device was destroyed.
   std::uint64_t leaked_device_bytes = 0;
   std::uint64_t leaked_pinned_bytes = 0;
   std::uint64_t leaked_reservations = 0;

@@ -10,7 +10,7 @@
 #include <thread>
 #include <vector>
 
-#include "fakes/fake_cuda.h"
+#include "tests/fakes/fake_cuda.h"
 
 namespace vdnn {
 namespace {

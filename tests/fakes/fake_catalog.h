@@ -90,7 +90,7 @@ class FakeCatalog : public OpCatalog {
 
   static std::vector<Algorithm> only() { return {{"only", 0}}; }
 
-  // Faster ones want more workspace; the library prefers the fastest.
+  // Faster ones need more workspace; the library prefers the fastest.
   static std::vector<Algorithm> choice(std::uint64_t operand_bytes) {
     return {{"fast", operand_bytes}, {"tiled", operand_bytes / 4}, {"lean", 0}};
   }

@@ -1,4 +1,4 @@
-#include "fakes/fake_cuda.h"
+#include "tests/fakes/fake_cuda.h"
 
 #include <sys/mman.h>
 
@@ -28,8 +28,7 @@ bool is_mapped(AddressRange range) {
 
 }  // namespace
 
-// --- what a test does
-// ------------------------------------------------------------------------------------------
+// --- calls of tests ---------------------------------------------------------------------------------------
 
 CudaStatus FakeCuda::launch(CudaStream stream, std::function<void()> kernel, const FakeAccesses& accesses) {
   FakeCuda& self = *static_cast<Stream*>(stream)->owner;
@@ -707,7 +706,7 @@ CudaStatus FakeCuda::stream_destroy(CudaStream stream) {
   if (mine->place.capture) {
     return misuse("cudaStreamDestroy", "the stream is being captured");
   }
-  mine->destroyed = true;  // what it was given runs on
+  mine->destroyed = true;  // work that it was given still runs
   return CudaStatus::kSuccess;
 }
 
@@ -873,7 +872,7 @@ CudaStatus FakeCuda::stream_wait_event(CudaStream stream, CudaEvent event) {
   if (mine != nullptr && (mine->place.capture || awaited->place.capture)) {
     return wait_in_capture(*mine, *awaited);
   }
-  // As it is recorded now; one that never was is no wait.
+  // The wait is for the event's present record; an event that was never recorded is no wait.
   const CudaStatus status = append("cudaStreamWaitEvent", stream, Waiting{awaited->latest});
   if (status == CudaStatus::kSuccess && awaited->latest != nullptr) {
     order_.stream_waits(mine->id, awaited->latest->after);
@@ -1302,8 +1301,7 @@ void FakeCuda::check(const Stream& stream, const Exec& exec) {
   }
 }
 
-// --- what the device does
-// --------------------------------------------------------------------------------------
+// --- work of the device -----------------------------------------------------------------------------------
 
 bool FakeCuda::can_run(const Stream& stream) const {
   if (stream.pieces.empty() || corrupted_.contains(stream.ordinal)) {

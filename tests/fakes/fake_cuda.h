@@ -1,28 +1,28 @@
 #pragma once
-// A CUDA runtime without a GPU, for tests of what calls it. Streams are logical queues: what was submitted
-// runs when the host waits, and by seed more or less of it before, one piece at a time in an order that is
-// drawn among those that the streams and their waits permit. Device memory is real: address space becomes
-// accessible as it is mapped, so that bytes can be compared and work that touches what is not mapped crashes;
-// an allocation can be mapped at several places, and lasts until it is neither owned nor mapped.
-// Or it is logical: addresses alone, nothing is mapped, touched or copied, and a GPU may have terabytes.
+// A CUDA runtime without a GPU, for tests of its callers. Streams are logical queues. Submitted work runs
+// when the host waits; a part of it, drawn by seed, runs earlier. One piece runs at a time, in a drawn order
+// among those that the streams and their waits permit. Device memory is real: address space becomes
+// accessible when it is mapped, so that tests can compare bytes, and work that touches unmapped memory
+// crashes. An allocation can be mapped at several places, and lasts until it is neither owned nor mapped.
+// Device memory can also be logical: addresses alone, nothing is mapped, touched or copied, and a GPU may
+// have terabytes.
 //
-// The handles of the default streams are known, too, and each stream is what CUDA calls it: the legacy one
-// waits for all that blocking streams were given before, and what they are given later waits for it. Those
-// that stream_create() makes do not block, those of threads do.
+// The default streams have their own handles, and each stream behaves as CUDA documents for its kind: the
+// legacy stream waits for all earlier work of blocking streams, and their later work waits for it. Streams of
+// stream_create() do not block; the default streams of threads do.
 //
-// A stream that is captured records instead: a graph has its pieces with the order that streams and events
-// gave them and no other, and each launch runs them in an order that is drawn anew. Memory that is allocated
-// in the order of such a stream is the graph's: its address is valid from a launch to the free that follows,
-// in the graph or after it, and is no other memory's. Nobody
-// may wait for what is captured, or ask whether it is done, nor for all of its GPU: that invalidates the
-// capture, whichever thread does it. So does a call that waits for the device otherwise or changes memory,
-// where the modes of capture and thread forbid it; CUDA does not say of each call whether it does.
+// A captured stream records instead. A graph has the recorded pieces with the order that streams and events
+// gave them and no other, and each launch runs them in a newly drawn order. Memory that is allocated in the
+// order of a captured stream belongs to the graph: its address is valid from a launch until the free that
+// follows, inside the graph or after it, and no other memory has this address. Waiting for captured work,
+// asking whether it is done, or waiting for the whole GPU invalidates the capture, whichever thread does it.
+// So does any other call that waits for the device or changes memory, where the modes of capture and thread
+// forbid it; CUDA does not document this for every call.
 //
-// Calls are counted, and one of them can be made to fail. What a caller does wrong (a handle that was
-// destroyed, a range that is not mapped, a stream of another GPU, a copy of memory that is not page-locked
-// any more), and what it has not given back, are findings. So are accesses to the same bytes, one of them a
-// write, that nothing orders (cuda_order.h): of copies, of kernels whose accesses are told, of the host where
-// it unmaps or unlocks memory, or says what it touches.
+// Calls are counted, and a chosen call can be made to fail. Misuse (a destroyed handle, an unmapped range, a
+// stream of another GPU, a copy of memory that is no longer page-locked) and leaks are findings. So are
+// unordered accesses to the same bytes of which one is a write (cuda_order.h): by copies, by kernels that
+// declare their accesses, and by the host where it unmaps or unlocks memory or declares an access.
 
 #include <algorithm>
 #include <chrono>
@@ -42,12 +42,12 @@
 #include <variant>
 #include <vector>
 
-#include "fakes/cuda_order.h"
-#include "fakes/fake_memory.h"
-#include "fakes/thread_number.h"
 #include "src/base/interval_map.h"
 #include "streams/cuda/cuda_api.h"
 #include "streams/mapping.h"
+#include "tests/fakes/cuda_order.h"
+#include "tests/fakes/fake_memory.h"
+#include "tests/fakes/thread_number.h"
 
 namespace vdnn {
 
@@ -75,12 +75,12 @@ struct FakeCudaOptions {
   // With a clock: how long the host takes to give a stream a piece of work or an event. No piece begins
   // before it was given, and a host that waits goes on no sooner than the GPU is through.
   double submission_seconds = 0;
-  // What passes while the host waits and nothing here can run: what other processes do, for which a stream is
-  // held. False, or none: it waits for ever, which is misuse.
+  // Called while the host waits and nothing here can run: the progress of other processes, for which a stream
+  // is held. If it returns false, or there is none, the host would wait for ever, which is misuse.
   std::function<bool()> while_host_waits;
 };
 
-// What a kernel touches. The spans need to live only for the call.
+// The ranges that a kernel touches. The spans need to live only for the call.
 struct FakeAccesses {
   std::string_view name = "kernel";
   std::span<const Access> reads;
@@ -95,13 +95,13 @@ class FakeCuda final : public CudaApi {
  public:
   explicit FakeCuda(const FakeCudaOptions& options = {}) : options_(options), random_(options.seed) {}
 
-  // --- what a test does -----------------------------------------------------------------------------------
+  // --- calls of tests -------------------------------------------------------------------------------------
   // As cudaLaunchKernel(): `kernel` runs in its turn. An error that it returns has been taken off the thread;
   // one that an earlier call has left stays. `stream` is one of a FakeCuda. The kernel makes no calls.
   static CudaStatus launch(CudaStream stream, std::function<void()> kernel,
                            const FakeAccesses& accesses = {});
-  // The stream goes on no sooner than ready() says, as behind a kernel that waits for other GPUs. ready()
-  // makes no calls.
+  // The stream does not go on until ready() returns true, as after a kernel that waits for other GPUs.
+  // ready() makes no calls.
   static CudaStatus hold(CudaStream stream, std::function<bool()> ready);
   // For a kernel that is running on `stream`: it reads `range`, too, as NCCL's do with buffers of other
   // ranks.
@@ -170,17 +170,17 @@ class FakeCuda final : public CudaApi {
   // instead of doing anything.
   void fail_call(std::uint64_t nth, CudaStatus status, std::string_view name = {});
   // The `nth` call from now on (from 1) of those named `name`, "cudaStreamWaitEvent" or "cudaEventRecord",
-  // has no effect and says that it succeeded.
+  // has no effect and returns success.
   void lose_call(std::uint64_t nth, std::string_view name);
 
-  // What another thread does while the next cudaStreamWaitEvent is about to be made.
+  // Runs, as another thread would, just before the next cudaStreamWaitEvent.
   void before_next_wait(std::function<void()> other);
-  // What another thread does before the one that has waited next by cudaDeviceSynchronize goes on.
+  // Runs, as another thread would, when the next cudaDeviceSynchronize has waited and not yet returned.
   void after_next_synchronize(std::function<void()> other);
 
-  // The host touches page-locked memory itself: `name` says what for.
+  // The host itself accesses page-locked memory, for the purpose `name`.
   void touch_on_host(AddressRange range, const std::string& name);
-  // What copies are called in findings from now on.
+  // The name of copies in findings from now on.
   void name_copies(std::string_view name);
 
   // Since the fake was made, of the table's calls named like that or of all; without queries of versions.
@@ -191,15 +191,15 @@ class FakeCuda final : public CudaApi {
   // The names of the calling thread's ranges, the innermost last.
   std::vector<std::string> ranges() const;
 
-  // What was done wrong so far.
+  // Misuse so far.
   std::vector<std::string> misuses() const;
-  // What was done with events of a kind that makes it dear: permitted, and slow. Each sort once.
+  // Uses of events that are permitted but slow because of the event's kind. Each sort once.
   std::set<std::string> dear_events() const;
   // Accesses that nothing orders, and kernels that were given memory that is not there.
   std::vector<SimFinding> findings() const;
   // Misuses and findings, so far.
   std::size_t wrong() const;
-  // What has not been given back, but for what a call that was made to fail should have given back.
+  // Leaks, except of resources whose releasing call was made to fail.
   std::vector<std::string> leaks() const;
   // Of memory_bytes, on all GPUs: each allocation once, however many places it has; and of the host.
   std::uint64_t mapped_bytes() const;
@@ -273,7 +273,7 @@ class FakeCuda final : public CudaApi {
     bool done = false;
     Clock::time_point when;
     double seconds = 0;  // on the clock
-    Frontier after;      // what it is ordered after
+    Frontier after;      // it is ordered after these
   };
   struct Recorded {
     std::shared_ptr<Recording> recording;
@@ -286,7 +286,7 @@ class FakeCuda final : public CudaApi {
   };
   using Kernel = std::function<void()>;
 
-  // Given back or not; one that was refused by a call that was made to fail is no leak.
+  // Whether it was released. A resource whose releasing call was made to fail is no leak.
   struct Owned {
     bool destroyed = false;
     bool excused = false;
@@ -418,7 +418,8 @@ class FakeCuda final : public CudaApi {
     std::map<int, Stream*> default_streams;  // by ordinal
   };
 
-  // What a call starts with: success, or what it is to return at once. `releases` is what it gives back.
+  // Begins a call: success, or the status that the call returns at once. `releases` names the resource that
+  // the call releases.
   CudaStatus begin(std::string_view name, Owned* releases = nullptr);
   // Likewise, for what also works where the context is corrupted.
   CudaStatus begin_without_context(std::string_view name, Owned* releases = nullptr);
@@ -439,7 +440,7 @@ class FakeCuda final : public CudaApi {
   CudaStatus misuse(std::string_view call, std::string_view what);
   Thread& thread() { return threads_[thread_number()]; }
 
-  // What is known by its address and has not been destroyed, or null.
+  // The live object at this address, or null.
   template <class Kind>
   static Kind* find(const std::vector<std::unique_ptr<Kind>>& all, const void* handle);
   Stream* find_stream(CudaStream stream);
@@ -458,8 +459,8 @@ class FakeCuda final : public CudaApi {
   CudaStatus give(std::string_view call, CudaStream stream, Kernel kernel, const FakeAccesses& accesses);
   CudaStatus put(Stream& stream, Kernel kernel, const FakeAccesses& accesses);
   CudaStatus invalidate(Capture& capture, CudaStatus status);
-  // Why no thread may ask whether the stream's work, or the GPU's, is done, or wait for it: success, or what
-  // CUDA says. Invalidates the captures that it concerns.
+  // Success, or CUDA's error where no thread may query or wait for the work of the stream or the GPU.
+  // Invalidates the captures that the call concerns.
   CudaStatus check_no_capture(const Stream& stream);
   CudaStatus check_no_capture(int ordinal);
   // The capture of a blocking stream of the GPU, or null.
@@ -467,7 +468,7 @@ class FakeCuda final : public CudaApi {
   CudaStatus malloc_in_capture(std::uint64_t& address, std::uint64_t bytes, Stream& stream);
   CudaStatus free_in_capture(std::uint64_t address, Stream& stream);
   CudaStatus free_of_graph(GraphMemory& memory, CudaStream stream);
-  // Why CUDA would not launch it: success, or what it says.
+  // Success, or the error for which CUDA would not launch it.
   CudaStatus check_memory(const Nodes& nodes);
   void begin_life(GraphMemory& memory);
   void end_life(GraphMemory& memory);

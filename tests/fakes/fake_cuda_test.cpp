@@ -1,7 +1,7 @@
-// The fake's judgement of order, each rule with what it would say without: whoever is found clean elsewhere
-// is so by these rules. And its logical memory.
+// The fake's rules of order, each with the finding that its absence would cause: other tests rely on these
+// rules where they find nothing. And its logical memory.
 
-#include "fakes/fake_cuda.h"
+#include "tests/fakes/fake_cuda.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -33,7 +33,7 @@ constexpr std::uint64_t kGranule = 4 << 10;
 constexpr std::array kFirst = {0};
 constexpr std::array kSecond = {1};
 
-// What was found, as "earlier, later".
+// Findings, as "earlier, later".
 std::vector<std::string> pairs(const FakeCuda& fake) {
   std::vector<std::string> result;
   for (const SimFinding& finding : fake.findings()) {
@@ -300,7 +300,7 @@ class DefaultStreamsTest : public CudaOrderTest {
 
   CudaStream legacy() { return fake_.stream_of(nullptr); }
   CudaStream of_thread() { return fake_.stream_of(handle(2)); }
-  // What each kernel does when it runs, in the order in which they ran.
+  // The kernels in the order in which they ran.
   void run_as(CudaStream stream, int number) {
     expect(FakeCuda::launch(stream, [this, number] { ran_.push_back(number); }));
   }
@@ -770,7 +770,8 @@ TEST(FakeCuda, AThreadBeginsAnewWhereAnotherHasEnded) {
   }).join();
 }
 
-// Failed before: a new thread with the number of one that had ended without ending its capture could end it.
+// A new thread may get the number of one that ended without ending its capture; it must not be able to end
+// that capture.
 TEST(FakeCuda, ACaptureOfAThreadThatHasEndedIsNobodyElses) {
   FakeCuda fake;
   CudaStream stream = nullptr;

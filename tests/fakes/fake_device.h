@@ -89,7 +89,7 @@ class FakeDevice : public Device {
     record_event({.kind = Event::Kind::kSynchronize, .point = {}, .range = {}});
     call(on_synchronize, frontier);
   }
-  void do_mark(StreamId, std::string_view, std::uint64_t) override {}
+  void do_sample_counter(StreamId, std::string_view, std::uint64_t) override {}
   void do_protect(Point point, const Frontier&, AddressRange range, Protection protection) override {
     record_event({.kind = protection == Protection::kAccessible ? Event::Kind::kAllow : Event::Kind::kProtect,
                   .stream = point.stream,
@@ -110,7 +110,7 @@ class FakeDevice : public Device {
     events_.push_back(event);
   }
 
-  // Leaves a gap behind every piece, so that none seems to continue another.
+  // Leaves a gap after every piece, so that no two pieces are adjacent.
   AddressRange take(std::uint64_t bytes) {
     const AddressRange range{.begin = next_, .bytes = bytes};
     next_ += round_up(bytes, kStep) + kStep;

@@ -11,7 +11,7 @@
 
 namespace vdnn::testing {
 
-// As a launch on a stream of a FakeCuda; what the launch returns is thrown.
+// A launch on a stream of a FakeCuda; throws the error that the launch returns.
 HostLaunch launch_on_fake_cuda();
 
 // Engines are taken as they are listed: a run is what its test makes it, without trials before.

@@ -1,4 +1,4 @@
-#include "fakes/fake_memory.h"
+#include "tests/fakes/fake_memory.h"
 
 #include <fcntl.h>
 #include <sys/mman.h>

@@ -1,7 +1,7 @@
 #pragma once
-// Physical memory of fake GPUs, which can be mapped at several places at once, as CUDA's virtual memory
-// management has it: what is written at one is read at all. Behind it is a file without a name, of which the
-// pages that were given back are punched out. Or it is logical: offsets alone, nothing is mapped.
+// Physical memory of fake GPUs. As with CUDA's virtual memory management, it can be mapped at several places
+// at once: bytes that are written at one place are read at all of them. It is an unnamed file, from which
+// released pages are punched out. It can also be logical: offsets alone, nothing is mapped.
 
 #include <cstdint>
 #include <optional>
@@ -18,8 +18,8 @@ class FakeMemory {
   FakeMemory(const FakeMemory&) = delete;
   FakeMemory& operator=(const FakeMemory&) = delete;
 
-  // `bytes` of it, whole pages: where they begin, which is where no others ever have. What they hold is not
-  // zeros that somebody could come to rely on. Empty where the system has no more.
+  // Allocates `bytes`, whole pages, and returns their offset, which no other allocation has ever had. They
+  // are not filled with zeros, so that no caller comes to rely on that. Empty when the system has no more.
   std::optional<std::uint64_t> take(std::uint64_t bytes);
   void give_back(std::uint64_t offset, std::uint64_t bytes);
 

@@ -1,4 +1,4 @@
-#include "fakes/fake_nccl.h"
+#include "tests/fakes/fake_nccl.h"
 
 #include <algorithm>
 #include <cstring>
@@ -101,26 +101,21 @@ class FakeNccl::Table final : public NcclApi {
       return group->launchings.empty() ? NcclStatus::kSuccess : fake_.begin(group->comm, launch_all);
     });
   }
-  NcclStatus all_reduce(std::uint64_t address, std::uint64_t count, DataType type, Reduction reduction,
-                        NcclComm comm, CudaStream stream) override {
-    const std::string what =
-        "all-reduce" + of_type(count, type) + (reduction == Reduction::kSum ? " to sums" : " to averages");
+  NcclStatus all_reduce(std::uint64_t address, std::uint64_t count, DataType type, NcclComm comm,
+                        CudaStream stream) override {
+    const std::string what = "all-reduce" + of_type(count, type);
     // A ring rounds each sum of two to the type that it sends.
-    const auto reduce = [count, type, reduction](const std::vector<std::vector<float>>& inputs) {
+    const auto reduce = [count, type](const std::vector<std::vector<float>>& inputs) {
       std::vector<float> sums(count);
       for (const std::vector<float>& input : inputs) {
         std::ranges::transform(sums, input, sums.begin(), std::plus());
         sums = rounded(type, sums);
       }
-      if (reduction == Reduction::kAverage) {
-        const auto ranks = static_cast<float>(inputs.size());
-        std::ranges::for_each(sums, [ranks](float& sum) { sum /= ranks; });
-      }
       return rounded(type, sums);
     };
     return call("ncclAllReduce", [&] {
-      return collective(what, elements_at(address, count, type), reduce,
-                        algorithm_of(reduction, count * size_of(type)), comm, stream);
+      return collective(what, elements_at(address, count, type), reduce, algorithm_of(count * size_of(type)),
+                        comm, stream);
     });
   }
   NcclStatus broadcast(std::uint64_t address, std::uint64_t count, DataType type, int root, NcclComm comm,
@@ -185,8 +180,7 @@ class FakeNccl::Table final : public NcclApi {
   std::optional<Grouped> group_;  // a rank has one thread that submits
 };
 
-// --- what a test does
-// ------------------------------------------------------------------------------------------
+// --- calls of tests ---------------------------------------------------------------------------------------
 
 std::shared_ptr<NcclApi> FakeNccl::api(int rank, std::shared_ptr<FakeCuda> cuda) {
   return std::make_shared<Table>(*this, rank, std::move(cuda));
@@ -298,7 +292,7 @@ void FakeNccl::excuse(NcclComm comm) {
   const std::lock_guard lock(mutex_);
   if (Comm* const mine = find(comm)) {
     mine->excused = true;
-    mine->aborted = true;  // or its GPU would hold what is in flight for ever
+    mine->aborted = true;  // or its GPU would hold work in flight for ever
   }
 }
 
@@ -420,12 +414,9 @@ bool FakeNccl::is_alone(const Comm& comm) const {
   return comm.group->size == 1;
 }
 
-FakeNccl::Algorithm FakeNccl::algorithm_of(Reduction reduction, std::uint64_t bytes) {
+FakeNccl::Algorithm FakeNccl::algorithm_of(std::uint64_t bytes) {
   if (bytes < kMiddleBytes) {
     return Algorithm::kTree;
-  }
-  if (reduction == Reduction::kAverage) {
-    return Algorithm::kRing;
   }
   return bytes < kLargeBytes ? Algorithm::kNvlsTree : Algorithm::kNvls;
 }

@@ -1,20 +1,20 @@
 #pragma once
-// NCCL without GPUs, for tests of what calls it: ranks are threads, each with the streams of a FakeCuda of
-// its own, as processes have. A collective is two pieces of work on each rank's stream: one that reads the
-// rank's range when the stream gets there, and one that the GPU holds until every rank has come that far, and
-// which then writes what comes out. So whoever does not order what it writes before, or reads after, sees it.
+// NCCL without GPUs, for tests of its callers. Ranks are threads, each with the streams of its own FakeCuda,
+// as processes have. A collective is two pieces of work on each rank's stream: the first reads the rank's
+// range; the second is held until every rank has come that far, and then writes the result. So a test sees it
+// when a caller does not order its writes before the collective, or its reads after it.
 //
-// Ranks of one process share a FakeCuda. There a rank's GPU reads the buffers of the others where they lie,
-// as NCCL may, and so has to have access to them.
+// Ranks of one process share a FakeCuda. A rank's GPU then reads the buffers of the others in place, as NCCL
+// may, and needs access to them.
 //
-// All of it is as non-blocking as NCCL is asked to be: starting takes until every rank has called, and by
-// seed a collective is launched only when its rank asks for the communicator's state.
+// All calls are as non-blocking as NCCL is asked to be: initialisation is in progress until every rank has
+// called, and by seed a collective is launched only when its rank queries the communicator's state.
 //
 // Memory comes late: ranks are joined without any. The first collective that one of NCCL's algorithms
 // computes connects the ranks for it, which takes connection_bytes of each GPU until the communicator has
 // gone (NCCL 2.22 and later, ncclCollPreconnect(); NCCL_RUNTIME_CONNECT). NCCL picks the algorithm by kind
-// and size. Here it does so as on GPUs that an NVSwitch connects: broadcasts use rings alone, NVLS adds up
-// floats and does not average them (tuning.cc: ncclTopoTuneModel(); device.h: ncclNvlsSupported()). A rank
+// and size. Here it does so as on GPUs that an NVSwitch connects: broadcasts use rings alone, and
+// large sums of floats use NVLS (tuning.cc: ncclTopoTuneModel(); device.h: ncclNvlsSupported()). A rank
 // alone has nobody to connect to.
 //
 // Each rank has a number and a GPU of its own (NCCL's user guide, "Creating a Communicator": one GPU for
@@ -28,8 +28,8 @@
 // Time is logical: it passes while all ranks that still run rest, one tick at a time. So a rank's time is up
 // because others do not come, never because the machine is busy.
 //
-// Calls are counted for each rank, and one can be made to fail. What a caller does wrong, and communicators
-// that are neither destroyed nor aborted, are findings.
+// Calls are counted for each rank, and a chosen one can be made to fail. Misuse, and communicators that are
+// neither destroyed nor aborted, are findings.
 
 #include <condition_variable>
 #include <cstdint>
@@ -43,8 +43,8 @@
 #include <string_view>
 #include <vector>
 
-#include "fakes/fake_cuda.h"
 #include "src/dist/cuda/nccl_api.h"
+#include "tests/fakes/fake_cuda.h"
 
 namespace vdnn {
 
@@ -68,13 +68,13 @@ class FakeNccl {
   explicit FakeNccl(const FakeNcclOptions& options)
       : options_(options), random_(options.seed), ranks_(static_cast<std::size_t>(options.ranks)) {}
 
-  // --- what a test does -----------------------------------------------------------------------------------
+  // --- calls of tests -------------------------------------------------------------------------------------
   // The table of one rank, whose GPUs are `cuda`'s.
   std::shared_ptr<NcclApi> api(int rank, std::shared_ptr<FakeCuda> cuda);
   // Runs work(rank) on a thread each, until all have returned.
   void run(const std::function<void(int rank)>& work);
   double now_seconds() const;
-  // Rests, on a rank's thread, until so many seconds have passed.
+  // Rests, on a rank's thread, until that many seconds have passed.
   void let_pass(double seconds);
 
   // The `nth` call of `rank` from now on (from 1) returns `status` instead of doing anything.
@@ -105,7 +105,7 @@ class FakeNccl {
     std::vector<Buffer> buffers;             // likewise
     int arrived = 0;
   };
-  // What has one id.
+  // The communicators with one id.
   struct Group {
     int size = 0;
     int came = 0;
@@ -136,7 +136,8 @@ class FakeNccl {
     AddressRange range;
     DataType type = DataType::kF32;
   };
-  // What a collective makes of the inputs of all ranks; the type that they are stored in holds it exactly.
+  // The result of a collective of the inputs of all ranks; the type that they are stored in represents it
+  // exactly.
   using Outcome = std::function<std::vector<float>(const std::vector<std::vector<float>>& inputs)>;
 
   bool fails(int rank, std::string_view name, NcclStatus& status);
@@ -150,7 +151,7 @@ class FakeNccl {
   NcclStatus finalize(NcclComm comm);
   NcclStatus destroy(NcclComm comm);
   NcclStatus abort(NcclComm comm);
-  // What is to be launched for a collective, into `launching`.
+  // Adds the work of a collective to `launching`.
   NcclStatus prepare(const std::string& what, const Elements& elements, const Outcome& outcome, NcclComm comm,
                      CudaStream stream, Launching& launching);
   // Launches it, now or when the rank asks for the communicator's state.
@@ -159,7 +160,7 @@ class FakeNccl {
   CudaStatus launch(Comm& comm, std::uint64_t number, const std::string& what, const Elements& elements,
                     const Outcome& outcome, CudaStream stream);
   bool is_alone(const Comm& comm) const;
-  static Algorithm algorithm_of(Reduction reduction, std::uint64_t bytes);
+  static Algorithm algorithm_of(std::uint64_t bytes);
   // Before a collective by this algorithm; locks the GPUs', and so is called without the lock.
   void connect(NcclComm comm, Algorithm algorithm);
   void disconnect(NcclComm comm);

@@ -1,4 +1,4 @@
-#include "fakes/fake_network.h"
+#include "tests/fakes/fake_network.h"
 
 #include <algorithm>
 #include <chrono>

@@ -1,9 +1,9 @@
 #pragma once
-// Ranks as threads, for tests of what talks through a Transport. Messages are copied when they are sent and
-// arrive, by seed, only after some polls.
+// Ranks as threads, for tests of code that communicates through a Transport. Messages are copied when they
+// are sent, and arrive after a number of polls that the seed determines.
 //
-// Time is logical: it passes when a test says so. So a rank's time is up because others do not come, never
-// because the machine is busy.
+// Time is logical: only a test lets it pass. So a rank times out because others do not come, never because
+// the machine is busy.
 
 #include <cstdint>
 #include <deque>
@@ -37,7 +37,7 @@ class FakeNetwork {
   void let_pass(double seconds);
   double now_seconds() const;
   // Returns once each of `ranks` has polled in vain for messages that are not about failures, again and again
-  // since anything was sent or received: they wait for somebody else.
+  // since anything was sent or received: they wait for another rank.
   void until_they_wait(const std::vector<int>& ranks);
   // How long `rank` has asked to rest, in all.
   double rested_seconds(int rank) const;

@@ -24,7 +24,7 @@ using reference::Array;
 constexpr std::uint64_t kOperandAlignment = 16;
 constexpr std::uint64_t kWorkspaceAlignment = 256;
 
-// What the result is computed with: the reads in logical order.
+// The operands in logical order, from which the result is computed.
 using Compute = std::function<Array(const std::vector<Array>&)>;
 
 class FakeOp final : public cuda::VendorOp {
@@ -111,7 +111,7 @@ class FakeOp final : public cuda::VendorOp {
 class FakeEngines final : public cuda::EngineSource {
  public:
   std::vector<cuda::Engine> do_list(const cuda::EngineQuestion& question) const override {
-    // As large as what is read, which differs from pass to pass.
+    // As large as the operand that is read, which differs from pass to pass.
     const ops::Convolution& c = question.convolution;
     const std::uint64_t workspace = round_up(static_cast<std::uint64_t>(c.batch * c.input_channels) * 4, 256);
     return {{.name = fake_engine_name("large", question.elements), .workspace_bytes = workspace},

@@ -1,9 +1,9 @@
 #pragma once
 // cuDNN and cuBLASLt on the host: the same problems in the same types, computed with the references of
-// tests/ops. Problems of types that the libraries do not know together are refused when they are made, and
-// engines that are of another type. Each call is recorded, and refused where an operand is not of the size of
-// its shape in its type, is misaligned, overlaps the write, or where the workspace is not the one asked for,
-// and computed in its turn; the workspace is left full of NaN.
+// tests/ops. A problem with a combination of types that the libraries do not support is refused when it is
+// made; so is an engine of another type. Each call is recorded and computed in its turn. It is refused if an
+// operand does not have the size of its shape and type, is misaligned or overlaps the write, or if the
+// workspace is not the one asked for. The workspace is left full of NaN.
 
 #include <functional>
 #include <memory>
@@ -25,8 +25,8 @@ struct VendorCall {
   void* stream = nullptr;
 };
 
-// Two engines for every convolution, one of which wants workspace: "large" and "small", under other names for
-// narrow types.
+// Two engines for every convolution, "large" and "small", of which "large" needs workspace; narrow types have
+// other names.
 std::shared_ptr<const cuda::EngineSource> make_fake_engines();
 std::string fake_engine_name(const std::string& name, DataType elements);
 

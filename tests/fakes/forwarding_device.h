@@ -34,8 +34,8 @@ class ForwardingDevice : public Device {
   void do_copy(Point point, const Frontier&, const Copy& copy) override { below_.copy(point.stream, copy); }
   void do_synchronize(const Frontier& frontier) override { below_.synchronize(frontier); }
   void do_recover() override { below_.recover(); }
-  void do_mark(StreamId stream, std::string_view counter, std::uint64_t value) override {
-    below_.mark(stream, counter, value);
+  void do_sample_counter(StreamId stream, std::string_view counter, std::uint64_t value) override {
+    below_.sample_counter(stream, counter, value);
   }
 
   Device& below() { return below_; }

@@ -1,4 +1,4 @@
-#include "fakes/heap.h"
+#include "tests/fakes/heap.h"
 
 #include <link.h>
 
@@ -72,7 +72,7 @@ void* plain(const void* caller, std::size_t bytes) {
   return counted(caller, [&] { return std::malloc(std::max<std::size_t>(bytes, 1)); });
 }
 
-// aligned_alloc wants whole multiples of the alignment.
+// aligned_alloc() requires whole multiples of the alignment.
 void* aligned(const void* caller, std::size_t bytes, std::align_val_t alignment) {
   const auto unit = static_cast<std::size_t>(alignment);
   return counted(caller, [&] {

@@ -6,15 +6,15 @@
 
 namespace vdnn {
 
-// What the calling thread has taken since it started.
+// Allocations of the calling thread since it started.
 std::uint64_t heap_allocations();
 
-// What the process has taken and not given back.
+// Live allocations of the process.
 std::uint64_t heap_blocks();
 
-// While it lives, allocations of all threads are counted, but for those that oneDNN makes, which leaks where
-// it is refused one, and the `fail_at`-th (from 1; 0: none) throws std::bad_alloc, or that one and all that
-// follow. One at a time.
+// While it lives, allocations of all threads are counted, except those of oneDNN, which leaks when one fails.
+// The `fail_at`-th allocation (from 1; 0: none), or that one and all later ones, throws std::bad_alloc. Only
+// one object may exist at a time.
 class HeapFailure {
  public:
   enum class Kind : std::uint8_t { kOnce, kFromThenOn };

@@ -1,12 +1,12 @@
 #pragma once
-// A `cuda` device over the fake runtime on which all work is a kernel that touches what the work declares,
-// under its name. Nothing is computed.
+// A `cuda` device over the fake runtime, on which each piece of work is a kernel of the same name that
+// accesses the declared ranges. Nothing is computed.
 
 #include <memory>
 #include <utility>
 
-#include "fakes/fake_cuda.h"
-#include "fakes/forwarding_device.h"
+#include "tests/fakes/fake_cuda.h"
+#include "tests/fakes/forwarding_device.h"
 
 namespace vdnn::testing {
 

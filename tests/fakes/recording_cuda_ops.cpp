@@ -18,7 +18,7 @@ namespace vdnn::testing {
 
 namespace {
 
-// What the op that runs was given, and whether what it gives on is of it.
+// The operands of the running op, and whether a range that it passes on lies in them.
 class RunningOp {
  public:
   void begin(const std::string& name, const OpOperands& operands, void* stream) {
@@ -92,7 +92,7 @@ class RecordedKernels final : public cuda::KernelTable {
  private:
   template <class Known>
   void check_addresses(Known kernel, const std::string& name) const {
-// clang cannot tell what is padding, which holds whatever was there before, addresses too.
+// clang has no builtin to clear padding, whose bytes are arbitrary, addresses included.
 #if __has_builtin(__builtin_clear_padding)
     __builtin_clear_padding(&kernel);
     op_->check_words(reinterpret_cast<const std::byte*>(&kernel), sizeof(kernel), name);
@@ -109,7 +109,7 @@ class RecordingProgram final : public WatchedProgram {
   // Page-locked memory may be logical, too.
   void write_step_numbers(const StepScalars&, std::span<std::byte, kStepNumbersBytes>) const override {}
 
-  // What parameters hold nobody looks at.
+  // The contents of parameters do not matter.
   void pack_parameter(std::uint32_t, std::span<const float>, void*) override {}
   void unpack_parameter(std::uint32_t, const void*, std::span<float>) override {}
 };

@@ -1,9 +1,9 @@
 #pragma once
-// CUDA's ops with nothing computed: the library's own code decides what runs (src/ops/cuda/), and what it
-// would give a GPU goes, by name and range, to the fake runtime, which needs no memory behind it
-// (fake_cuda.h). An op is one kernel there, of the operands that the executor gives it. What the op in turn
-// gives the vendors' libraries, and every address that it gives a kernel of our own, has to lie within those
-// operands, on the same stream; else the op fails with a DeviceError that says what does not.
+// CUDA's ops with nothing computed. The code of src/ops/cuda/ decides what runs, and submits it, by name and
+// range, to the fake runtime with logical memory (fake_cuda.h). There an op is one kernel with the operands
+// that the executor gives it. Every range that the op passes to a vendor's library, and every address that it
+// passes to a kernel of ours, must lie within those operands and be used on the same stream; otherwise the op
+// fails with a DeviceError that names the range.
 
 #include <memory>
 

@@ -1,7 +1,7 @@
-// An op that would touch what is not its own is refused, whoever of its parts does: else whole steps that run
-// on the recording library would show nothing of operands.
+// An op is refused when any of its parts touches memory outside its operands. Without this, whole steps on
+// the recording library would not check operands.
 
-#include "fakes/recording_cuda_ops.h"
+#include "tests/fakes/recording_cuda_ops.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -12,11 +12,11 @@
 #include <utility>
 #include <vector>
 
-#include "fakes/fake_cuda.h"
-#include "fakes/fake_vendor_library.h"
-#include "ops/layer_cases.h"
-#include "ops/op_harness.h"
 #include "streams/cuda/cuda_device.h"
+#include "tests/fakes/fake_cuda.h"
+#include "tests/fakes/fake_vendor_library.h"
+#include "tests/ops/layer_cases.h"
+#include "tests/ops/op_harness.h"
 #include "vdnn/error.h"
 
 namespace vdnn::testing {
@@ -33,7 +33,7 @@ class RecordingOpsTest : public ::testing::Test {
   RecordingOpsTest() { device_->commit(memory_); }
 
   // The filter's gradient: a product of the vendor's library, then sums by kernels of our own in the same
-  // workspace. Gives what the op is refused with, or "".
+  // workspace. Returns the message with which the op is refused, or "".
   std::string run(std::uint64_t workspace_bytes) {
     const OpHarness op(*library_, convolution_case("", {2, 4, 6, 6}, {4, {3, 3}, {1, 1}, {1, 1}}));
     const OpId id = op.writer({OperandRole::kParameterGradient, 0});
@@ -95,7 +95,7 @@ TEST_F(RecordingOpsTest, WorkspaceOfTheVendorsLibraryThatIsNotTheOpsIsRefused) {
 }
 
 TEST_F(RecordingOpsTest, AnAddressOfAKernelThatIsNotTheOpsIsRefused) {
-  // As much as the product wants, less than the sums do that follow it.
+  // Enough for the product, less than the following sums need.
   EXPECT_THAT(run(256), AllOf(HasSubstr("kernel bias_gradient"), HasSubstr("outside of the op's operands")));
 }
 

@@ -1,4 +1,4 @@
-#include "fakes/thread_number.h"
+#include "tests/fakes/thread_number.h"
 
 #include <atomic>
 

@@ -9,8 +9,8 @@
 #include <string>
 #include <vector>
 
-#include "fakes/fake_network.h"
 #include "src/dist/process_group.h"
+#include "tests/fakes/fake_network.h"
 
 namespace vdnn::testing {
 

@@ -1,5 +1,5 @@
 #pragma once
-// A library of ops that shows each op to somebody, with what it is given, before it runs.
+// A library of ops that shows each op and its operands to an observer before it runs.
 
 #include <functional>
 #include <memory>
@@ -13,8 +13,8 @@ namespace vdnn::testing {
 
 using OpWatch = std::function<void(const std::string& op, const OpOperands& operands, void* native_stream)>;
 
-// Of a stream of a FakeCuda: a kernel of the op's name that touches what the op is given, so that the fake
-// judges the op's order. Throws DeviceError where it cannot be launched.
+// Launches, on a stream of a FakeCuda, a kernel with the op's name and operands, so that the fake checks the
+// op's order. Throws DeviceError if it cannot be launched.
 void declare_on_fake_cuda(const std::string& op, const OpOperands& operands, void* native_stream);
 
 class WatchedProgram : public ops::ForwardingProgram {

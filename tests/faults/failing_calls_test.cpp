@@ -8,7 +8,7 @@
 
 #include <optional>
 
-#include "fakes/failing_device.h"
+#include "tests/fakes/failing_device.h"
 #include "tests/faults/fault_case.h"
 #include "tests/temporary_directory.h"
 

@@ -1,11 +1,11 @@
-// Every system call on files fails once: each that loading and saving a checkpoint makes by the list in
-// tests/crash/CMakeLists.txt. The failure is told with the file's name, or does no harm; the file that was
-// there before is there still, whole; the next save succeeds and leaves nothing beside it, no file stays
-// open; and training goes on as if nothing had been saved. Signals that interrupt, and reads and writes that
-// end early, are not even told.
+// Every system call on files fails once: each call of loading and saving a checkpoint that is in the list of
+// tests/crash/CMakeLists.txt. The error names the file, or the failure does no harm. The previous file is
+// still there and whole. The next save succeeds and leaves no other file, no file stays open, and training
+// goes on as if nothing had been saved. Interrupting signals and short reads and writes cause no error at
+// all.
 //
-// Not covered: stat(), by which <filesystem> says early and in clearer words what open() and fstatat() find
-// later; fstatvfs(), which only adds to the words of an error; closedir(), which reports nothing that counts.
+// Not covered: stat(), with which <filesystem> finds errors early that open() and fstatat() would find later;
+// fstatvfs(), which only adds to the text of an error; closedir(), whose result does not matter.
 
 #include <gtest/gtest.h>
 

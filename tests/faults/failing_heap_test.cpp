@@ -9,7 +9,7 @@
 #include <optional>
 #include <utility>
 
-#include "fakes/heap.h"
+#include "tests/fakes/heap.h"
 #include "tests/faults/fault_case.h"
 #include "tests/temporary_directory.h"
 
@@ -53,7 +53,7 @@ class FailingHeap : public TemporaryDirectory, public ::testing::WithParamInterf
   static void fail_each(const FaultCase& of, HeapFailure::Kind kind, std::uint64_t stride) {
     of.expect_the_usual_bits();
     const auto fail_at = [&](std::uint64_t point) {
-      // With no session alive: the queues of their threads are of one size now and of another then.
+      // Counted with no session alive, since the sizes of the queues of their threads vary.
       const std::uint64_t blocks = heap_blocks();
       const std::uint64_t allocations = live(of, point, kind);
       EXPECT_EQ(heap_blocks(), blocks) << "something was not given back";
@@ -69,7 +69,7 @@ TEST_P(FailingHeap, EachAllocationFailsOnceAndTheNextRunHasTheUsualBits) {
 }
 
 TEST_P(FailingHeap, NoAllocationSucceedsFromOneOnAndTheNextRunHasTheUsualBits) {
-  // An eighth of the points: what comes after the first failure fails soon, whatever it is.
+  // An eighth of the points: later allocations also fail, so that each try ends soon.
   fail_each(FaultCase(GetParam(), directory_), HeapFailure::Kind::kFromThenOn, 8 * fault_stride(74));
 }
 

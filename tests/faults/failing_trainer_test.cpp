@@ -6,11 +6,11 @@
 
 #include <optional>
 
-#include "fakes/failing_device.h"
-#include "fakes/heap.h"
+#include "tests/data/samples.h"
+#include "tests/fakes/failing_device.h"
+#include "tests/fakes/heap.h"
 #include "tests/faults/fault_case.h"
 #include "tests/temporary_directory.h"
-#include "tests/train/samples.h"
 #include "vdnn/cpu_device.h"
 #include "vdnn/trainer.h"
 
@@ -20,7 +20,7 @@ namespace {
 constexpr std::uint64_t kSteps = 5;
 constexpr std::uint64_t kSaveEvery = 2;  // steps: one is in flight, and another one submitted, in between
 
-// What stands above the session does not know of policies: one that brings copies with it serves for all.
+// Code above the session does not know of policies: one policy with copies stands for all.
 class FailingTrainer : public TemporaryDirectory {
  protected:
   void SetUp() override {
@@ -49,7 +49,7 @@ class FailingTrainer : public TemporaryDirectory {
     return Trainer(run_, data_, options).train({}).weights_sha256;
   }
 
-  // Goes on from what was saved, which may have been all, or starts anew.
+  // Goes on from the checkpoint, which may be that of the last step, or starts anew.
   void expect_the_usual_bits() const {
     TrainOptions options = options_;
     if (std::filesystem::exists(saved_)) {
@@ -137,8 +137,8 @@ TEST_F(FailingTrainer, EachAllocationFailsOnceAndTheNextTrainingHasTheUsualBits)
   EXPECT_GE(failed, 100U / stride);
 }
 
-// A batch that its caller never gave back is freed behind everything submitted; with more streams than a
-// frontier holds inline that takes memory, and the destructor of the loader, which had none, ended the
+// A batch that its caller never gave back is freed after everything submitted. With more streams than a
+// frontier holds inline that allocates memory; in the destructor of the loader a failure of it once ended the
 // process.
 TEST(FailingLoader, EndsWithABatchOutAndNoMemoryForTheFrontier) {
   const auto device = make_cpu_device({.budget_bytes = 1 << 20, .host_budget_bytes = 1 << 20});

@@ -1,6 +1,6 @@
 #pragma once
-// What is made to fail: three networks under every policy, each with a checkpoint to go on from and the
-// weights that one step more must give, whatever failed before.
+// The cases in which calls are made to fail: three networks under every policy, each with a checkpoint to go
+// on from and the expected weights after one more step, whatever failed before.
 
 #include <gtest/gtest.h>
 
@@ -119,8 +119,8 @@ inline std::uint64_t fault_stride(std::uint64_t usual) noexcept {
   return extent({.usual = usual, .under_sanitizers = 7 * usual, .in_long_run = 1});
 }
 
-// Calls fail_at(n) for every `stride`-th point; it says how many points there were. Prints, and returns, how
-// many of them failed.
+// Calls fail_at(n) for every `stride`-th point; fail_at() returns the number of points. Prints and returns
+// how many points failed.
 template <class FailAt>
 std::uint64_t fail_points(const char* what, std::uint64_t stride, const FailAt& fail_at) {
   std::uint64_t failed = 0;
@@ -137,8 +137,8 @@ std::uint64_t fail_points(const char* what, std::uint64_t stride, const FailAt& 
   return failed;
 }
 
-// Runs `body` and says which error came out: empty for none, and a failed expectation where it is none that
-// callers can tell by its type.
+// Runs `body` and returns the text of its error, or an empty string. An error of no documented type fails the
+// test.
 template <class Body>
 std::string typed_error_of(const Body& body) {
   try {

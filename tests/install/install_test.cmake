@@ -13,6 +13,22 @@ function(run output)
   set(${output} "${text}" PARENT_SCOPE)
 endfunction()
 
+# expect_failure(PATTERN COMMAND...): the command fails, and its output, on one line, matches. The pattern's first two groups
+# are left in CMAKE_MATCH_1 and CMAKE_MATCH_2.
+function(expect_failure pattern)
+  execute_process(COMMAND ${ARGN} OUTPUT_VARIABLE text ERROR_VARIABLE text RESULT_VARIABLE status)
+  list(JOIN ARGN " " command)
+  if(status EQUAL 0)
+    message(FATAL_ERROR "${command}\nshould have failed:\n${text}")
+  endif()
+  string(REGEX REPLACE "[ \n]+" " " text "${text}")
+  if(NOT text MATCHES "${pattern}")
+    message(FATAL_ERROR "${command}\nshould say \"${pattern}\":\n${text}")
+  endif()
+  set(CMAKE_MATCH_1 "${CMAKE_MATCH_1}" PARENT_SCOPE)
+  set(CMAKE_MATCH_2 "${CMAKE_MATCH_2}" PARENT_SCOPE)
+endfunction()
+
 function(configure_command output source build)
   set(${output} ${CMAKE_COMMAND} -S ${source} -B ${build} -G ${GENERATOR} -DCMAKE_CXX_COMPILER=${CXX_COMPILER}
       -DCMAKE_CXX_COMPILER_LAUNCHER=${CXX_COMPILER_LAUNCHER} -DCMAKE_BUILD_TYPE=${BUILD_TYPE}
@@ -25,7 +41,7 @@ function(configure source build)
   run(output ${command})
 endfunction()
 
-# Our own warnings are nobody else's.
+# Our warning flags must not reach other projects.
 function(require_no_warnings_of_ours build source)
   file(READ ${build}/compile_commands.json commands)
   string(JSON last LENGTH "${commands}")
@@ -54,6 +70,7 @@ function(case_install_setup)
   file(RENAME ${WORK}/first ${prefix})
   file(COPY ${SOURCE_DIRECTORY}/examples ${SOURCE_DIRECTORY}/tests/install/outside
             ${SOURCE_DIRECTORY}/tests/install/optional ${SOURCE_DIRECTORY}/tests/install/subproject
+            ${SOURCE_DIRECTORY}/tests/install/components ${SOURCE_DIRECTORY}/tests/install/http_library
             ${SOURCE_DIRECTORY}/tests/install/plain_c
        DESTINATION ${WORK})
   file(COPY ${SOURCE_DIRECTORY}/tests/install/outside/main.cpp DESTINATION ${WORK}/subproject)
@@ -116,8 +133,8 @@ function(case_install_examples_test)
   endif()
 endfunction()
 
-# A program in C is compiled and linked by what pkg-config says of a library, wherever the prefix is, and runs with the library
-# that was installed.
+# A program in C is compiled and linked with the flags of pkg-config, wherever the prefix is, and runs with the installed
+# library.
 function(require_package_for_c package source expected)
   file(GLOB_RECURSE file ${prefix}/${package}.pc)
   get_filename_component(folder ${file} DIRECTORY)
@@ -164,19 +181,74 @@ function(case_install_pkg_config_test)
   require_prefix_from_deep_libraries(vdnn_stash src/stash/shared)
 endfunction()
 
-# Where something that the libraries stand on is missing, find_package says what and which.
+# If a dependency of the libraries is missing, find_package names it.
 function(case_install_missing_dependency_test)
   configure_command(command ${WORK}/outside ${WORK}/build-missing -DOneDNN_LIBRARY=)
-  execute_process(COMMAND ${command} OUTPUT_VARIABLE output ERROR_VARIABLE output RESULT_VARIABLE status)
-  if(status EQUAL 0)
-    message(FATAL_ERROR "configured without oneDNN:\n${output}")
-  endif()
-  string(REGEX REPLACE "[ \n]+" " " output "${output}")
-  if(NOT output MATCHES "oneDNN is missing.*libdnnl-dev")
-    message(FATAL_ERROR "the message does not help:\n${output}")
-  endif()
-  # Who can do without is told, too. CMAKE_MODULE_PATH was left with our directory in front.
+  expect_failure("oneDNN is missing.*libdnnl-dev" ${command})
+  # A project for which the package is optional gets the message, too. CMAKE_MODULE_PATH was once left with our directory in front.
   configure(${WORK}/optional ${WORK}/build-optional -DOneDNN_LIBRARY=)
+endfunction()
+
+# Where MPI and the CUDA toolkit are missing, a program that names the components it needs is built all the same, trains to
+# the same bits, and links neither. One that names none, or a component that is missing or unknown, is told so.
+function(case_install_components_test)
+  set(neither -DCMAKE_DISABLE_FIND_PACKAGE_MPI=ON -DCMAKE_DISABLE_FIND_PACKAGE_CUDAToolkit=ON)
+  configure(${WORK}/outside ${WORK}/build-components ${neither} "-DVDNN_COMPONENTS=cpu\;OPTIONAL_COMPONENTS\;cuda\;mpi")
+  run(output ${CMAKE_COMMAND} --build ${WORK}/build-components)
+  run(output ${WORK}/build-components/outside)
+  run(inside ${INSIDE})
+  if(NOT output STREQUAL inside)
+    message(FATAL_ERROR "in the tree the same program prints\n${inside}\nand with the component cpu\n${output}")
+  endif()
+  run(loaded ldd ${WORK}/build-components/outside)
+  if(loaded MATCHES "libmpi|libcuda")
+    message(FATAL_ERROR "the component cpu needs neither:\n${loaded}")
+  endif()
+  if(WITH_CUDA)
+    configure_command(command ${WORK}/outside ${WORK}/build-no-cuda ${neither} -DVDNN_COMPONENTS=cuda)
+    expect_failure("component cuda: CUDAToolkit is missing" ${command})
+    configure_command(command ${WORK}/outside ${WORK}/build-no-cuda -DVDNN_COMPONENTS=
+                      -DCMAKE_DISABLE_FIND_PACKAGE_CUDAToolkit=ON)
+    expect_failure("CUDAToolkit is missing.*COMPONENTS cpu" ${command})
+  else()
+    configure_command(command ${WORK}/outside ${WORK}/build-no-cuda -DVDNN_COMPONENTS=cuda)
+    expect_failure("component cuda: vdnn was built without it" ${command})
+  endif()
+  configure_command(command ${WORK}/outside ${WORK}/build-unknown -DVDNN_COMPONENTS=tpu)
+  expect_failure("no component tpu: cpu, sim, cuda and mpi are known" ${command})
+  configure(${WORK}/components ${WORK}/build-several)
+endfunction()
+
+# The macros of a compiled cpp-httplib are those of its file for pkg-config. Without the file they are unknown, and the
+# library does not count as found.
+function(case_install_http_library_test)
+  file(WRITE ${WORK}/http/include/httplib.h "#define CPPHTTPLIB_VERSION \"0.12.0\"\n")
+  file(WRITE ${WORK}/http/lib/libcpp-httplib.so "")
+  configure_command(command ${WORK}/http_library ${WORK}/build-http -DCMAKE_PREFIX_PATH=${WORK}/http
+                    -DVDNN_MODULES=${SOURCE_DIRECTORY}/cmake)
+  expect_failure("Could NOT find CppHttplib.*CppHttplib_PKG_CONFIG_FILE" ${command})
+  file(WRITE ${WORK}/http/lib/pkgconfig/cpp-httplib.pc "Cflags: -I\${includedir} -DCPPHTTPLIB_ONE -DCPPHTTPLIB_TWO=2\n")
+  run(output ${command})
+  file(READ ${WORK}/build-http/macros macros)
+  if(NOT macros STREQUAL "CPPHTTPLIB_ONE;CPPHTTPLIB_TWO=2")
+    message(FATAL_ERROR "a program that uses cpp-httplib is compiled with '${macros}'")
+  endif()
+endfunction()
+
+# Installing a build of which one library was made writes nothing, not even that library.
+function(case_install_incomplete_build_test)
+  configure(${SOURCE_DIRECTORY} ${WORK}/build-partial -DVDNN_CUDA=OFF -DVDNN_MPI=OFF -DVDNN_BUILD_COMMAND=OFF
+            -DVDNN_BUILD_EXAMPLES=OFF -DVDNN_BUILD_TESTS=OFF -DVDNN_BUILD_BENCHMARKS=OFF)
+  run(output ${CMAKE_COMMAND} --build ${WORK}/build-partial --target vdnn_base)
+  expect_failure("build is not complete: ([0-9]+) of ([0-9]+) files.*Nothing was installed.*cmake --build"
+                 ${CMAKE_COMMAND} --install ${WORK}/build-partial --prefix ${WORK}/nothing)
+  math(EXPR built "${CMAKE_MATCH_2} - ${CMAKE_MATCH_1}")
+  if(NOT built EQUAL 1)
+    message(FATAL_ERROR "one library was built, and ${built} files count as built")
+  endif()
+  if(EXISTS ${WORK}/nothing)
+    message(FATAL_ERROR "something was installed in ${WORK}/nothing")
+  endif()
 endfunction()
 
 # Taken in as sources we are the libraries and nothing else, under the same name; one of them, that it is more than

@@ -8,7 +8,7 @@
 #include <utility>
 #include <vector>
 
-#include "fakes/fake_catalog.h"
+#include "tests/fakes/fake_catalog.h"
 #include "vdnn/error.h"
 #include "vdnn/network.h"
 
@@ -282,7 +282,7 @@ TEST(Lowering, NeverComputesGradientsOfImages) {
             "a.backward_filter: images a.y.gradient -> a.filter.gradient a.bias.gradient\n");
 }
 
-// What is computed from the images without parameters has a gradient that nobody needs.
+// No op needs the gradient of a feature map that is computed from the images without parameters.
 TEST(Lowering, NeverComputesGradientsOfPreprocessedImages) {
   NetworkBuilder net("pooled", {2, 3, 8, 8});
   const Tensor x = net.pooling("pool", net.input(), halving());
@@ -360,9 +360,9 @@ std::string error_with(BrokenCatalog::Mend mend) {
   return "accepted";
 }
 
-// What nobody wants is made where it comes with something else, and goes nowhere. Of two layers that made
-// such a gradient of the same feature map, the second was refused: both had the same name (found by seed 88
-// of tests/random).
+// A gradient that no op reads is still made if its op makes another one, too. Where two layers made such a
+// gradient of the same feature map, the second was refused, since both had the same name (found by seed 88 of
+// tests/random).
 TEST(Lowering, KeepsAnOpThatMakesWantedAndUnwantedGradients) {
   class Joint : public fakes::FakeCatalog {
    public:
@@ -446,6 +446,25 @@ TEST(Lowering, RejectsOperandsThatDoNotExist) {
   EXPECT_NE(error.find("layer conv"), std::string::npos) << error;
 }
 
+TEST(Lowering, RejectsValuesForLaterOpsThatTheOtherPassMakes) {
+  const std::string saved_in_backward = error_with([](const OpSpec& spec, LayerRecipe& recipe) {
+    if (std::holds_alternative<ConvolutionSpec>(spec)) {
+      recipe.saved = {{.name = "late", .type = {.dims = {4}}}};
+      recipe.backward[0].writes.push_back({OperandRole::kSaved, 0});
+    }
+  });
+  EXPECT_NE(saved_in_backward.find("writes an operand that is not its own"), std::string::npos)
+      << saved_in_backward;
+  const std::string statistic_in_forward = error_with([](const OpSpec& spec, LayerRecipe& recipe) {
+    if (std::holds_alternative<ConvolutionSpec>(spec)) {
+      recipe.gradient_statistics = {{.name = "early", .type = {.dims = {4}}}};
+      recipe.forward[0].writes.push_back({OperandRole::kGradientStatistic, 0});
+    }
+  });
+  EXPECT_NE(statistic_in_forward.find("writes an operand that is not its own"), std::string::npos)
+      << statistic_in_forward;
+}
+
 TEST(Lowering, RejectsOperandsOfTheWrongSide) {
   const std::string read_error = error_with([](const OpSpec& spec, LayerRecipe& recipe) {
     if (std::holds_alternative<ConvolutionSpec>(spec)) {
@@ -518,7 +537,7 @@ class ScalarTape {
   std::vector<double> numbers_;
 };
 
-// Layers read whatever was made before; what nobody read is joined at the end.
+// Layers read feature maps that were made before; those that no layer read are joined at the end.
 Network random_network(std::mt19937& random) {
   NetworkBuilder net("random", {1, 1, 1, 1});
   std::vector<Tensor> made{net.input()};

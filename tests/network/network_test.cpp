@@ -67,7 +67,7 @@ TEST(NetworkBuilder, BuildsWhatWasWritten) {
   EXPECT_EQ(network.feature_map_name(loss.output), "loss.metrics");
 }
 
-// A mistake in a network with input 2x3x8x8, and what the error has to name.
+// A mistake in a network with input 2x3x8x8, and the text that the error must have.
 struct Mistake {
   std::string name;
   std::function<void(NetworkBuilder&)> make;

@@ -1,6 +1,6 @@
-// What training may be asked for beyond one loss and plain updates: clipping, several losses, results for the
-// host, parameters that are not trained. The cpu's catalog is used, whose recipes have all that these tapes
-// can contain: batch normalisation moves running statistics, losses save, Adam has two states.
+// Options of training beyond one loss and plain updates: clipping, several losses, results for the host,
+// parameters that are not trained. The tests use the catalog of `cpu`, whose recipes have everything that
+// these tapes can contain: batch normalisation updates running statistics, losses save, Adam has two states.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -11,8 +11,8 @@
 #include <string>
 #include <vector>
 
-#include "plan/oracle.h"
-#include "plan/tapes.h"
+#include "tests/plan/oracle.h"
+#include "tests/plan/tapes.h"
 #include "vdnn/checker.h"
 #include "vdnn/cpu_ops.h"
 #include "vdnn/error.h"
@@ -47,7 +47,7 @@ class TrainingOptionsTest : public ::testing::Test {
     return lower_to_tape(two_heads(), library_->catalog(), options);
   }
 
-  // What lowering says against these results.
+  // The error of lowering with these results.
   std::string objection(const std::string& result) const {
     try {
       lower({.results = {result}});
@@ -162,7 +162,7 @@ TEST_F(TrainingOptionsTest, GradientsOfAllLossesAreAdded) {
   EXPECT_THAT(names(*tape, sum.writes), ElementsAre("relu.y.gradient"));
 }
 
-// Two losses of one prediction: their gradients are of the same feature map.
+// Two losses of one prediction have gradients of the same feature map.
 TEST_F(TrainingOptionsTest, LossesMayShareAPrediction) {
   NetworkBuilder net("shared", {2, 3, 8, 8});
   const Tensor x = net.fully_connected("fc", net.input(), {.outputs = 10});
@@ -203,7 +203,7 @@ TEST_F(TrainingOptionsTest, RefusesResultsThatNoStepMakes) {
   }
 }
 
-// --- what is not trained ---------------------------------------------------------------------------
+// --- parameters that are not trained ---------------------------------------------------------------
 
 TEST_F(TrainingOptionsTest, WhatOnlyTheHostReadsHasNoBackwardPass) {
   for (const TrainingOptions& options : {TrainingOptions{}, TrainingOptions{.clip_norm = 1.0F}}) {
@@ -290,7 +290,7 @@ TEST_F(TrainingOptionsTest, OneBucketHasAllGradientsLastLayersFirst) {
   EXPECT_LT(place("norm.shift"), place("conv.filter"));
 }
 
-// Each is as large as was asked for, but for the last, and would not be without its last gradient.
+// Each bucket but the last reaches the requested size, and only with its last gradient.
 TEST_F(TrainingOptionsTest, BucketsAreClosedAsSoonAsTheyAreLargeEnough) {
   for (const std::uint64_t bytes : {1ULL, 500ULL, 2000ULL}) {
     SCOPED_TRACE(bytes);
@@ -401,7 +401,7 @@ TEST_F(TrainingOptionsTest, RanksSendGradientsInANarrowTypeOnRequest) {
   }
 }
 
-// Sums over micro-steps keep fp32, and the norm for clipping is that of what the updates are given.
+// Sums over micro-steps stay fp32, and clipping uses the norm of the gradients that the updates read.
 TEST_F(TrainingOptionsTest, NarrowReductionsFollowAccumulationAndPrecedeTheNorm) {
   const TapePtr tape = lower({.clip_norm = 1.0F,
                               .ranks = 2,
@@ -480,7 +480,10 @@ TEST_F(TrainingOptionsTest, SynchronizedNormalizationMeetsTwiceInForwardAndOnceI
   EXPECT_THAT(names(*tape, tape->op(op_named(*tape, "norm.backward_data")).reads),
               ElementsAre("conv.y", "norm.mean", "norm.variance", "norm.y.gradient", "norm.scale",
                           "norm.gradient_means"));
-  // Those of scale and shift are of the own batch, and go the way of all.
+  for (const char* const means : {"norm.gradient_means.local", "norm.gradient_means"}) {
+    EXPECT_EQ(tape->value(tape->find_value(means)).kind, ValueKind::kGradientStatistic) << means;
+  }
+  // The gradients of scale and shift come from the rank's own batch, and are reduced like all others.
   const auto all = buckets(*tape);
   ASSERT_EQ(all.size(), 1U);
   EXPECT_THAT(all[0], Contains("norm.scale.gradient.local"));

@@ -16,7 +16,7 @@ ModelOptions options(const std::string& model, std::int64_t batch = 64) {
   return {.model = model, .input = {}, .classes = 0, .batch = batch};
 }
 
-// Of what is learned, told by the layers alone: no catalog has a part in it.
+// The number of trained parameters, counted from the layers alone, without a catalog.
 std::int64_t parameters_of(const Network& network, const Layer& layer) {
   const Dims& x = network.type(layer.inputs[0]).dims;
   const auto filters = [&](std::int64_t count, std::int64_t each, bool bias) {
@@ -62,7 +62,7 @@ const Layer& layer_of(const Network& network, const std::string& name) {
   return *found;
 }
 
-// What a layer makes, without the batch.
+// The shape of a layer's output without the batch dimension.
 Dims made_by(const Network& network, const std::string& layer) {
   Dims dims = network.type(layer_of(network, layer).output).dims;
   dims.erase(dims.begin());

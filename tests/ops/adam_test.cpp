@@ -92,8 +92,8 @@ TEST_P(AdamTest, StepsAreWithinTheErrorBound) {
   }
 }
 
-// What bias correction is for (Kingma and Ba, section 3): from moments of zero the first step is the learning
-// rate, whatever the gradient's size.
+// The purpose of bias correction (Kingma and Ba, section 3): from moments of zero, the first step is the
+// learning rate, whatever the gradient's size.
 TEST_P(AdamTest, TheFirstStepIsTheLearningRate) {
   OpHarness op(*library_, AdamSpec{}, vector_of(4));
   op.set(kFilter, Array({4}));

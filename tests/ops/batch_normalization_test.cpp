@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 
+#include "src/ops/layer_operands.h"
 #include "tests/ops/gradient_check.h"
 #include "tests/ops/layer_cases.h"
 #include "tests/ops/reference_normalization.h"
@@ -16,14 +17,14 @@ namespace {
 
 using reference::Array;
 
-constexpr Operand kScale{OperandRole::kParameter, 0};
-constexpr Operand kShift{OperandRole::kParameter, 1};
-constexpr Operand kRunningMean{OperandRole::kParameter, 2};
-constexpr Operand kRunningVariance{OperandRole::kParameter, 3};
-constexpr Operand kMean{OperandRole::kSaved, 0};
-constexpr Operand kVariance{OperandRole::kSaved, 1};
-constexpr Operand kDScale{OperandRole::kParameterGradient, 0};
-constexpr Operand kDShift{OperandRole::kParameterGradient, 1};
+using ops::normalization::kDScale;
+using ops::normalization::kDShift;
+using ops::normalization::kMean;
+using ops::normalization::kRunningMean;
+using ops::normalization::kRunningVariance;
+using ops::normalization::kScale;
+using ops::normalization::kShift;
+using ops::normalization::kVariance;
 
 constexpr BatchNormalizationSpec kSpec{.epsilon = 1e-3F, .momentum = 0.25F};
 
@@ -83,8 +84,7 @@ struct Values {
   }
 };
 
-// What oneDNN takes different kernels for: channels that fill vector registers of 16 and 4 floats, and
-// others.
+// oneDNN has different kernels for channels that fill vector registers of 16 and 4 floats, and for others.
 const std::vector<Dims> kShapes{{4, 3, 5, 7},     {2, 16, 5, 7}, {3, 20, 3, 5}, {2, 5, 3, 4, 5},
                                 {2, 32, 3, 4, 5}, {3, 4, 9},     {6, 10},       {5, 16}};
 
@@ -210,7 +210,7 @@ INSTANTIATE_TEST_SUITE_P(Cases, BatchNormalizationTest, ::testing::ValuesIn(case
   return to_string(test.param.shape) + "_" + test.param.library.name();
 });
 
-// oneDNN picks its kernels by divisibility, and treats what is left over at the end by itself.
+// oneDNN picks its kernels by divisibility, and handles a remainder separately.
 TEST(BatchNormalization, TakesAnyNumberOfChannels) {
   const auto library = make_cpu_ops({});
   for (std::int64_t channels = 1; channels <= 49; ++channels) {
@@ -265,7 +265,7 @@ TEST(BatchNormalization, RefusesWhatHasNoVariance) {
   EXPECT_THROW(recipe({.momentum = 1.5F}, map), InvalidArgument);
 }
 
-// The gradient of the images is made together with those of the parameters, and nobody reads it.
+// The gradient of the images is made together with those of the parameters, and no op reads it.
 TEST(BatchNormalization, MayBeTheFirstLayer) {
   const auto library = make_cpu_ops({});
   NetworkBuilder builder("net", {4, 3, 5, 5});
@@ -309,7 +309,7 @@ TEST(ReferenceNormalization, BatchGradientsAreDerivatives) {
   }
 }
 
-// By hand: what a shared mistake in forward and backward would not show.
+// Computed by hand, since forward and backward could share a mistake.
 TEST(ReferenceNormalization, BatchStatisticsAreThoseOfAChannel) {
   Array x({2, 2, 2});
   x.data = {1, 3, 10, 20, 5, 7, 30, 40};

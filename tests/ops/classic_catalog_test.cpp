@@ -336,7 +336,7 @@ TEST(ClassicCatalog, InferenceSavesNothingAndHasNoBackwardPass) {
   }
 }
 
-// Doubles its input; saves what it likes.
+// Doubles its input; saves an arbitrary value.
 class Doubling final : public CustomLayer {
  public:
   std::string kind() const override { return "doubling"; }

@@ -1,4 +1,4 @@
-// What the catalog refuses, and that it says why.
+// The catalog refuses unsupported layers and gives the reason.
 
 #include <gtest/gtest.h>
 

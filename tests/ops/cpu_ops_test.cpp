@@ -33,7 +33,7 @@ void set_all(OpHarness& op) {
   op.set(kBias, random_array({16}, 84));
 }
 
-// A fresh one; what it throws is thrown here.
+// Runs on a fresh thread and rethrows its exception here.
 void on_another_thread(const std::function<void()>& work) {
   std::async(std::launch::async, work).get();
 }
@@ -121,9 +121,9 @@ TEST(CpuOps, CompileRefusesAlgorithmsThatAreNotThere) {
   EXPECT_THROW(library->compile(op.tape(), std::vector<std::uint32_t>{0, 0, 99}), InvalidArgument);
 }
 
-// What oneDNN's iterator shows depends on its cache of primitives: once a kernel of the third implementation
-// and then one of the first had been made, it showed the third before the second, and a tape from before was
-// refused as made for another library.
+// The order of oneDNN's iterator depends on its cache of primitives. After a kernel of the third
+// implementation and then one of the first had been made, it listed the third before the second, and an older
+// tape was refused as made for another library.
 TEST(CpuOps, AlgorithmsDoNotDependOnWhichHaveBeenCompiled) {
   const auto library = make_cpu_ops({});
   const Network network = make_model({.model = "lenet", .batch = 2});

@@ -253,8 +253,8 @@ TEST_P(CustomTest, AreNotReplayed) {
 INSTANTIATE_TEST_SUITE_P(Libraries, CustomTest, ::testing::ValuesIn(tested_libraries({1, 2})),
                          [](const auto& test) { return test.param.name(); });
 
-// What a layer throws while it runs used to arrive as thrown: not as the failure of a device, as its contract
-// says, and without the op.
+// An exception of a running layer used to arrive unchanged. By its contract it is a device's failure that
+// names the op.
 class Failing final : public CustomLayer {
  public:
   explicit Failing(std::function<void()> fail) : fail_(std::move(fail)) {}

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <limits>
 
+#include "src/ops/layer_operands.h"
 #include "tests/ops/loss_cases.h"
 #include "tests/ops/reference_losses.h"
 #include "tests/ops/tested_library.h"
@@ -16,7 +17,7 @@ using reference::Array;
 
 constexpr double kUnitRoundoff = 0x1p-24;
 constexpr double kDoubleNoise = 1e-13;
-constexpr Operand kDice{OperandRole::kSaved, 1};
+using ops::class_loss::kDice;
 
 class DiceCrossEntropyTest : public ::testing::TestWithParam<TestedLibrary> {
  protected:
@@ -112,8 +113,8 @@ TEST_P(DiceCrossEntropyTest, LossAndGradientAreThoseOfTheReference) {
   }
 }
 
-// By hand: what a shared mistake in device and reference would not show. Two classes, two places, both sure
-// of class 0, of which one is right: a coefficient of (2 + 1) / (2 + 1 + 1) and one of 1 / (0 + 1 + 1).
+// Computed by hand, since device and reference could share a mistake. Two classes, two places, both sure of
+// class 0, of which one is right: a coefficient of (2 + 1) / (2 + 1 + 1) and one of 1 / (0 + 1 + 1).
 TEST_P(DiceCrossEntropyTest, LossIsThatOfItsDefinition) {
   Array logits({1, 2, 2});
   logits.data = {100, 100, 0, 0};
@@ -166,8 +167,8 @@ TEST_P(DiceCrossEntropyTest, WithoutAPlaceThatCountsEverythingIsZero) {
   EXPECT_TRUE(std::ranges::all_of(op.get(kDX).data, [](double value) { return value == 0; }));
 }
 
-// A sample that no place counts of, as one that only fills up a batch, had the coefficients smooth / smooth
-// and a share in the mean: the loss of one sample in a batch of two was nearer to 0, its gradients half as
+// A sample without a place that counts, as in a padded batch, once had the coefficients smooth / smooth and a
+// share in the mean: the loss of one sample in a batch of two was nearer to 0, and its gradients half as
 // large.
 TEST_P(DiceCrossEntropyTest, SamplesWithoutAPlaceThatCountsHaveNoPart) {
   for (const LossShape& shape : loss_shapes()) {

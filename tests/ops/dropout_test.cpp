@@ -1,5 +1,6 @@
-// What is dropped is counted against the binomial distribution, at fixed seeds: a count may be off by five
-// deviations, which one in two million would exceed were the bits random, and none does once it has passed.
+// Compares the number of dropped elements with the binomial distribution, at fixed seeds. A count may be off
+// by five standard deviations, which random bits would exceed once in two million. Since the seeds are fixed,
+// a test that has passed always passes.
 
 #include <gtest/gtest.h>
 
@@ -223,7 +224,7 @@ TEST_P(DropoutTest, InferenceIsACopy) {
 INSTANTIATE_TEST_SUITE_P(Libraries, DropoutTest, ::testing::ValuesIn(tested_libraries({1, 2, 3})),
                          [](const auto& test) { return test.param.name(); });
 
-// What is dropped is gone, even infinity; what is kept shows.
+// Dropped elements are zero even if they were infinite; kept ones show.
 TEST_P(DropoutTest, DropsInfinitiesToo) {
   const Dims shape{1, 64};
   const std::vector<bool> mask = masks(*library_, layer_case(shape, 0.5F)).forward;

@@ -8,7 +8,7 @@
 
 namespace vdnn::testing {
 
-// What a layer with a filter is given, drawn at random, none of it zero, in the type of its maps.
+// Operands of a layer with a filter: random, none of them zero, in the type of its feature maps.
 struct FilterLayerOperands {
   explicit FilterLayerOperands(const LayerCase& layer);
 
@@ -22,7 +22,7 @@ struct FilterLayerOperands {
   reference::Array bias;  // empty where there is none
 };
 
-// What a library rounds on the way to its results, beside these.
+// Further roundings of a library on the way to its results.
 struct RoundedOnTheWay {
   DataType filter_gradient = DataType::kF32;  // to this type
   bool products = false;                      // to the type of the output, before the bias is added

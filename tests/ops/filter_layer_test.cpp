@@ -84,7 +84,7 @@ TEST_P(FilterLayerTest, PackingIsUndoneByUnpackingAndPadsWithZeros) {
   if (has_bias()) {
     expect_equal(op->get(kBias), operands_.bias);
   }
-  // No element of the filter is zero: what is zero is padding, and padding is all that is added.
+  // No element of the filter is zero, so that a zero is padding; only padding is added.
   GuardedBuffer& storage = op->buffer(kFilter);
   EXPECT_EQ(zeros_in(storage), storage.as<float>().size() - operands_.filter.data.size());
 }

@@ -10,8 +10,8 @@ namespace vdnn::testing {
 
 namespace {
 
-// Opening the vendors' libraries takes longer than a case does. Never given back: when a program ends, CUDA
-// may be gone before what has been made with it.
+// Opening the vendors' libraries takes longer than a test case. They are never closed: at the end of a
+// program, CUDA may be gone before the objects that were made with it.
 OpLibrary& staged_ops() {
   static OpLibrary* const kStaged = make_staged_ops(tested_gpus()).release();
   return *kStaged;

@@ -1,5 +1,5 @@
 #pragma once
-// What judges a reference: the definition of a derivative.
+// References are compared with the definition of a derivative.
 
 #include <functional>
 
@@ -7,9 +7,9 @@
 
 namespace vdnn::testing {
 
-// Fails the test where `gradient` is not that of `function` at x, element by element, by central differences
-// of fourth order: with steps of 2^-10 and 2^-9 what they leave out is h^4 / 30 times the fifth derivative,
-// and they may not cross a bend of the function.
+// Fails the test if `gradient` is not the gradient of `function` at x, element by element, by central
+// differences of fourth order. With steps of 2^-10 and 2^-9 the truncation error is h^4 / 30 times the fifth
+// derivative. The steps may not cross a kink of the function.
 void expect_gradient(const reference::Array& x,
                      const std::function<double(const reference::Array&)>& function,
                      const reference::Array& gradient);

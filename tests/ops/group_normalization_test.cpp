@@ -4,6 +4,7 @@
 #include <array>
 #include <cmath>
 
+#include "src/ops/layer_operands.h"
 #include "tests/ops/gradient_check.h"
 #include "tests/ops/layer_cases.h"
 #include "tests/ops/reference_normalization.h"
@@ -16,12 +17,12 @@ namespace {
 using reference::Array;
 using reference::Sums;
 
-constexpr Operand kScale{OperandRole::kParameter, 0};
-constexpr Operand kShift{OperandRole::kParameter, 1};
-constexpr Operand kMean{OperandRole::kSaved, 0};
-constexpr Operand kReciprocalDeviation{OperandRole::kSaved, 1};
-constexpr Operand kDScale{OperandRole::kParameterGradient, 0};
-constexpr Operand kDShift{OperandRole::kParameterGradient, 1};
+using ops::normalization::kDScale;
+using ops::normalization::kDShift;
+using ops::normalization::kMean;
+using ops::normalization::kReciprocalDeviation;
+using ops::normalization::kScale;
+using ops::normalization::kShift;
 
 constexpr float kEpsilon = 1e-3F;
 // Sums run in double: to single precision they are exact.
@@ -30,7 +31,8 @@ constexpr std::int64_t kRoundings = 0;
 struct Case {
   Dims shape;
   std::int64_t groups = 1;
-  // Of the data, in deviations: what a sum of squares in single precision would not survive.
+  // The mean of the data in standard deviations, so large that a sum of squares in single precision would
+  // fail.
   double mean = 0;
 };
 
@@ -246,7 +248,7 @@ TEST(ReferenceNormalization, GroupGradientsAreDerivatives) {
   }
 }
 
-// By hand: groups are of neighbouring channels, of one sample.
+// Computed by hand: a group is neighbouring channels of one sample.
 TEST(ReferenceNormalization, GroupStatisticsAreThoseOfASamplesChannels) {
   Array x({2, 4, 1});
   x.data = {1, 3, 10, 20, 5, 7, 30, 40};

@@ -1,6 +1,6 @@
 #pragma once
-// Memory for one operand of an op under test: pages that cannot be touched lie before and behind it, and what
-// its last page has left holds a pattern. It ends as near to the guard as an alignment of 256 bytes allows.
+// Memory for one operand of an op under test. Inaccessible pages lie before and after it, and the rest of its
+// last page holds a pattern. It ends as near to the guard page as an alignment of 256 bytes allows.
 
 #include <cstddef>
 #include <cstdint>

@@ -41,7 +41,8 @@ std::vector<LayerCase> filter_layer_cases() {
       convolution_case("odd_channels", {2, 7, 9, 8}, {13, {3, 2}, {1, 2}, {1, 0}}),
       convolution_case("pointwise", {2, 24, 7, 6}, {40, {1, 1}, {1, 1}, {0, 0}}),
       convolution_case("pointwise_strided", {2, 16, 7, 7}, {16, {1, 1}, {2, 2}, {0, 0}}),
-      // oneDNN's own kernels for it wrote behind their scratchpads (found by seed 310 of tests/random).
+      // oneDNN's own kernels for it wrote past the end of their scratchpads (found by seed 310 of
+      // tests/random).
       convolution_case("pointwise_strided_narrow", {2, 3, 77, 152}, {4, {1, 1}, {1, 2}, {0, 0}}),
       convolution_case("large_window", {1, 3, 23, 23}, {16, {11, 11}, {4, 4}, {2, 2}}),
       convolution_case("volume", {2, 3, 6, 7, 5}, {10, {3, 3, 2}, {1, 2, 1}, {1, 1, 0}}),
@@ -162,7 +163,7 @@ LayerCase in_type(LayerCase layer, DataType type) {
 void expect_within_bounds(const reference::Array& got, const reference::Sums& want, DataType type) {
   ASSERT_EQ(got.dims, want.value.dims);
   for (std::size_t i = 0; i < got.data.size(); ++i) {
-    // Not EXPECT_LE alone, which would not say where, nor its negation, which a NaN would pass.
+    // EXPECT_LE alone would not tell the place, and a NaN would pass its negation.
     const double error = std::abs(got.data[i] - want.value.data[i]);
     ASSERT_TRUE(error <= want.bound(i, type))
         << "element " << i << " of " << to_string(got.dims) << ": got " << got.data[i] << ", want "

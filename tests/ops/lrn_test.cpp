@@ -94,7 +94,8 @@ TEST_P(LrnTest, RunsAreBitIdenticalAtOtherAddresses) {
   expect_equal(other->get(kDX), one->get(kDX));
 }
 
-// What oneDNN saves is its own business; that backward reads X and what forward wrote is not.
+// The contents that oneDNN saves are its own matter. But backward must read X and the saved tensor of
+// forward.
 TEST_P(LrnTest, BackwardReadsTheInputAndWhatForwardMade) {
   const auto op = harness();
   ASSERT_EQ(op->recipes().size(), 2U);

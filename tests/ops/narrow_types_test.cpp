@@ -1,7 +1,7 @@
-// Layers over fp16 and bf16. Those with filters are held to the reference in double precision, with a bound
-// that follows from the unit roundoffs of fp32, in which sums are taken, and of the type that results are
-// rounded to. All others have to make what the same layer makes in fp32 of the same numbers, rounded to the
-// nearest: the fp32 layers are held to the reference by the tests of their own.
+// Layers over fp16 and bf16. Those with filters are compared with the reference in double precision. The
+// bound follows from the unit roundoffs of fp32, in which sums are taken, and of the type that results are
+// rounded to. The result of any other layer must be that of the same layer in fp32 on the same numbers,
+// rounded to the nearest; other tests compare the fp32 layers with the reference.
 
 #include <gtest/gtest.h>
 
@@ -267,7 +267,7 @@ TEST_P(ConversionTest, RoundsToTheNearestAndIsUndoneInBackward) {
   }
 }
 
-// Halfway cases, what only rounds to a finite number or to zero, and what has no finite number.
+// Halfway cases, numbers that only just round to a finite number or to zero, and numbers that overflow.
 TEST_P(ConversionTest, MeetsTheEndsOfFp16) {
   OpHarness op(*library_, {.name = "conversion",
                            .spec = ConversionSpec{.to = DataType::kF16},

@@ -14,6 +14,7 @@ OpHarness::OpHarness(OpLibrary& library, const LayerCase& layer, Mode mode, std:
   LayerRecipe recipe = library.catalog().recipe(layer.spec, inputs_, outputs_, mode);
   parameters_ = std::move(recipe.parameters);
   saved_ = std::move(recipe.saved);
+  gradient_statistics_ = std::move(recipe.gradient_statistics);
   ops_ = std::move(recipe.forward);
   forward_ops_ = ops_.size();
   ops_.insert(ops_.end(), recipe.backward.begin(), recipe.backward.end());
@@ -70,6 +71,8 @@ TensorType OpHarness::type_of(const Operand& operand) const {
       return {.dims = {norm_floats_}};
     case OperandRole::kLossScale:
       return {.dims = {sizeof(LossScale) / sizeof(float)}};
+    case OperandRole::kGradientStatistic:
+      return gradient_statistics_.at(operand.index).type;
     case OperandRole::kSaved:
     case OperandRole::kState:
       break;
@@ -88,7 +91,7 @@ std::uint64_t OpHarness::bytes_of(const Operand& operand) const {
              : type_of(operand).bytes();
 }
 
-// What no op of this tape makes is loaded.
+// Values that no op of this tape makes are loaded.
 ValueKind OpHarness::kind_of(const Operand& operand) const {
   if (operand.role == OperandRole::kParameter) {
     return reads_copies_ && parameters_.at(operand.index).copy ? ValueKind::kParameterCopy
@@ -132,7 +135,7 @@ void OpHarness::build_tape(const OpSpec& spec, Phase last_phase) {
         .value = declare({OperandRole::kParameter, i}), .state = {}, .recipe = parameters_[i]};
     if (parameters_[i].copy && !reads_copies_) {
       parameter.copy = declare({OperandRole::kParameterCopy, i});
-    } else if (parameters_[i].copy) {  // which the ops read; nobody reads the parameter itself
+    } else if (parameters_[i].copy) {  // which the ops read in the place of the parameter
       parameter.copy = parameter.value;
       parameter.value = static_cast<ValueId>(parts_.values.size());
       parts_.values.push_back({.name = "parameter" + std::to_string(i),

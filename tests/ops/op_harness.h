@@ -1,7 +1,7 @@
 #pragma once
 // One layer (or one update) by itself: a tape made of its recipe, a program for any of its algorithms, and a
-// guarded buffer for each operand. Around every run the harness fills what is written and the workspace with
-// NaN, makes what is only read read-only, and checks afterwards that nothing beside the operands was touched.
+// guarded buffer for each operand. Before every run the harness fills the outputs and the workspace with NaN
+// and makes the inputs read-only; afterwards it checks that nothing beside the operands was touched.
 
 #include <map>
 #include <memory>
@@ -56,7 +56,7 @@ class OpHarness {
     std::uint32_t algorithm = 0;
     std::optional<Overwrite> in_place;
     StepScalars scalars;
-    bool keeps_writes = false;  // what is written holds what was set, not NaN
+    bool keeps_writes = false;  // outputs hold the values that were set, not NaN
   };
   void run(OpId op, const RunOptions& options);
   void run(OpId op) { run(op, RunOptions{}); }
@@ -84,7 +84,8 @@ class OpHarness {
   std::vector<TensorType> inputs_;
   std::vector<TensorType> outputs_;
   std::vector<ParameterRecipe> parameters_;
-  std::vector<SavedRecipe> saved_;
+  std::vector<ValueRecipe> saved_;
+  std::vector<ValueRecipe> gradient_statistics_;
   std::vector<OpRecipe> ops_;
   std::size_t forward_ops_ = 0;
   std::size_t shift_ = 0;

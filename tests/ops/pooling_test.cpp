@@ -109,7 +109,7 @@ TEST_P(PoolingTest, RunsAreBitIdenticalAtOtherAddresses) {
   }
 }
 
-// oneDNN saves where the maxima were, so that nobody reads feature maps backward; cuDNN finds them again.
+// oneDNN saves the positions of the maxima, so that backward reads no feature maps; cuDNN finds them again.
 TEST_P(PoolingTest, BackwardReadsWhatItsLibraryWants) {
   const auto op = harness();
   const auto recipes = op->recipes();

@@ -55,7 +55,7 @@ double rounded(double value, int fraction_bits, int least_exponent) {
   return std::ldexp(std::nearbyint(std::ldexp(value, fraction_bits - exponent)), exponent - fraction_bits);
 }
 
-// Of what was off by `error` of `value`, and is rounded to the type.
+// The error of `value`, which was off by `error`, after rounding to the type.
 double bound_after_rounding(double value, double error, DataType type) {
   const Roundoff rounding = roundoff_of(type);
   return error + rounding.unit * (std::abs(value) + error) + rounding.smallest;

@@ -1,6 +1,6 @@
 #pragma once
 // Every layer once more, in double precision and as plainly as it can be written: loops over the definition,
-// tensors in logical order (N, C, space; filters K, C, space), nothing shared with what it judges.
+// tensors in logical order (N, C, space; filters K, C, space), no code shared with the layers under test.
 //
 // Each element of a result comes with what an error bound needs: how many terms were summed, and the sum of
 // their absolute values. A sum of n products in floating point of unit roundoff u, taken in any order, is off
@@ -29,8 +29,8 @@ struct Sums {
 
   explicit Sums(const Dims& dims);
   void add(std::size_t element, double term);
-  // What single precision may be off by, and, of another type, a result of single precision that is rounded
-  // to it.
+  // The error bound of single precision; of another type, the bound of a single-precision result that is
+  // rounded to it.
   double bound(std::size_t element, DataType type = DataType::kF32) const;
   // The same where a part of the sum, of that value, was rounded to the type before the rest was added.
   double bound_with_part(std::size_t element, DataType type, double part) const;

@@ -6,7 +6,7 @@ namespace vdnn::reference {
 
 namespace {
 
-// function(element) for each, every one with so many roundings of itself.
+// function(element) for each element, with this number of relative roundings.
 template <class Function>
 Sums elementwise(const Dims& dims, std::int64_t roundings, const Function& function) {
   Sums result(dims);

@@ -50,9 +50,9 @@ Sets group_sets(const Dims& x, std::int64_t groups) {
   return sets;
 }
 
-// A mean is off by what its sum is, and by the division: roundings + 2. A variance: by what the sum of
-// squares is (three roundings a term and the division's, + 4), and by the square of the mean's error, which
-// is below the square of the mean magnitude times the same factor.
+// The error of a mean is that of its sum and of the division: roundings + 2. The error of a variance is that
+// of the sum of squares (three roundings per term and the division's: + 4), and the square of the mean's
+// error, which is below the square of the mean magnitude times the same factor.
 Statistics statistics(const Array& x, const Sets& sets, std::int64_t roundings) {
   Statistics result{.mean = Sums(sets.dims), .variance = Sums(sets.dims)};
   result.mean.value.data = means(sets, [&](std::size_t i) { return x.data[i]; });
@@ -77,11 +77,11 @@ Normalizer normalizer(const Array& mean, const Array& variance, double epsilon) 
   return result;
 }
 
-// Roundings: of the mean (roundings + 2) and of what is added to it (1); of the deviation (half of the
+// Roundings: of the mean (roundings + 2) and of the difference from it (1); of the deviation (half of the
 // variance's, and the sum, the root and the reciprocal: less than roundings + 5); of the product with the
-// scale (1), with that of x (1), and of the last sum (1). An implementation may as well make one shift of
-// mean and shift, which rounds the same magnitudes. The mean's error is in terms of the mean magnitude of its
-// set.
+// scale (1), of the product with x (1), and of the last sum (1). An implementation may also combine mean and
+// shift into one shift, which rounds the same magnitudes. The mean's error is relative to the mean magnitude
+// of its set.
 Sums normalization(const Array& x, const Sets& sets, const Normalizer& normalizer, const Affine& affine,
                    std::int64_t roundings) {
   const Sets channels = channel_sets(x.dims);

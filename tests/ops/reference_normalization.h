@@ -1,10 +1,10 @@
 #pragma once
-// Normalisations: sets of elements that share a mean and a variance. How many roundings of single precision
-// went into each sum is the judged implementation's: as many as there are terms where it sums in single
-// precision, none where it sums in double.
+// Normalisations: sets of elements that share a mean and a variance. The number of single-precision roundings
+// in each sum depends on the implementation under test: one per term if it sums in single precision, none if
+// it sums in double.
 //
-// The bounds count roundings along the way: each is at most u (2^-24) times the magnitude of what it rounds,
-// and every term of an expression takes part in no more of them than `terms` says.
+// The bounds count roundings along the way. Each is at most u (2^-24) times the magnitude of the rounded
+// number, and every term of an expression takes part in at most `terms` of them.
 
 #include <cstddef>
 #include <vector>
@@ -18,7 +18,7 @@ struct Sets {
   std::vector<std::size_t> of;
   Dims dims;  // of what there is one of a set
 
-  std::int64_t elements() const;  // of one set; all are of one size
+  std::int64_t elements() const;  // of one set; all sets have the same size
 };
 Sets channel_sets(const Dims& x);                     // C
 Sets group_sets(const Dims& x, std::int64_t groups);  // N x groups
@@ -29,7 +29,7 @@ struct Statistics {
 };
 Statistics statistics(const Array& x, const Sets& sets, std::int64_t roundings);
 
-// What an element is normalised with.
+// The mean and deviation that normalise an element.
 struct Normalizer {
   Array mean;
   Array reciprocal_deviation;

@@ -91,7 +91,7 @@ std::vector<std::int64_t> window_counts(const Dims& x, const Window& window) {
   return counts;
 }
 
-// The element of x that each window's maximum is.
+// The index in x of each window's maximum.
 std::vector<std::size_t> largest_elements(const Array& x, const Window& window) {
   constexpr auto kNothing = static_cast<std::size_t>(-1);
   std::vector<std::size_t> largest(size_of(window_output(x.dims, x.dims[1], window)), kNothing);
@@ -115,8 +115,8 @@ struct Neighbour {
   double weight = 0;
 };
 
-// Along one dimension. Linear: a tent over the input's grid, whose edges count for what is beyond them. A
-// neighbour of weight 0 is named where the smallest error would make it one.
+// Along one dimension. Linear: a tent over the input's grid, whose edges stand for positions beyond them. A
+// neighbour of weight 0 is listed if the smallest error would give it a weight.
 std::vector<Neighbour> neighbours_along(std::int64_t output, std::int64_t extent, std::int64_t factor,
                                         UpsamplingMode mode) {
   if (mode == UpsamplingMode::kNearest) {
@@ -134,7 +134,7 @@ std::vector<Neighbour> neighbours_along(std::int64_t output, std::int64_t extent
   return neighbours;
 }
 
-// The products of what each dimension says, for one position of the output's space.
+// The products of the weights of each dimension, for one position of the output's space.
 std::vector<Neighbour> neighbours_of(const Dims& output, const Dims& space, const UpsamplingSpec& spec) {
   std::vector<Neighbour> all{{0, 1}};
   for (std::size_t axis = 0; axis < space.size(); ++axis) {
@@ -168,9 +168,9 @@ void for_each_neighbour(const Dims& x, const UpsamplingSpec& spec, const Visit& 
 }
 
 // A weight is a coordinate's distance from the grid. The coordinate (o + 1/2) / factor - 1/2, at most the
-// extent, is off by three roundings, the difference by one more, and so is 1 - it: absolutely, not
-// relatively, so that what a neighbour may be off by is that much of it, however small its weight. Each
-// dimension multiplies once more.
+// extent, has three roundings, and the difference one more, as has 1 minus the difference. These errors are
+// absolute, not relative: a neighbour contributes that error however small its weight is. Each dimension
+// multiplies once more.
 std::int64_t weight_roundings(const Dims& x, const UpsamplingSpec& spec) {
   std::int64_t roundings = 0;
   if (spec.mode == UpsamplingMode::kLinear) {

@@ -32,7 +32,7 @@ std::vector<Product> convolution(const Dims& x, const Dims& filter, const Window
 std::vector<Product> transposed_convolution(const Dims& x, const Dims& filter, const Window& window);
 std::vector<Product> fully_connected(const Dims& x, const Dims& weights);
 
-// All that a filter layer computes; `dy` is of the output's shape, `bias` may be empty.
+// All results of a filter layer; `dy` has the output's shape, `bias` may be empty.
 struct FilterPasses {
   Sums output;
   Sums input_gradient;

@@ -77,7 +77,7 @@ TEST_P(ReferenceWindow, TransposedConvolutionGradientsAreDerivatives) {
                            .output = reference::transposed_output(input, 3, window)});
 }
 
-// What the layer is by definition: x a gradient of the output, y one of the input.
+// The layer by its definition: x is a gradient of the output, y one of the input.
 TEST_P(ReferenceWindow, TransposedConvolutionIsTheDataGradientOfAConvolution) {
   const auto& [name, input, window] = GetParam();
   const Dims output = reference::transposed_output(input, 3, window);
@@ -149,7 +149,7 @@ TEST(ReferenceWindows, FullyConnectedGradientsAreDerivatives) {
                            .output = {3, 4}});
 }
 
-// By hand: what a shared mistake in forward and backward would not show.
+// Computed by hand, since forward and backward could share a mistake.
 
 Array array_of(const Dims& dims, std::vector<double> data) {
   Array array(dims);

@@ -42,8 +42,8 @@ class SoftmaxCrossEntropyTest : public ::testing::TestWithParam<TestedLibrary> {
   std::unique_ptr<OpLibrary> library_ = GetParam().make();
 };
 
-// The device computes in double from single-precision inputs, so that what remains is the rounding of what it
-// stores: of each probability once, and then of the gradient.
+// The device computes in double from single-precision inputs, so that only its stored results are rounded:
+// each probability once, and then the gradient.
 void expect_as_reference(OpHarness& op, const Array& logits, const std::vector<std::int32_t>& targets,
                          double weight = 1) {
   const reference::Loss want = reference::softmax_cross_entropy(logits, targets);

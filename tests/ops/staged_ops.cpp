@@ -114,7 +114,7 @@ class Layout {
     }
   }
 
-  // What the op has made of it.
+  // The operand after the op.
   void take(const Mirror& mirror) const {
     std::uint64_t end = 0;
     for (const Piece& piece : pieces_) {

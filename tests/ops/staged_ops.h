@@ -1,7 +1,7 @@
 #pragma once
-// A GPU's library that takes operands in the host's memory, so that the suite of all libraries holds it, too:
-// each op gets copies of its operands in device memory, with patterns between them, and what it has written
-// comes back. A write beside an operand, or into what is only read, fails the test.
+// A GPU's library of ops with operands in host memory, so that the tests of all libraries also cover it. Each
+// op gets copies of its operands in device memory, with patterns between them, and its results are copied
+// back. A write beside an operand, or into an operand that is only read, fails the test.
 
 #include <memory>
 

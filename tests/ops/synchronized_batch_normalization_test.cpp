@@ -1,5 +1,5 @@
-// Batch normalisation over the batches of several ranks, op by op: ranks are harnesses, and the test sums
-// what they would sum.
+// Batch normalisation over the batches of several ranks, op by op: ranks are harnesses, and the test itself
+// sums over them.
 
 #include <gtest/gtest.h>
 
@@ -7,6 +7,7 @@
 #include <cmath>
 #include <vector>
 
+#include "src/ops/layer_operands.h"
 #include "src/ops/standard_recipes.h"
 #include "tests/ops/layer_cases.h"
 #include "tests/ops/reference_normalization.h"
@@ -21,15 +22,17 @@ namespace position = ops::synchronized;
 constexpr std::uint32_t kRanks = 3;
 constexpr BatchNormalizationSpec kSpec{.epsilon = 1e-3F, .momentum = 0.25F, .ranks = kRanks};
 
-constexpr Operand kScale{OperandRole::kParameter, 0};
-constexpr Operand kShift{OperandRole::kParameter, 1};
-constexpr Operand kRunningMean{OperandRole::kParameter, 2};
-constexpr Operand kRunningVariance{OperandRole::kParameter, 3};
-constexpr Operand kMean{OperandRole::kSaved, 0};
-constexpr Operand kVariance{OperandRole::kSaved, 1};
-constexpr Operand kGradientMeans{OperandRole::kSaved, 4};
-constexpr Operand kDScale{OperandRole::kParameterGradient, 0};
-constexpr Operand kDShift{OperandRole::kParameterGradient, 1};
+using ops::normalization::kDScale;
+using ops::normalization::kDShift;
+using ops::normalization::kGradientMeans;
+using ops::normalization::kMean;
+using ops::normalization::kOwnMean;
+using ops::normalization::kOwnVariance;
+using ops::normalization::kRunningMean;
+using ops::normalization::kRunningVariance;
+using ops::normalization::kScale;
+using ops::normalization::kShift;
+using ops::normalization::kVariance;
 
 Array rounded(Array array) {
   for (double& value : array.data) {
@@ -47,7 +50,7 @@ Array samples_of(const Array& whole, std::size_t rank, const Dims& part) {
   return result;
 }
 
-// To within this part of the largest element of what is wanted.
+// Tolerance as a fraction of the largest expected element.
 void expect_close(const Array& got, const Array& want, const char* what) {
   constexpr double kTolerance = 4e-6;
   double largest = 0;
@@ -204,12 +207,13 @@ TEST_P(SynchronizedBatchNormalizationTest, InPlaceEqualsOutOfPlace) {
   OpHarness& op = *ranks_[0];
   expect_in_place_equals_apart(op, [&] {
     set_all(random_array(whole_, 900), random_array(whole_, 901));
-    for (std::uint32_t saved = 0; saved < 4; ++saved) {
-      Array statistic = random_array({part_[1]}, 910 + saved);
+    std::uint64_t seed = 910;
+    for (const Operand& saved : {kMean, kVariance, kOwnMean, kOwnVariance}) {
+      Array statistic = random_array({part_[1]}, seed++);
       for (double& value : statistic.data) {
         value = std::abs(value);
       }
-      op.set({OperandRole::kSaved, saved}, statistic);
+      op.set(saved, statistic);
     }
     op.set(kGradientMeans, random_array({2, part_[1]}, 914));
   });

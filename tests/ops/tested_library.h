@@ -20,7 +20,7 @@ struct TestedLibrary {
   ThreadOrder order = ThreadOrder::kForward;
 
   std::unique_ptr<OpLibrary> make() const;
-  // Of the same device, with one thread at a time and in order: what has to give the same bits.
+  // A library on the same device with one thread at a time and in order, which must give the same bits.
   std::unique_ptr<OpLibrary> make_plain() const;
   std::string name() const;
 };

@@ -1,5 +1,5 @@
-// What is a transposed convolution's own; its passes are under test with the other layers that have filters
-// (filter_layer_test.cpp).
+// Properties of transposed convolutions alone; filter_layer_test.cpp tests their passes with those of the
+// other layers that have filters.
 
 #include <gtest/gtest.h>
 

@@ -9,7 +9,7 @@
 #include <algorithm>
 #include <utility>
 
-#include "plan/tapes.h"
+#include "tests/plan/tapes.h"
 #include "vdnn/error.h"
 
 namespace vdnn::testing {
@@ -50,7 +50,7 @@ class CheckerTest : public ::testing::Test {
     return static_cast<std::uint32_t>(&it - schedule_.instructions.data());
   }
 
-  // Waits that name what lies behind `at` follow it.
+  // Waits for instructions after `at` are renumbered.
   void insert(std::uint32_t at, Instruction instruction) {
     for (Instruction& it : schedule_.instructions) {
       for (Wait& wait : it.waits) {
@@ -133,7 +133,7 @@ TEST_F(CheckerTest, NamesThatExist) {
     }
     for (const Instruction& it : broken) {
       schedule_.instructions[at] = it;
-      EXPECT_THAT(findings(), ElementsAre(HasSubstr("names what is not there"))) << at;
+      EXPECT_THAT(findings(), ElementsAre(HasSubstr("is malformed"))) << at;
     }
     schedule_.instructions[at] = intact.instructions[at];
   }
@@ -141,17 +141,17 @@ TEST_F(CheckerTest, NamesThatExist) {
 
 TEST_F(CheckerTest, AnOperandForEveryValue) {
   launch("w.update").operands.pop_back();
-  EXPECT_THAT(findings(), ElementsAre(HasSubstr("names what is not there")));
+  EXPECT_THAT(findings(), ElementsAre(HasSubstr("is malformed")));
 }
 
 TEST_F(CheckerTest, AWorkspaceWhereTheAlgorithmWantsOne) {
   launch("conv.forward").operands.back() = kNone;
-  EXPECT_THAT(findings(), ElementsAre(HasSubstr("names what is not there")));
+  EXPECT_THAT(findings(), ElementsAre(HasSubstr("is malformed")));
 }
 
 TEST_F(CheckerTest, NoWorkspaceWhereTheAlgorithmWantsNone) {
   launch("w.update").operands.back() = buffer("p");
-  EXPECT_THAT(findings(), ElementsAre(HasSubstr("names what is not there")));
+  EXPECT_THAT(findings(), ElementsAre(HasSubstr("is malformed")));
 }
 
 TEST_F(CheckerTest, WaitsForWhatComesBefore) {
@@ -175,7 +175,7 @@ TEST_F(CheckerTest, NoWaitsForReleases) {
 
 TEST_F(CheckerTest, OpsRunOnTheComputeStream) {
   launch("w.update").stream = StreamRole::kPrefetch;
-  EXPECT_THAT(findings(), ElementsAre(HasSubstr("launch w.update, step 0) names what is not there")));
+  EXPECT_THAT(findings(), ElementsAre(HasSubstr("launch w.update, step 0) is malformed")));
 }
 
 TEST_F(CheckerTest, PersistentValuesAreNotMoved) {
@@ -185,7 +185,7 @@ TEST_F(CheckerTest, PersistentValuesAreNotMoved) {
                                     .value = value_named(*tape_, "w"),
                                     .buffer = buffer("w"),
                                     .host_buffer = host});
-  EXPECT_THAT(findings(), ElementsAre(HasSubstr("offload w, step 0) names what is not there")));
+  EXPECT_THAT(findings(), ElementsAre(HasSubstr("offload w, step 0) is malformed")));
 }
 
 TEST_F(CheckerTest, PersistentValuesHaveOnePlace) {
@@ -209,7 +209,7 @@ TEST_F(CheckerTest, PlacesOfPersistentValuesAreOfTheirSize) {
 }
 
 TEST_F(CheckerTest, PlacesOfPersistentValuesAreTheirsAlone) {
-  // dw is of the same size.
+  // dw has the same size.
   launch("conv.backward").operands[2] = buffer("w");
   EXPECT_THAT(findings(), ElementsAre("buffer 'w' is the place of w and holds something else too"));
 }
@@ -253,7 +253,7 @@ TEST_F(CheckerTest, EverythingIsReleased) {
   erase(index(life(InstructionKind::kRelease, "y (host)")));
   EXPECT_THAT(findings(), Contains(HasSubstr("buffer 'y (host)' is not released in step 0")));
 
-  // In one step of two, what is left allocated is allocated again.
+  // A buffer that one step leaves allocated is allocated again by the next.
   schedule_ = schedule_of(*tape_, Policy::kOffloadAll);
   const BufferId more = add_buffer(Space::kDevice, false);
   schedule_.instructions.push_back({.kind = InstructionKind::kAllocate, .buffer = more});
@@ -355,7 +355,7 @@ TEST_F(CheckerTest, NothingIsReadThatNobodyHasWritten) {
                                              "(prefetched)', which holds nothing")));
 }
 
-// The copy back comes first in its step, and everything is ordered: it fetches what the step before
+// The prefetch comes first in its step, and everything is ordered: it fetches the copy that the previous step
 // offloaded.
 TEST_F(CheckerTest, VersionsOfTheStepBefore) {
   schedule_ = schedule_of(*tape_, Policy::kBaseline);
@@ -403,7 +403,7 @@ TEST_F(CheckerTest, VersionsOfParameters) {
 }
 
 TEST_F(CheckerTest, OperandsOverlapOnlyWithPermission) {
-  // dw in the memory of images, which nobody needs any more, but the op does not permit it.
+  // dw in the memory of images: no op needs them any more, but this op does not permit it.
   Instruction& filter = launch("conv.backward");
   const BufferId images = filter.operands[0];
   filter.operands[2] = images;
@@ -499,7 +499,7 @@ TEST_F(CollectiveCheckerTest, CollectivesAreOnTheStreamForThem) {
   for (const StreamRole role : {StreamRole::kCompute, StreamRole::kOffload, StreamRole::kLoad}) {
     Instruction& reduction = first_reduction();
     reduction.stream = role;
-    EXPECT_THAT(finding(), HasSubstr("names what is not there")) << to_string(role);
+    EXPECT_THAT(finding(), HasSubstr("is malformed")) << to_string(role);
     reduction.stream = StreamRole::kReduce;
   }
 }
@@ -510,7 +510,7 @@ TEST_F(CollectiveCheckerTest, NothingElseIsOnThatStream) {
     Instruction& other =
         first([kind](const Instruction& it) { return it.kind == kind && it.stream != StreamRole::kReduce; });
     const StreamRole before = std::exchange(other.stream, StreamRole::kReduce);
-    EXPECT_THAT(finding(), HasSubstr("names what is not there"));
+    EXPECT_THAT(finding(), HasSubstr("is malformed"));
     other.stream = before;
   }
 }
@@ -523,7 +523,7 @@ TEST_F(CollectiveCheckerTest, CollectivesAreInPlace) {
     for (BufferId other = 0; other < schedule_.buffers.size(); ++other) {
       if (other != before && schedule_.buffers[other].space == Space::kDevice) {
         reduction.operands[reads + operand] = other;
-        EXPECT_THAT(finding(), HasSubstr("names what is not there")) << schedule_.buffers[other].name;
+        EXPECT_THAT(finding(), HasSubstr("is malformed")) << schedule_.buffers[other].name;
       }
     }
     reduction.operands[reads + operand] = before;
@@ -544,8 +544,7 @@ TEST_F(CollectiveCheckerTest, CollectivesAreNotLaunchedAgain) {
         wait.instruction += wait.instruction > at ? 1 : 0;
       }
     }
-    EXPECT_THAT(check_schedule(*tape_, broken), Contains(HasSubstr("names what is not there")))
-        << to_string(role);
+    EXPECT_THAT(check_schedule(*tape_, broken), Contains(HasSubstr("is malformed"))) << to_string(role);
   }
 }
 

@@ -30,7 +30,7 @@ inline Plan dropping_plan(const Tape& tape, std::size_t offloaded, std::uint64_t
     if (*after < before + 2) {
       continue;
     }
-    // What ranks do together is not done again.
+    // Collectives are not run again.
     const bool collective = producer != kNone && tape.op(producer).collective();
     if (collective || (offloaded > 0 && ++count % offloaded == 0)) {
       plan.transfers.push_back({.value = id,

@@ -12,7 +12,7 @@
 #include <utility>
 #include <vector>
 
-#include "plan/tapes.h"
+#include "tests/plan/tapes.h"
 #include "vdnn/plan_search.h"
 
 namespace vdnn::testing {
@@ -34,7 +34,7 @@ TEST(GreedyAlgorithms, SeeWhatLiesBesideTheWorkspace) {
                           16 + 16));                  // w.update
 }
 
-// `fast` wants 128 where there are 152 already.
+// `fast` needs 128 units beside the 152 in use.
 TEST(GreedyAlgorithms, StepDownWhereTheWorkspaceOverflows) {
   const TapePtr tape = tiny_tape();
   const std::vector<std::uint64_t> beside =
@@ -65,7 +65,7 @@ TEST(GreedyAlgorithms, StepDownTheCatalogsOrder) {
 
 // --- the stages --------------------------------------------------------------------------------------------
 
-// What a memory without gaps would hold, summed here once more.
+// The peak in a memory without gaps, computed independently.
 std::uint64_t live_peak(const Schedule& schedule) {
   std::uint64_t live = 0;
   std::uint64_t peak = 0;
@@ -124,7 +124,7 @@ class Dynamic : public ::testing::Test {
     EXPECT_EQ(plan.options.policy, Policy::kDynamic);
     return kind_of(plan.algorithms, offload_bytes(*tape_, make_schedule(*tape_, plan)));
   }
-  // Only what is named fits.
+  // Only the named schedules fit.
   MadeUpForecaster only(std::vector<std::string> kinds) const {
     return MadeUpForecaster([this, kinds = std::move(kinds)](const Tape& tape, const Schedule& schedule) {
       const std::string kind = kind_of(schedule.algorithms, offload_bytes(tape, schedule));
@@ -169,7 +169,7 @@ std::uint64_t between(const Tape& tape, Policy policy) {
          2;
 }
 
-// Nothing but conv with some algorithms stepped down fits, or all likewise.
+// Only conv with some algorithms stepped down fits, or all in the same way.
 TEST_F(Dynamic, StepsDownLayerByLayerUnderConvThenUnderAll) {
   const MadeUpForecaster ideal([](const Tape&, const Schedule& schedule) { return live_peak(schedule); });
   for (const Policy policy : {Policy::kOffloadConv, Policy::kOffloadAll}) {
@@ -220,8 +220,7 @@ TEST_F(Dynamic, TightensTheWalkWhereMemoryFragments) {
 TEST(DynamicFallbacks, AreTakenOnlyWhereNothingFasterFits) {
   const Cost cost{.flops = 100, .bytes = 100};
   const Cost slow{.flops = 500, .bytes = 500};
-  const std::vector<Algorithm> algorithms{
-      {"fast", 200, true, cost}, {"medium", 100, true, cost}, {"slow", 0, true, slow}};
+  const std::vector<Algorithm> algorithms{{"fast", 200, cost}, {"medium", 100, cost}, {"slow", 0, slow}};
   TapeDraft draft;
   const ValueId x = draft.value("x", ValueKind::kInput, 8);
   const ValueId y = draft.value("y", ValueKind::kFeatureMap, 8);

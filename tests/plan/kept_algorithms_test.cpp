@@ -6,8 +6,8 @@
 #include <numeric>
 #include <vector>
 
-#include "plan/tapes.h"
 #include "src/plan/residency.h"
+#include "tests/plan/tapes.h"
 #include "vdnn/optimal_plan.h"
 #include "vdnn/plan_search.h"
 
@@ -33,7 +33,7 @@ PlanCosts costs_of(const Tape& tape) {
   return costs;
 }
 
-// What lies on the device at most, and the ops one after the other.
+// The largest number of bytes on the device, and the time of the ops one after the other.
 class SimpleForecaster final : public Forecaster {
  public:
   explicit SimpleForecaster(const PlanCosts& costs) : costs_(costs) {}
@@ -116,7 +116,7 @@ TEST_P(KeptAlgorithms, AreRecordedWithThePlan) {
   EXPECT_EQ(optimal(kPlenty, true).plan.options.recorded, kept.recorded);
 }
 
-// A checkpoint's, say.
+// For example, those of a checkpoint.
 TEST_P(KeptAlgorithms, GiveWayToWhatIsRecordedAlready) {
   const AlgorithmPreference other = GetParam() == AlgorithmPreference::kMemory
                                         ? AlgorithmPreference::kPerformance

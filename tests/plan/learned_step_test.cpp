@@ -1,4 +1,4 @@
-// Steps of foreign programs: the file, what it refuses, and the tape that becomes of one.
+// Steps of foreign programs: the file, its refusals, and the tape that is made of a step.
 
 #include "vdnn/learned_step.h"
 
@@ -11,7 +11,7 @@
 #include <string>
 #include <vector>
 
-#include "src/plan/lowering.h"
+#include "src/plan/recomputation.h"
 #include "tests/plan/random_step.h"
 #include "tests/report/json_schema.h"
 #include "tests/temporary_directory.h"
@@ -75,7 +75,7 @@ TEST_F(LearnedStepOnDisk, AFileThatCannotBeReadIsNamed) {
   EXPECT_EQ(refusal(), "'" + path + "': learned step: the file is not an object");
 }
 
-// What is written of a step that `change` has spoilt; empty: it is read.
+// The error for a step that `change` has spoilt; empty if it is read.
 template <class Change>
 std::string refusal_of(const Change& change) {
   auto json = Json::parse(to_text(small_step()));
@@ -132,7 +132,7 @@ TEST(LearnedStepFile, SaysWhatIsWrongWithAnEvent) {
       "read at it or later");
 }
 
-// A tensor that nothing reads is in the bytes in use while it is there, and nobody knows how long that is.
+// An unread tensor counts in the bytes in use while it is there, and the file does not tell how long that is.
 TEST(LearnedStepFile, ATensorThatIsNeverReadNeedNotBeInUse) {
   LearnedStep step = small_step();
   std::erase_if(step.events, [](const StepEvent& event) {
@@ -222,7 +222,7 @@ TEST(LearnedStepTape, PolicyAllMovesEachTensorThatIsRead) {
   EXPECT_EQ(offload_bytes(*tape, schedule), 28 * testing::kStepMiB);
 }
 
-// Of another batch, everything but what is resident is in proportion, bytes rounded up.
+// For another batch, everything except resident bytes scales in proportion, rounded up.
 TEST(LearnedStepTape, GrowsInProportionToTheBatch) {
   const auto own = to_tape(small_step(), 8);
   const auto grown = to_tape(small_step(), 12);

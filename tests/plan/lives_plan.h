@@ -15,8 +15,8 @@
 
 namespace vdnn::testing {
 
-// Decides gap by gap: each time between two uses of a value it is kept, away on the host or dropped and made
-// again, at random times. A decision that makes the plan one that cannot be lowered is taken back.
+// Decides gap by gap: between two uses, a value is kept, offloaded or recomputed, at random times. A decision
+// with which the plan cannot be lowered is taken back.
 class LivesPlanner {
  public:
   LivesPlanner(const Tape& tape, std::uint64_t seed)

@@ -10,8 +10,8 @@
 #include <utility>
 #include <vector>
 
-#include "plan/lives_plan.h"
-#include "plan/told.h"
+#include "tests/plan/lives_plan.h"
+#include "tests/plan/told.h"
 
 namespace vdnn::testing {
 namespace {
@@ -165,10 +165,10 @@ std::string refusal_of_lives(const Tape& tape, const Decisions& decisions) {
 TEST(Lives, NothingIsFetchedWithoutACopy) {
   const TapePtr tape = read_often_tape();
   EXPECT_THAT(refusal_of_lives(*tape, {.transfers = {from_the_copy(*tape, "use1", "use2")}}),
-              HasSubstr("y to be released with use1, where it has no copy on the host"));
+              HasSubstr("y released with use1, but it has no copy on the host"));
   EXPECT_THAT(refusal_of_lives(*tape, {.transfers = {from_the_copy(*tape, "use1", "use2"),
                                                      transfer(*tape, "y", "use2", "use2", "use3")}}),
-              HasSubstr("y to be released with use1, where it has no copy on the host"))
+              HasSubstr("y released with use1, but it has no copy on the host"))
       << "the copy is made later";
 }
 
@@ -176,20 +176,20 @@ TEST(Lives, LivesDoNotOverlap) {
   const TapePtr tape = read_often_tape();
   const Transfer first = transfer(*tape, "y", "make", "use1", "use2");
   EXPECT_THAT(refusal_of_lives(*tape, {.transfers = {first, from_the_copy(*tape, "loss", "use3")}}),
-              HasSubstr("y to be released with loss, where it is not there"));
+              HasSubstr("y released with loss, but it is not on the device"));
   EXPECT_THAT(refusal_of_lives(*tape, {.transfers = {first}, .drops = {{"y", "loss"}}}),
-              HasSubstr("y to be made again with loss, where it is on the host"));
+              HasSubstr("y recomputed with loss, but it is on the host"));
   EXPECT_THAT(refusal_of_lives(*tape, {.transfers = {first}, .drops = {{"y", "use2"}}}),
-              HasSubstr("y to be made again with use2, where it is there already"));
+              HasSubstr("y recomputed with use2, but it is on the device already"));
   EXPECT_THAT(refusal_of_lives(*tape, {.transfers = {transfer(*tape, "y", "make", "pass3", "use3")}}),
-              HasSubstr("y to be fetched with use3, where it is there already"));
+              HasSubstr("y fetched with use3, but it is on the device already"));
 }
 
 TEST(Lives, ACopyIsFetchedBeforeTheNextIsMade) {
   const TapePtr tape = read_often_tape();
   EXPECT_THAT(refusal_of_lives(*tape, {.transfers = {transfer(*tape, "y", "make", "use1", "use2"),
                                                      transfer(*tape, "y", "use1", "use2", "use3")}}),
-              AllOf(HasSubstr("y to be offloaded with use1"), HasSubstr("earlier copy")));
+              AllOf(HasSubstr("y offloaded with use1"), HasSubstr("earlier copy")));
 }
 
 TEST(Lives, WhatLeavesComesBack) {
@@ -214,7 +214,7 @@ TEST(Lives, WhatHasBeenOverwrittenDoesNotLeave) {
   const TapePtr tape = draft.finish();
   Plan plan = plan_with(*tape, {});
   plan.transfers = {transfer(*tape, "a", "first", "second", "other")};
-  EXPECT_THAT(refusal(*tape, plan), HasSubstr("a to be released with second, where it is not there"));
+  EXPECT_THAT(refusal(*tape, plan), HasSubstr("a released with second, but it is not on the device"));
 }
 
 // --- any mixture ---------------------------------------------------------------------------------

@@ -1,4 +1,4 @@
-#include "plan/mutation.h"
+#include "tests/plan/mutation.h"
 
 #include <algorithm>
 #include <array>
@@ -20,10 +20,10 @@ constexpr std::initializer_list<InstructionKind> kAnyKind{
     InstructionKind::kLaunch,     InstructionKind::kOffload,  InstructionKind::kPrefetch,
     InstructionKind::kReadResult, InstructionKind::kRecompute};
 
-// What happens to a wait for something that has moved behind the one that waits.
+// The treatment of a wait for an instruction that has moved after the waiting one.
 enum class ForwardWaits : std::uint8_t { kKeep, kDrop };
 
-// Waits follow what they name; where it is there twice, its first place.
+// Waits follow the instructions that they name; of a duplicated one, its first place.
 Schedule rearranged(const Schedule& source, const Order& order, ForwardWaits forward_waits) {
   std::vector<Index> position(source.instructions.size(), kNone);
   for (auto to = static_cast<Index>(order.size()); to-- > 0;) {
@@ -146,8 +146,8 @@ class Mutator {
                  (together ? ", with its allocation" : ""));
   }
 
-  // To the end of the list, where it works for the next step, or to its start, where it works on what the
-  // step before has offloaded.
+  // To the end of the list, where it works for the next step, or to its start, where it works on the values
+  // that the previous step has offloaded.
   Result move_prefetch_across_border() {
     const Index prefetch = some({InstructionKind::kPrefetch});
     if (prefetch == kNone) {
@@ -472,7 +472,7 @@ class Mutator {
     return users;
   }
 
-  // One of the buffers is released behind one of its users that is not the last, and after all up to that.
+  // Releases one of the buffers after one of its users that is not the last, and after all earlier ones.
   Result free_early(std::vector<BufferId> candidates) {
     std::erase_if(candidates, [&](BufferId id) { return users_of(id).size() < 2; });
     if (candidates.empty()) {

@@ -6,7 +6,7 @@
 #include <optional>
 #include <string>
 
-#include "plan/choices.h"
+#include "tests/plan/choices.h"
 #include "vdnn/schedule.h"
 
 namespace vdnn::testing {
@@ -29,14 +29,14 @@ enum class MutationKind : std::uint8_t {
   kMovePrefetch,  // either way, with its allocation or without
   kMovePrefetchAcrossBorder,
   kMoveReadEarlier,  // of a result
-  // What there is.
+  // All kinds.
   kDropAllocate,
   kDropRelease,
   kDropOffload,
   kDropPrefetch,
   kDropWork,  // a launch, a load or a read of a result
   kDouble,
-  // What it works on.
+  // The instructions and buffers that it works on.
   kRetargetOperand,  // to a buffer of the same size in the same space
   kRetargetToAny,
   kWrongHostBuffer,  // of an offload or a prefetch

@@ -1,4 +1,4 @@
-#include "plan/mutation_campaign.h"
+#include "tests/plan/mutation_campaign.h"
 
 #include <gtest/gtest.h>
 
@@ -8,8 +8,8 @@
 #include <ostream>
 #include <vector>
 
-#include "plan/oracle.h"
 #include "src/base/random.h"
+#include "tests/plan/oracle.h"
 #include "vdnn/checker.h"
 
 namespace vdnn::testing {
@@ -47,7 +47,7 @@ class Campaign {
   }
 
  private:
-  // So that subjects differ in what is drawn.
+  // So that each subject draws other breaks.
   static std::uint64_t seed_of(const std::string& name) {
     std::uint64_t seed = 0;
     for (const char c : name) {
@@ -56,7 +56,7 @@ class Campaign {
     return seed;
   }
 
-  // What is less than one break becomes one now and then.
+  // A fraction of a break becomes one break now and then.
   std::uint64_t wanted() const {
     const std::uint64_t length = subject_.schedule.instructions.size();
     const bool one_more =

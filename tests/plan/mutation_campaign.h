@@ -1,9 +1,8 @@
 #pragma once
-// Breaks schedules in every way of mutation.h and holds the checker against the oracle: every break that
-// changes what a schedule means must be found, and of the others those that break a rule of drivers, and no
-// more. Optionally the broken schedules are run as well: breaks that
-// the oracle calls harmless must show nothing, and those that change the meaning are counted where running
-// shows them.
+// Breaks schedules in every way of mutation.h and compares the checker with the oracle. The checker must find
+// every break that changes the meaning of a schedule, and of the others exactly those that break a rule of
+// drivers. Optionally the broken schedules are run as well: breaks that the oracle calls harmless must show
+// nothing, and breaks that change the meaning are counted if running shows them.
 
 #include <array>
 #include <cstdint>
@@ -12,8 +11,8 @@
 #include <optional>
 #include <string>
 
-#include "plan/mutation.h"
-#include "plan/tapes.h"
+#include "tests/plan/mutation.h"
+#include "tests/plan/tapes.h"
 
 namespace vdnn::testing {
 
@@ -40,7 +39,7 @@ Tally sum(const Tallies& tallies);
 // A line a kind, and a line for all.
 void print(std::ostream& out, const std::string& title, const Tallies& tallies);
 
-// Runs a schedule and says what went wrong; empty: nothing. What they are given is well formed (oracle.h).
+// Run a well-formed schedule (oracle.h) and return the error, or an empty string.
 struct Trials {
   // In random permitted orders, as many as are asked for, from this seed on. May be empty.
   std::function<std::string(const Schedule&, std::uint64_t seed, int orders)> simulate;
@@ -49,9 +48,9 @@ struct Trials {
 };
 
 struct CampaignOptions {
-  // Breaks of each kind times instructions of the schedule: long schedules, on which all is slower, have
-  // fewer, and the longest not of every kind, unless `least` says so. A kind that offers no more breaks than
-  // that is exhausted, else they are drawn.
+  // Breaks of each kind times instructions of the schedule: long schedules, on which everything is slower,
+  // get fewer breaks, and the longest do not get every kind unless `least` requires it. If a kind offers no
+  // more breaks than that, all are tried; otherwise they are drawn.
   std::uint64_t work = 1000;
   std::uint64_t least = 0;                  // breaks of a kind, however long the schedule
   std::optional<MutationKind> only_kind{};  // none: all kinds
@@ -60,8 +59,8 @@ struct CampaignOptions {
   int most_computed_of_a_kind = 1;
 };
 
-// Fails the test that calls it for each break that is missed, and each harmless one that the checker refuses
-// for no rule of drivers or that is not harmless when it runs, with the line that reproduces it.
+// Fails the calling test for each missed break, for each harmless break that the checker refuses without a
+// rule of drivers, and for each that is not harmless when it runs, with the line that reproduces it.
 Tallies run_campaign(const Subject& subject, const CampaignOptions& options, const Trials& trials = {});
 
 }  // namespace vdnn::testing

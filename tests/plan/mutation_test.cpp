@@ -1,18 +1,18 @@
-// The checker is tested by breaking schedules: every break that changes what a schedule means, by the verdict
-// of an oracle that shares no code with it, must be found. Here on tapes of a catalog made for tests; the
-// zoo's are in tests/train/zoo_mutation_test.cpp.
+// Tests the checker by breaking schedules. It must find every break that changes the meaning of a schedule by
+// the verdict of an oracle that shares no code with it. The tapes here are of a catalog made for tests; those
+// of the zoo are in tests/train/zoo_mutation_test.cpp.
 
-#include "plan/mutation.h"
+#include "tests/plan/mutation.h"
 
 #include <gtest/gtest.h>
 
 #include <iostream>
 #include <set>
 
-#include "extent.h"
-#include "plan/mutation_campaign.h"
-#include "plan/oracle.h"
-#include "plan/tapes.h"
+#include "tests/extent.h"
+#include "tests/plan/mutation_campaign.h"
+#include "tests/plan/oracle.h"
+#include "tests/plan/tapes.h"
 #include "vdnn/checker.h"
 #include "vdnn/schedule.h"
 

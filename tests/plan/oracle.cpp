@@ -1,4 +1,4 @@
-#include "plan/oracle.h"
+#include "tests/plan/oracle.h"
 
 #include <algorithm>
 #include <numeric>
@@ -45,7 +45,7 @@ struct Place {
   Space space = Space::kDevice;
 };
 
-// What an instruction touches.
+// The accesses of an instruction.
 struct Action {
   std::vector<Place> reads;
   std::vector<Place> writes;
@@ -119,7 +119,7 @@ bool overlaps_without_permission(const Op& op, const Action& action) {
   return false;
 }
 
-// --- what is broken by definition ----------------------------------------------------------------
+// --- schedules that are broken by definition -----------------------------------------------------
 
 // Does each operand lie in its space, in a buffer that is large enough, the workspace of the algorithm too?
 bool operands_fit(const Tape& tape, const Schedule& schedule, const Instruction& it, const Action& action) {
@@ -199,8 +199,8 @@ bool happens_once(const Tape& tape, const Schedule& schedule, const std::vector<
 
 // --- permitted orders ----------------------------------------------------------------------------
 
-// What must come before what, transitively. The nodes of one stream are a chain, and nothing comes after a
-// release, so a node's past is one node a chain, with all before it (Jagadish 1990).
+// The transitive order of nodes. The nodes of one stream are a chain, and nothing comes after a release, so a
+// node's past is one node per chain with all its predecessors (Jagadish 1990).
 class PartialOrder {
  public:
   explicit PartialOrder(const std::vector<Instruction>& instructions)
@@ -469,7 +469,7 @@ class SymbolicRun {
 
 namespace {
 
-// The nodes that share a buffer with one that they are not ordered with, one of both changing it.
+// The nodes that share a buffer with a node to which they are not ordered, if one of the two changes it.
 std::vector<bool> conflicting_nodes(const Schedule& schedule, const std::vector<Action>& actions,
                                     const PartialOrder& partial,
                                     const std::vector<std::vector<BufferId>>& neighbours) {

@@ -37,12 +37,11 @@ enum class Exploration : std::uint8_t {
 // Are all numbers in range, and has each launch operands for its op? What executors index by.
 bool is_well_formed(const Tape& tape, const Schedule& schedule);
 
-// The rule that a well-formed schedule breaks although drivers rely on it, whatever the schedule means: all
-// launches are on the compute stream, but what ranks do together, which is on a stream of its own and in
-// place; none has a workspace where its algorithm wants none, nor operands in one place
-// without the op's permission, even if nobody reads what comes of it; a persistent value
-// has the whole of its buffer, and no two buffers of the arena lie in one place at a time.
-// Empty: none.
+// The rule of drivers that a well-formed schedule breaks, whatever the schedule means, or an empty string.
+// All launches are on the compute stream, except collectives, which are on a stream of their own and in
+// place. No launch has a workspace if its algorithm needs none, nor operands in one place without the op's
+// permission, even if the result is never read. A persistent value has its whole buffer, and no two buffers
+// of the arena overlap at any time.
 std::string broken_rule_of_drivers(const Tape& tape, const Schedule& schedule);
 
 class Oracle {
@@ -50,12 +49,13 @@ class Oracle {
   static constexpr std::uint32_t kSteps = 2;
   using Term = std::uint64_t;  // a hash of how a value was computed
 
-  // `intact` says which buffers hold the persistent values before the first step; both must outlive this.
+  // `intact` tells which buffers hold the persistent values before the first step; both must outlive this
+  // object.
   Oracle(const Tape& tape, const Schedule& intact);
 
-  // What goes wrong in some permitted order; empty: nothing was found. `seed` is of the random orders; the
-  // instruction `suspect` is run early and late before the others, which finds sooner what it does wrong.
-  // `broken` has as many buffers as the intact schedule.
+  // An error in some permitted order, or an empty string if none was found. `seed` draws the random orders.
+  // The first orders run the instruction `suspect` early and late, which finds its errors sooner. `broken`
+  // has as many buffers as the intact schedule.
   std::string objection(const Schedule& broken, Exploration exploration, std::uint64_t seed = 0,
                         std::uint32_t suspect = 0) const;
 
@@ -66,7 +66,8 @@ class Oracle {
 
   const Tape& tape_;
   std::vector<BufferId> home_;  // a value: its buffer where it is persistent
-  // What the tape means, a step: what each op reads, and each value once it is made.
+  // The meaning of one step of the tape: the symbolic value that each op reads, and each value once it is
+  // made.
   std::array<std::vector<std::vector<Term>>, kSteps> op_reads_;
   std::array<std::vector<Term>, kSteps> values_;
 };

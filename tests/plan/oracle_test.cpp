@@ -1,11 +1,11 @@
 // The oracle's own test: races made by hand, some of which only a rare order shows.
 
-#include "plan/oracle.h"
+#include "tests/plan/oracle.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "plan/tapes.h"
+#include "tests/plan/tapes.h"
 
 namespace vdnn::testing {
 namespace {
@@ -196,7 +196,7 @@ TEST(Oracle, SeesAnotherMeaningThanTheTapes) {
   swapped.instructions[3].operands = {kY, kMetrics, kNone};
   EXPECT_THAT(objection(*tape, swapped), HasSubstr("launch third (instruction 3, step 0) reads something"));
 
-  // An op that may not overwrite what it reads.
+  // An op that may not overwrite its inputs.
   Schedule in_place = chain_schedule();
   in_place.instructions[2].operands = {kY, kY, kNone};
   in_place.instructions[3].operands = {kY, kMetrics, kNone};

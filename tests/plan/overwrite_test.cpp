@@ -6,7 +6,7 @@
 #include <utility>
 #include <vector>
 
-#include "plan/tapes.h"
+#include "tests/plan/tapes.h"
 
 namespace vdnn::testing {
 namespace {

@@ -77,7 +77,7 @@ TEST(Paper, Alexnet) {
   expect_within_percent(alexnet.baseline_mib(), 780);
 }
 
-// What the paper calls VGG-16. Measured off the figures.
+// The paper's VGG-16, with numbers measured off its figures.
 TEST(Paper, Vgg19) {
   const Paper vgg("vgg19", 64);
   expect_within_percent(vgg.offload_mib(Policy::kOffloadAll), 4018);

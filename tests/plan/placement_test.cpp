@@ -11,8 +11,8 @@
 #include <string>
 #include <vector>
 
-#include "plan/tapes.h"
 #include "src/base/random.h"
+#include "tests/plan/tapes.h"
 #include "vdnn/size.h"
 
 namespace vdnn::testing {
@@ -92,7 +92,7 @@ std::string collision(const std::vector<Lifetime>& all, const Placement& placeme
   return "";
 }
 
-// What find_placement() promises of each result.
+// The promises of find_placement() about each result.
 void expect_right_places(const std::vector<Lifetime>& all, const Placement& placement, Lives lives,
                          const std::string& reproducer) {
   ASSERT_EQ(placement.offsets.size(), all.size()) << reproducer;
@@ -200,7 +200,7 @@ TEST(Placement, IsDeterministic) {
   }
 }
 
-// The feature maps of a chain: what is made first is needed last.
+// The feature maps of a chain: the first one is needed last.
 std::vector<Lifetime> nested_lifetimes(std::uint32_t count) {
   std::vector<Lifetime> all;
   for (std::uint32_t each = 0; each < count; ++each) {
@@ -218,8 +218,8 @@ TEST(Placement, NestedLifetimesAreAStackWithoutAHole) {
   }
 }
 
-// Gradient maps: each lives until the next is there, and they grow towards the input. Whoever places them as
-// they come moves on and on, since no place is large enough for the next one.
+// Gradient maps: each lives until the next one is made, and they grow towards the input. A placement in their
+// order moves on and on, since no gap is large enough for the next one.
 TEST(Placement, TwoGrowingBuffersInTurnTakeTheTwoLargest) {
   std::vector<Lifetime> all;
   for (std::uint32_t each = 0; each < 40; ++each) {
@@ -254,7 +254,7 @@ TEST(Placement, TheGoalStopsTheSearch) {
   EXPECT_GT(worse, 0);
 }
 
-// Random lifetimes have no good order known: the search is what brings them near what is alive.
+// No good order is known for random lifetimes: only the search brings their peak near the live bytes.
 TEST(Placement, StaysNearWhatIsAlive) {
   double sum = 0;
   for (std::uint64_t seed = 0; seed < kSeeds; ++seed) {
@@ -321,9 +321,8 @@ TEST(Placement, LongerLivesAreGrantedWhereThereIsRoom) {
   }
 }
 
-// Nobody's longer life costs a byte beyond the goal: the same without soft lives fits no better.
-// Failed before: a longer life was granted in the two thousandths above what is alive, though a placement was
-// to be had in what was asked for.
+// No longer life costs a byte beyond the goal: without soft lives the placement is no smaller. A longer life
+// was once granted in the two thousandths above the live bytes, although a placement within the goal existed.
 TEST(Placement, LongerLivesGiveWayToAGoalThatIsWhatIsAlive) {
   std::vector<Lifetime> all{lifetime(0, 2, 999 * kAlignment), lifetime(0, 1, kAlignment),
                             lifetime(1, 2, kAlignment)};
@@ -341,7 +340,7 @@ TEST(Placement, LongerLivesGiveWayToTheGoal) {
   EXPECT_EQ(all[0].soft_end, 1U);
 }
 
-// What would better leave its place to the next step's keeps it where there is room, and only there.
+// A buffer that should leave its place to the next step's buffer keeps it only if there is room for both.
 TEST(Placement, PlacesAreKeptForTheNextStepWhereThereIsRoom) {
   std::vector<Lifetime> all{lifetime(0, 1, 10), lifetime(2, 4, 10)};
   all[0].next_begin = 3;
@@ -416,7 +415,7 @@ TEST(Placement, ManyNestedLifetimesAreAStackWithoutAHole) {
 TEST(Placement, ManyThatFollowEachOtherTakeTurns) {
   std::vector<Lifetime> all = nested_lifetimes(kMany / 2);
   for (Lifetime& each : all) {
-    each.end = each.soft_end += kMany;  // nobody is released while others come
+    each.end = each.soft_end += kMany;  // none is released while others come
   }
   for (std::uint32_t each = 0; each < kMany; ++each) {
     all.push_back(lifetime(each, each + 3, 1 + each % 3));

@@ -6,7 +6,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "plan/tapes.h"
+#include "tests/plan/tapes.h"
 #include "vdnn/schedule.h"
 #include "vdnn/size.h"
 
@@ -64,8 +64,8 @@ TEST(Plan, AllOnFashionVgg) {
                           "relu3_2.y | pool3.forward | loss.backward_data"));
 }
 
-// Only what a convolution reads. The window of conv3_1 now reaches past relu2_2, which has nothing to fetch,
-// to conv2_2.
+// Only inputs of convolutions. The window of conv3_1 now reaches past relu2_2, which has nothing to fetch, to
+// conv2_2.
 TEST(Plan, ConvOnFashionVgg) {
   EXPECT_THAT(transfers(*model_tape("fashion-vgg"), Policy::kOffloadConv),
               ElementsAre("images | conv1_1.forward | conv1_2.backward_filter",

@@ -1,5 +1,5 @@
-// What a Recomputation means (plan.h), instruction by instruction, on tapes by hand; and that whatever
-// mixture of decisions can be lowered at all is lowered to a right schedule, on tapes of networks.
+// The meaning of a Recomputation (plan.h), instruction by instruction, on tapes by hand. On tapes of
+// networks, every mixture of decisions that can be lowered is lowered to a correct schedule.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -12,9 +12,9 @@
 #include <utility>
 #include <vector>
 
-#include "plan/told.h"
 #include "src/base/random.h"
 #include "tests/extent.h"
+#include "tests/plan/told.h"
 #include "vdnn/checker.h"
 #include "vdnn/error.h"
 
@@ -94,7 +94,7 @@ TEST(Recompute, WithoutAUseBeforeItMemoryIsGivenBackAfterTheProducer) {
   expect_right(*tape, schedule);
 }
 
-// It may come before it is needed: as early as anyone wants.
+// It may come before it is needed, as early as the plan specifies.
 TEST(Recompute, AValueThatIsMadeAgainStaysUntilItsLastUse) {
   const TapePtr tape = chain_tape();
   const Schedule schedule = make_schedule(*tape, plan_with(*tape, {{"b", "loss.backward"}}));
@@ -182,7 +182,7 @@ TEST(Recompute, TakesTheSameAlgorithmAndItsWorkspace) {
   expect_right(*tape, lean);
 }
 
-// What the op makes besides, and what is still there, goes where nobody reads it.
+// Other results of the op, and results that are still present, go to memory that no op reads.
 TEST(Recompute, SideOutputsThatAreStillThereGoToScratch) {
   const TapePtr tape = chain_tape({.b_has_mask = true});
   for (const auto& [dropped, kept, with] :
@@ -257,26 +257,26 @@ TEST(Recompute, LeavesWhatIsToBeReleasedLaterWhereItIs) {
 TEST(Recompute, InputsCannotBeMadeAgain) {
   const TapePtr tape = chain_tape();
   EXPECT_THAT(refusal(*tape, plan_with(*tape, {{"x", "a.backward"}})),
-              AllOf(HasSubstr("x to be made again"), HasSubstr("a.backward")));
+              AllOf(HasSubstr("x recomputed"), HasSubstr("a.backward")));
 }
 
 TEST(Recompute, NothingIsMadeAgainBeforeItIsMade) {
   const TapePtr tape = chain_tape();
   EXPECT_THAT(refusal(*tape, plan_with(*tape, {{"b", "b.forward"}})),
-              AllOf(HasSubstr("b to be made again"), HasSubstr("b.forward")));
+              AllOf(HasSubstr("b recomputed"), HasSubstr("b.forward")));
 }
 
 TEST(Recompute, BackwardIsNotLaunchedAgain) {
   const TapePtr tape = chain_tape();
   EXPECT_THAT(refusal(*tape, plan_with(*tape, {{"dw", "w.update"}})),
-              AllOf(HasSubstr("dw to be made again"), HasSubstr("w.update")));
+              AllOf(HasSubstr("dw recomputed"), HasSubstr("w.update")));
 }
 
 TEST(Recompute, WhatIsOnTheHostHasToBeFetchedBefore) {
   const TapePtr tape = chain_tape();
   Plan plan = plan_with(*tape, {{"b", "c.backward"}});
   plan.transfers.push_back(transfer(*tape, "a", "b.forward", "b.forward", "b.backward"));
-  EXPECT_THAT(refusal(*tape, plan), AllOf(HasSubstr("a to be made again"), HasSubstr("c.backward")));
+  EXPECT_THAT(refusal(*tape, plan), AllOf(HasSubstr("a recomputed"), HasSubstr("c.backward")));
 }
 
 TEST(Recompute, NothingMovesFromWhereItIsNot) {
@@ -288,13 +288,12 @@ TEST(Recompute, NothingMovesFromWhereItIsNot) {
     return refusal(*tape, plan);
   };
   EXPECT_THAT(refusal_of("a.forward", "c.forward", "c.backward"),
-              HasSubstr("b to be offloaded with a.forward, where it is not there"));
+              HasSubstr("b offloaded with a.forward, but it is not on the device"));
   EXPECT_THAT(refusal_of("c.forward", "a.forward", "c.backward"),
-              HasSubstr("b to be released with a.forward, where it is not there"));
-  EXPECT_THAT(refusal_of("c.forward", "a.backward", "w.update"),
-              HasSubstr("b to be released with a.backward"));
+              HasSubstr("b released with a.forward, but it is not on the device"));
+  EXPECT_THAT(refusal_of("c.forward", "a.backward", "w.update"), HasSubstr("b released with a.backward"));
   EXPECT_THAT(refusal_of("c.forward", "c.forward", "b.forward"),
-              HasSubstr("b to be fetched with b.forward, where it is not there"));
+              HasSubstr("b fetched with b.forward, but it is not on the host"));
 }
 
 TEST(Recompute, NoOpIsLeftWithoutAnOperand) {

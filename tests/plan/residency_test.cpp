@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "plan/tapes.h"
+#include "tests/plan/tapes.h"
 
 namespace vdnn::testing {
 namespace {
@@ -82,7 +82,7 @@ TEST(Residency, AnOffloadedValueIsThereTwice) {
   EXPECT_EQ(stays[1].holdings[0].last, launched_at(*tape, schedule, "conv.backward"));
 }
 
-// A buffer in which a gradient overwrites what was saved holds both, in turn.
+// A buffer in which a gradient overwrites a saved tensor holds both, in turn.
 TEST(Residency, ValuesTakeTurns) {
   const TapePtr tape = tiny_tape();
   const Schedule schedule = schedule_of(*tape, Policy::kOffloadNone);
@@ -102,8 +102,8 @@ TEST(Residency, ValuesTakeTurns) {
   EXPECT_EQ(shared->value_at(overwritten), value_named(*tape, "dy"));
 }
 
-// On every schedule: the sum over what is there is what is counted, every operand of a launch on the device
-// is there, and nothing is used outside its stay.
+// On every schedule, the sum over the resident values equals the counted bytes, every operand of a launch is
+// resident, and no value is used outside its stay.
 TEST(Residency, AgreesWithTheScheduleEverywhere) {
   for (const Subject& subject : all_subjects()) {
     SCOPED_TRACE(subject.name);

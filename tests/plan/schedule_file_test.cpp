@@ -9,8 +9,8 @@
 #include <set>
 #include <sstream>
 
-#include "plan/tapes.h"
-#include "report/json_schema.h"
+#include "tests/plan/tapes.h"
+#include "tests/report/json_schema.h"
 #include "vdnn/checker.h"
 #include "vdnn/error.h"
 
@@ -58,7 +58,7 @@ bool operator==(const Buffer& a, const Buffer& b) {
          a.offset == b.offset;
 }
 
-// --- what is right -------------------------------------------------------------------------------
+// --- correct files -------------------------------------------------------------------------------
 
 TEST(ScheduleFile, ComesBackAsItWas) {
   for (const Subject& subject : all_subjects()) {
@@ -364,7 +364,7 @@ TEST_F(DamagedScheduleFile, NamesThatNobodyKnows) {
   EXPECT_THAT(refusal_of(json_), HasSubstr("4 algorithms for 5 ops"));
 }
 
-// Failed before: what is nested deeply was read, and writing it out again overflowed the stack.
+// Deeply nested JSON was once read, and writing it out again overflowed the stack.
 TEST_F(DamagedScheduleFile, NestedTooDeeply) {
   constexpr std::size_t kDepth = 200000;
   const std::string deep = std::string(kDepth, '[') + std::string(kDepth, ']');
@@ -398,7 +398,7 @@ class PlacedScheduleFile : public ::testing::Test {
     return found == json_["buffers"].end() ? throw InvalidArgument("no buffer '" + name + "'") : *found;
   }
 
-  // What the checker says of a file that can be read; empty: nothing.
+  // The checker's errors for a readable file; empty if there are none.
   std::string objection() const {
     const Schedule schedule = read(*tape_, json_.dump());
     try {

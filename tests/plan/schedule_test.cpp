@@ -7,9 +7,9 @@
 #include <map>
 #include <sstream>
 
-#include "plan/oracle.h"
-#include "plan/tapes.h"
 #include "tests/extent.h"
+#include "tests/plan/oracle.h"
+#include "tests/plan/tapes.h"
 #include "vdnn/checker.h"
 #include "vdnn/error.h"
 
@@ -90,7 +90,7 @@ TEST(Schedule, TransfersWaitForNothingButTheirValue) {
     EXPECT_THAT(schedule.instructions[offload].waits,
                 ElementsAre(Wait{static_cast<std::uint32_t>(origin), 0}))
         << name;
-    // What leaves last comes back first, and implies that what left before it has left.
+    // The value that leaves last comes back first, which implies that the earlier ones have left.
     std::vector<Wait> expected;
     if (transfer.value == plan.transfers.back().value) {
       expected.push_back({static_cast<std::uint32_t>(offload), 0});
@@ -126,7 +126,7 @@ TEST(Schedule, TransfersStandBesideTheirOps) {
   }
 }
 
-// Failed before: y, which the loss needs now, came back behind images, which are fetched ahead.
+// y, which the loss needs now, once came back after images, which are fetched ahead.
 TEST(Schedule, ADemandFetchComesBeforeWhatIsFetchedAhead) {
   const TapePtr tape = tiny_tape();
   const Schedule schedule = schedule_of(*tape, Policy::kOffloadAll);
@@ -156,7 +156,7 @@ TEST(Schedule, OffloadsBesideTheProducerComeAfterIt) {
 TEST(Schedule, BuffersLiveNoLongerThanTheyAreUsed) {
   for (const Subject& subject : all_subjects()) {
     if (subject.name.find("several lives") != std::string::npos) {
-      continue;  // these plans have lives that nobody reads, to the op that they were drawn to end with
+      continue;  // these plans have lives without a reader, up to the op that was drawn as their end
     }
     struct Life {
       int allocated = 0;  // in launches
@@ -191,7 +191,7 @@ TEST(Schedule, OverwritingInPlaceIsUsed) {
     const Schedule schedule = schedule_of(*tape, policy);
     const Instruction& relu = schedule.instructions[launch_of(schedule, op_named(*tape, "relu1_1.forward"))];
     EXPECT_EQ(relu.operands[0], relu.operands[1]) << to_string(policy);
-    // pool1 reads relu1_2.y for the last time in forward, but backward wants it.
+    // pool1 is the last reader of relu1_2.y in forward, but backward needs it.
     const Instruction& pool = schedule.instructions[launch_of(schedule, op_named(*tape, "pool1.forward"))];
     EXPECT_NE(pool.operands[0], pool.operands[1]) << to_string(policy);
   }
@@ -266,6 +266,24 @@ TEST(Schedule, RefusesAPlanOfAnotherTape) {
 }
 
 // --- for people ----------------------------------------------------------------------------------
+
+TEST(Schedule, InstructionsRefuseQuestionsAboutAnotherKind) {
+  const Instruction offload{.kind = InstructionKind::kOffload,
+                            .value = 3,
+                            .buffer = 1,
+                            .host_buffer = 2,
+                            .operands = {},
+                            .waits = {}};
+  EXPECT_EQ(offload.copy().value, 3U);
+  EXPECT_EQ(offload.copy().from, 1U);
+  EXPECT_EQ(offload.copy().to, 2U);
+  EXPECT_THROW(offload.launched_op(), InvalidArgument);
+  EXPECT_THROW(offload.workspace(), InvalidArgument);
+  const Instruction launch{.kind = InstructionKind::kLaunch, .op = 5, .operands = {1, 2, kNone}, .waits = {}};
+  EXPECT_EQ(launch.launched_op(), 5U);
+  EXPECT_EQ(launch.workspace(), kNone);
+  EXPECT_THROW(launch.copy(), InvalidArgument);
+}
 
 TEST(Schedule, Prints) {
   const TapePtr tape = tiny_tape();

@@ -6,9 +6,9 @@
 #include <string>
 #include <vector>
 
-#include "fakes/fake_catalog.h"
-#include "plan/dropping_plan.h"
-#include "plan/lives_plan.h"
+#include "tests/fakes/fake_catalog.h"
+#include "tests/plan/dropping_plan.h"
+#include "tests/plan/lives_plan.h"
 #include "vdnn/error.h"
 #include "vdnn/network.h"
 #include "vdnn/schedule.h"

@@ -11,8 +11,8 @@
 #include <string>
 #include <vector>
 
-#include "plan/oracle.h"
-#include "plan/tapes.h"
+#include "tests/plan/oracle.h"
+#include "tests/plan/tapes.h"
 #include "vdnn/checker.h"
 #include "vdnn/error.h"
 
@@ -45,7 +45,7 @@ inline void expect_right(const Tape& tape, const Schedule& schedule, const std::
   EXPECT_EQ(Oracle(tape, schedule).objection(schedule, Exploration::kEverything), "") << name;
 }
 
-// What runs from op `from` on, up to op `to`, and when memory of these buffers comes and goes.
+// The launches from op `from` to op `to`, and the allocations and releases of these buffers.
 struct Excerpt {
   std::string from;
   std::string to;

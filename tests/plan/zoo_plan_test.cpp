@@ -62,9 +62,9 @@ void expect_shared_parameters(const Network& network, const OpCatalog& catalog,
   }
 }
 
-// The window of vDNN, stated for what was fetched instead of for who fetches: a value comes back beside the
-// backward pass of the layer that reads it there first, or of one after that with no convolution between the
-// two; and the pass of one layer fetches for one layer before it at most.
+// The window of vDNN, stated for the fetched values instead of the fetching layers. A value comes back beside
+// the backward pass of the layer that reads it first there, or of a later layer with no convolution between
+// the two. The pass of one layer fetches for at most one earlier layer.
 void expect_in_its_window(const Tape& tape, const Plan& plan) {
   std::map<OpId, std::set<std::uint32_t>> ahead;  // an op: for which other layers it fetches
   for (const Transfer& transfer : plan.transfers) {
@@ -101,7 +101,7 @@ std::vector<std::string> transfers(const Tape& tape, const Plan& plan) {
   return lines;
 }
 
-// What ranks do together and what is done with all gradients moves no transfer.
+// Collectives, and ops that read all gradients, move no transfer.
 void expect_the_same_windows_for_ranks(const Network& network, const OpCatalog& catalog) {
   const std::array<TrainingOptions, 4> trainings{
       TrainingOptions{}, TrainingOptions{.clip_norm = 1.0F}, TrainingOptions{.ranks = 4},

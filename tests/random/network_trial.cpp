@@ -15,6 +15,7 @@
 #include <variant>
 
 #include "src/base/random.h"
+#include "src/plan/peers/peers.h"
 #include "tests/exec/executor_rig.h"
 #include "tests/plan/lives_plan.h"
 #include "tests/plan/oracle.h"
@@ -215,7 +216,7 @@ std::vector<std::string> outputs_of(const Network& network) {
   return names;
 }
 
-// What the host learns of a step.
+// The results of a step on the host.
 void take_results(Digest& digest, const Session& session, const StepMetrics& metrics,
                   const std::vector<std::string>& results, Findings& findings) {
   for (const LossMetrics& loss : metrics.losses) {
@@ -246,8 +247,8 @@ void take_steps(Session& session, const StagedInputs& staged, std::uint64_t coun
   take_results(digest, session, session.wait(*last), results, findings);
 }
 
-// With as many samples of the first batch as there is memory for, if any: what came of that is counted, and
-// the suite wants some of it compared.
+// With as many samples of the first batch as fit in memory, if any. Comparisons are counted, and the suite
+// requires some.
 void evaluate(Session& session, const StagedInputs& staged, Outcome& outcome) {
   std::int64_t samples = 0;
   try {
@@ -325,6 +326,7 @@ class Runs {
     }
     if (!options_.policy && !options_.budget_bytes) {
       judge_several_lives();
+      judge_peer();
     }
     judge_with_debugging_aids(options_.policy.value_or(kPolicies.at(random_.seed % kPolicies.size())));
     return std::move(trial_);
@@ -406,7 +408,7 @@ class Runs {
     compare_once(settled);
   }
 
-  // What auto settles on has often been tried before.
+  // The policy that auto chooses has often been tried before.
   void compare_once(const PlannedRun& run) {
     if (tried_.insert(in_words(run)).second) {
       compare(run, {}, in_words(run));
@@ -418,6 +420,30 @@ class Runs {
                                         random_.seed % 2 == 0 ? 0 : kAlignment);
     run.target.budget_bytes = run.target.library_bytes + run.prediction.peak_bytes;
     compare(run, {}, "several lives");
+  }
+
+  // The approaches of other programs only move bytes, too.
+  void judge_peer() {
+    const Peer peer = all_peers()[random_.seed % all_peers().size()];
+    PlannedRun run = plan({.policy = Policy::kOffloadNone});
+    std::optional<PlannedSchedule> planned = schedule_of(peer, run);
+    if (!planned) {
+      return;
+    }
+    run.plan = std::move(planned->plan);
+    run.schedule = std::move(planned->schedule);
+    run.prediction = predict(*run.tape, run.schedule, prediction_options(run));
+    run.target.budget_bytes = run.target.library_bytes + run.prediction.peak_bytes;
+    ++trial_.counts[to_string(peer)];
+    compare(run, {}, to_string(peer));
+  }
+
+  std::optional<PlannedSchedule> schedule_of(Peer peer, const PlannedRun& run) const {
+    if (peer != Peer::kRotor) {
+      return make_peer_schedule(*run.tape, peer, run.plan.options);
+    }
+    const RotorSchedules rotor(*run.tape, run.plan.options, plan_costs(*run.tape, prediction_options(run)));
+    return rotor.within(SplitMix64(mix_seed(random_.seed, 1)).below(RotorSchedules::kLimits + 1));
   }
 
   void judge_with_debugging_aids(Policy policy) {
@@ -453,7 +479,7 @@ class Runs {
 
   struct Digested {
     std::string text;
-    std::string where;  // the run that it is of
+    std::string where;  // the run of this record
   };
 
   const RandomNetwork& random_;

@@ -1,23 +1,23 @@
 #pragma once
-// The trial of a random network: everything that has to hold for it, whatever it looks like.
+// The trial of a random network: the properties that must hold for any network.
 //
 //   * On paper, for training and evaluation, with the catalogs of `cpu` and of the vDNN paper, under every
-//     policy and both preferences of algorithms, and with several lives of values (lives_plan.h): neither the
-//     checker nor the oracle objects to the schedule, a file gives it back as it was, on a simulated device a
-//     random one of the permitted orders of execution does not race or read stale contents, and the schedule
-//     takes just the memory that was predicted, fails in a granule less, and gives everything back. The least
-//     workspace limit is kept, a byte less refused.
-//   * For real on `cpu`, under every policy, in the smallest budget and in one drawn between that and twice
-//     what `baseline` takes, and in each of these budgets under what auto settles on: the same losses,
-//     results, gradients (as momentum or moments, where the optimizer has such), weights and optimizer state
-//     to the last bit, an evaluation between the steps included; the peak and the page-locked memory that
-//     were predicted; no call of the system's allocators after the first step; and a granule less than the
-//     smallest budget is refused. The same with several lives of values, in just the memory that is predicted
-//     for them. Once more under a policy by seed: with random delays, or watched, so that
-//     the process ends, naming the op, where one touches what it does not declare or what has been released.
-//     (What a run takes with protect_released is not predicted.)
+//     policy and both preferences of algorithms, and with several lives of values (lives_plan.h). Checker and
+//     oracle accept the schedule, and a file returns it unchanged. On a simulated device, a random permitted
+//     order of execution neither races nor reads stale contents. The schedule takes exactly the predicted
+//     memory, fails with one granule less, and releases everything. The least workspace limit is kept, and
+//     one byte less is refused.
+//   * For real on `cpu`, under every policy, in the smallest budget and in one drawn between it and twice the
+//     peak of `baseline`, and in each of these budgets under the policy that auto chooses. Losses, results,
+//     gradients (as momentum or moments, where the optimizer has them), weights and optimizer state are the
+//     same to the last bit, an evaluation between the steps included. Peak and page-locked memory are as
+//     predicted, no step after the first calls the system's allocators, and one granule less than the
+//     smallest budget is refused. The same holds with several lives of values, in exactly the memory
+//     predicted for them. One more run, under a policy drawn by seed, has random delays or watched accesses:
+//     the process then ends, naming the op, if an op touches undeclared or released memory. (The memory of a
+//     run with protect_released is not predicted.)
 //
-// The trial is made of functions that say what is wrong, so that tests can hand them what is (see
+// The trial consists of functions that return errors, so that tests can give them faulty input (see
 // network_trial_test.cpp).
 
 #include <cstdint>
@@ -37,23 +37,23 @@ namespace vdnn::testing {
 // A sentence each; empty: nothing is wrong.
 using Findings = std::vector<std::string>;
 
-// What simulated runs stand on: `cpu` with granules so small that hardly a byte is hidden in one.
+// The device of simulated runs: `cpu` with granules so small that rounding hides hardly a byte.
 SimProfile finest_profile();
 
 // `predicted` is for finest_profile(). `seed` draws the order of execution.
 Findings judge_schedule(const Tape& tape, const Schedule& schedule, const Prediction& predicted,
                         std::uint64_t seed);
 
-// A few steps for real. What has to be the same in every run, by what it is of: losses and results of
-// training with the weights, running statistics and optimizer state in the end; and those of an evaluation,
-// where there is memory for one, by its batch.
+// A few real steps, and the results that must be the same in every run: losses and results of training with
+// the final weights, running statistics and optimizer state; and those of an evaluation, if there is memory
+// for one, by its batch.
 struct Outcome {
   std::map<std::string, std::string> digests;
   Findings findings;
 };
 Outcome judge_run(const PlannedRun& run, const SessionOptions& options);
 
-// What to try of a network; by default everything.
+// The parts of the trial; by default all.
 struct TrialOptions {
   std::optional<Policy> policy;
   std::optional<std::uint64_t> budget_bytes;  // of real runs, instead of the two

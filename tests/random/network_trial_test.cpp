@@ -1,5 +1,5 @@
-// A trial that objects to nothing would prove nothing: what is planted here it has to find, with the very
-// functions that judge random networks.
+// A trial that never objects would prove nothing. It must find the faults planted here, with the same
+// functions that check random networks.
 
 #include "tests/random/network_trial.h"
 
@@ -89,7 +89,7 @@ TEST_F(PaperTrial, FindsEveryWaitThatIsDropped) {
   }
   EXPECT_EQ(found[0], dropped);
   EXPECT_GT(found[1], dropped / 2);
-  EXPECT_GT(found[2], 0);  // most releases wait for nobody but the next owner of their memory
+  EXPECT_GT(found[2], 0);  // most releases wait only on behalf of the next owner of their memory
 }
 
 TEST_F(PaperTrial, FindsAPeakThatIsAGranuleTooSmall) {
@@ -154,7 +154,7 @@ TEST(NetworkTrial, HasNothingAgainstWhatIsRight) {
   EXPECT_GT(trial.counts.at("evaluation compared"), 0);
 }
 
-// A layer that doubles, and then does to what it has written what it should not.
+// A layer that doubles its input, and then spoils its output.
 class SpoiledDoubling : public CustomLayer {
  public:
   TensorType output(std::span<const TensorType> inputs) const override { return doubling_.output(inputs); }
@@ -171,7 +171,7 @@ class SpoiledDoubling : public CustomLayer {
   Doubling doubling_;
 };
 
-// What a layer computes depends on how often it has been asked before.
+// The layer's result depends on the number of its earlier runs.
 class Drifting final : public SpoiledDoubling {
  public:
   std::string kind() const override { return "drifting"; }

@@ -85,7 +85,7 @@ class Product final : public CustomLayer {
     }
   }
 
-  // Each element is read before either gradient, which may lie over what was read, is written.
+  // Each element is read before either gradient is written, since a gradient may overwrite an input.
   static void go_back(const CustomLaunch& launch) {
     const std::span<const float> dy = numbers(launch.operands.reads[0]);
     const std::span<const float> a = numbers(launch.operands.reads[1]);

@@ -64,8 +64,8 @@ std::int64_t volume(const Dims& dims) {
   return std::accumulate(dims.begin(), dims.end(), std::int64_t{1}, std::multiplies<>());
 }
 
-// Adds layers to a network one by one. Each kind draws its numbers so that they suit its input, or says that
-// they cannot.
+// Adds layers to a network one by one. Each kind draws numbers that suit its input, or reports that there are
+// none.
 class Grower {
  public:
   explicit Grower(std::uint64_t seed)
@@ -123,7 +123,7 @@ class Grower {
     }
   }
 
-  // Mostly what was made last, so that chains grow; else anything, so that feature maps fork.
+  // Mostly the latest feature map, so that chains grow; otherwise any, so that feature maps fork.
   Tensor pick() {
     if (unread_.empty() || draws_.chance(25)) {
       return draws_.one_of(maps_);
@@ -449,7 +449,7 @@ class Grower {
   NetworkBuilder net_;
   std::int64_t layers_ = 0;
   std::vector<Tensor> maps_;    // every feature map
-  std::vector<Tensor> unread_;  // those that nobody reads yet
+  std::vector<Tensor> unread_;  // those without a reader so far
   std::vector<Tensor> outputs_;
   std::optional<TensorType> shared_targets_;
   std::vector<std::string> learned_;  // parameters that have a gradient, whatever else the network is

@@ -30,8 +30,8 @@ RandomNetwork make_random_network(std::uint64_t seed);
 // For people: the shapes, the numbers of each layer, the optimizer. Equal texts, equal networks.
 std::string describe(const RandomNetwork& random);
 
-// What a step is given, by the order of the network's inputs: images, then targets. Classes are those that
-// every loss over them knows, and now and then none (-1).
+// The inputs of a step in the order of the network's inputs: images, then targets. Classes are valid for
+// every loss that reads them, and now and then -1, for none.
 std::vector<std::vector<std::byte>> random_batch(const Network& network, std::uint64_t seed);
 
 }  // namespace vdnn::testing

@@ -187,7 +187,7 @@ TEST(RandomNetwork, TheSuitesNetworksHaveSomeOfEverything) {
                                   "bf16",
                                   "fp16",
                                   "layers that keep fp32"};
-  // What comes last in OpSpec is no layer: two optimizers, the norm, sums and scaling of gradients.
+  // The last alternatives of OpSpec are no layers: two optimizers, the norm, sums and scaling of gradients.
   const std::size_t layers = OpSpec(SgdSpec{}).index();
   ASSERT_EQ(layers + 7, std::variant_size_v<OpSpec>);
   for (std::size_t kind = 0; kind < layers; ++kind) {
@@ -208,7 +208,7 @@ TEST(RandomNetwork, TheSuitesNetworksHaveSomeOfEverything) {
 
 // --- schedules ---------------------------------------------------------------------------------------------
 
-// What tapes and schedules have to offer to be wrong about, by name.
+// The features of tapes and schedules that could hide an error, by name.
 class ScheduleCensus {
  public:
   void count(const std::string& catalog, const Tape& tape) {

@@ -76,7 +76,7 @@ TEST(Counterfactual, ThePlanOfOptimalIsWhatWasPredicted) {
   }
 }
 
-// Kept otherwise, what `all` offloads: the plan is that with one transfer less, and says so.
+// Keeps a value that `all` offloads: the plan has one transfer less, and reports it.
 TEST(Counterfactual, ChangesThatDecisionAlone) {
   const PlannedRun run = planned(Policy::kOffloadAll);
   ASSERT_FALSE(run.plan.transfers.empty());
@@ -156,7 +156,7 @@ TEST(Counterfactual, SaysWhyThereIsNothingToDecide) {
     return std::ranges::find(run.tape->values(), kind, &Value::kind)->name;
   };
   EXPECT_THAT(reason(named(ValueKind::kGradientMap)), HasSubstr("after the forward pass"));
-  EXPECT_THAT(reason(named(ValueKind::kMetrics)), HasSubstr("does not need it"));
+  EXPECT_THAT(reason(named(ValueKind::kMetrics)), HasSubstr("does not read it"));
   const PlannedRun baseline = planned(Policy::kBaseline);
   EXPECT_THAT(why_undecided(baseline, decided_values(run).front()), HasSubstr("for good"));
 }

@@ -10,9 +10,9 @@
 #include <string>
 #include <vector>
 
-#include "report/json_schema.h"
 #include "src/report/explanation_output.h"
 #include "tests/extent.h"
+#include "tests/report/json_schema.h"
 #include "tests/train/lives_run.h"
 #include "vdnn/error.h"
 #include "vdnn/size.h"
@@ -73,7 +73,7 @@ TEST(Explanation, SaysWhatPlanSaysOfOtherBudgets) {
   EXPECT_GE(explanation.decisions.recomputed.count, recomputed.size());
 }
 
-// What would buy nothing is not looked at.
+// Decisions without a gain are not tried.
 TEST(Explanation, StopsWhereNothingIsGained) {
   EXPECT_THAT(explain(plan_run(resnet20(Policy::kOptimal, 4096 * kMiB))).more, IsEmpty());
   const Explanation fixed = explain(plan_run(resnet20(Policy::kOffloadAll, 64 * kMiB)));
@@ -97,7 +97,7 @@ TEST(Explanation, TheSmallestBudgetHasAnOpAndAFloor) {
     EXPECT_GE(smallest.ops_near_peak, 1U);
     std::ostringstream text;
     print(text, run, explain(run));
-    EXPECT_EQ(text.str().find("does with less: " + run.tape->op(smallest.most.op).name) != std::string::npos,
+    EXPECT_EQ(text.str().find("can need less: " + run.tape->op(smallest.most.op).name) != std::string::npos,
               smallest.is_floor);
     // The fullest moment is the op that the error of a budget too small names.
     RunOptions least = resnet20(policy, run.smallest_budget_bytes());
@@ -183,7 +183,8 @@ TEST(Explanation, BudgetsWithoutEndDoNotWrap) {
   }
 }
 
-// What is made again only on the way to another value is recomputed, too, and says for whom.
+// A value that is recomputed only on the way to another one counts as recomputed, too, and its explanation
+// names the other.
 TEST(Explanation, ValuesMadeAgainForOthersAreRecomputed) {
   const PlannedRun run = plan_run({.model = {.model = "googlenet", .batch = 64},
                                    .device = "sim:titan-x",
@@ -233,11 +234,11 @@ TEST(Explanation, NamesAreOfValuesLayersAndOps) {
   EXPECT_THAT(find_values(tape, tape.layer_of(first)->name), ::testing::Contains(first.writes[0]));
   EXPECT_EQ(find_op(tape, first.name), 0U);
   const std::string name = tape.value(first.writes[0]).name;
-  EXPECT_THAT(
-      [&] { find_values(tape, name + "y"); },
-      ThrowsMessage<InvalidArgument>(AllOf(HasSubstr("--value " + name + "y"), HasSubstr("near: " + name))));
+  EXPECT_THAT([&] { find_values(tape, name + "y"); },
+              ThrowsMessage<InvalidArgument>(
+                  AllOf(HasSubstr("value = " + name + "y"), HasSubstr("similar names: " + name))));
   EXPECT_THAT([&] { find_op(tape, first.name + "s"); },
-              ThrowsMessage<InvalidArgument>(HasSubstr("near: " + first.name)));
+              ThrowsMessage<InvalidArgument>(HasSubstr("similar names: " + first.name)));
 }
 
 // In every policy, with budgets that fit and not.
@@ -264,7 +265,7 @@ TEST(Explanation, EveryLineObeysTheSchema) {
       std::ostringstream text;
       print(text, run, explanation);
       EXPECT_THAT(text.str(), AllOf(HasSubstr("Most memory is in use at"), HasSubstr("The smallest budget"),
-                                    HasSubstr("What more memory buys"), HasSubstr("A step of")));
+                                    HasSubstr("More memory would give"), HasSubstr("A step of")));
       for (ValueId value = 0; value < run.tape->values().size(); value += 37) {
         check(to_json(run, explain_value(run, value)));
       }

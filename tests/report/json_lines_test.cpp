@@ -7,7 +7,7 @@
 #include <iostream>
 #include <nlohmann/json.hpp>
 
-#include "temporary_directory.h"
+#include "tests/temporary_directory.h"
 #include "vdnn/error.h"
 
 namespace vdnn {
@@ -22,7 +22,7 @@ class JsonLinesTest : public testing::TemporaryDirectory {};
 TEST_F(JsonLinesTest, WritesOneObjectALineSchemaFirst) {
   JsonLines lines(directory_ / "out.json");
   lines.write({{"type", "step"}, {"loss", 0.5}});
-  // Whoever reads along sees the line at once.
+  // A concurrent reader sees the line at once.
   EXPECT_EQ(read("out.json"), "{\"schema\":1,\"type\":\"step\",\"loss\":0.5}\n");
   lines.write({{"type", "summary"}, {"device", "a\n\"b\""}, {"bytes", std::uint64_t{1} << 63}});
   EXPECT_EQ(

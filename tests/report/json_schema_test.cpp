@@ -1,4 +1,4 @@
-#include "report/json_schema.h"
+#include "tests/report/json_schema.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "plan/tapes.h"
+#include "tests/plan/tapes.h"
 
 namespace vdnn::testing {
 namespace {
@@ -81,7 +81,7 @@ TEST(MemoryUse, IsNeverBelowWhatIsIrreducible) {
       std::uint64_t sum = 0;
       for (const Occupant& occupant : use.occupants) {
         sum += occupant.bytes;
-        // Nobody is there who is never needed again, but for the copies that recomputing makes by the way.
+        // No resident value is never needed again, except copies that recomputation makes on the way.
         EXPECT_NE(occupant.reason, Reason::kUnused) << occupant.name;
       }
       EXPECT_EQ(sum, use.bytes);

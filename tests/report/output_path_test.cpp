@@ -8,7 +8,7 @@
 #include <thread>
 #include <vector>
 
-#include "temporary_directory.h"
+#include "tests/temporary_directory.h"
 #include "vdnn/error.h"
 
 namespace vdnn {

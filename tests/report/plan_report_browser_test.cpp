@@ -1,5 +1,5 @@
-// The page of a plan's report in a browser: Chromium, without a window. A script of the test's own is put
-// into the page, which moves the mouse, zooms, sorts and filters as people do, and writes down what it finds.
+// The page of a plan's report in a browser: headless Chromium. The test adds a script to the page that moves
+// the mouse, zooms, sorts and filters as people do, and records the results.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -12,23 +12,15 @@
 #include <utility>
 #include <vector>
 
-#include "report/reported_runs.h"
+#include "tests/chromium.h"
 #include "tests/process.h"
+#include "tests/report/reported_runs.h"
 #include "tests/temporary_directory.h"
 
 namespace vdnn::testing {
 namespace {
 
 using Json = nlohmann::json;
-
-std::string chromium() {
-  for (const char* name : {"chromium", "chromium-browser", "google-chrome"}) {
-    if (run_process(std::string("command -v ") + name).status == 0) {
-      return name;
-    }
-  }
-  return "";
-}
 
 // Before anything of the page's own: what goes wrong there is not lost.
 const std::string kWatch = R"(<script>
@@ -112,29 +104,15 @@ result.textContent = JSON.stringify({ found, failures }).replaceAll("<", "\\u003
 document.body.append(result);
 </script>)";
 
-class PlanReportBrowserTest : public TemporaryDirectory {
+class PlanReportBrowserTest : public BrowserTest {
  protected:
-  void SetUp() override {
-    TemporaryDirectory::SetUp();
-    browser_ = chromium();
-    if (browser_.empty()) {
-      GTEST_SKIP() << "Chromium is not installed (scripts/setup --long does it)";
-    }
-  }
-
-  // What kTry finds in the page.
+  // The results of kTry in the page.
   Json tried(std::string page) {
     page.insert(page.find("<head>") + std::string("<head>").size(), kWatch);
     page.insert(page.rfind("</body>"), kTry);
     write("page.html", page);
     const std::string path = (directory_ / "page.html").string();
-    // No sandbox: it wants rights that containers do not have. No network is there to be asked, either.
-    const Outcome outcome =
-        run_process("(timeout 120 " + browser_ +
-                    " --headless --no-sandbox --disable-gpu --no-first-run --disable-extensions" +
-                    " --host-resolver-rules='MAP * ~NOTFOUND' --window-size=1300,1600 --user-data-dir=" +
-                    (directory_ / "profile").string() + " --dump-dom file://" + path + " 2>" +
-                    (directory_ / "log").string() + ")");
+    const Outcome outcome = open_page(browser_, directory_, "file://" + path, "--window-size=1300,1600");
     const std::string open = "<script type=\"application/json\" id=\"found\">";
     const std::size_t begin = outcome.text.find(open);
     if (outcome.status != 0 || begin == std::string::npos) {
@@ -144,8 +122,6 @@ class PlanReportBrowserTest : public TemporaryDirectory {
     const std::size_t end = outcome.text.find("</script", begin);
     return Json::parse(outcome.text.substr(begin + open.size(), end - begin - open.size()));
   }
-
-  std::string browser_;
 };
 
 TEST_F(PlanReportBrowserTest, RunsWithoutAnErrorAndShowsAllThatItsDataHas) {

@@ -13,8 +13,8 @@
 #include <sstream>
 #include <string>
 
-#include "report/json_schema.h"
-#include "report/reported_runs.h"
+#include "tests/report/json_schema.h"
+#include "tests/report/reported_runs.h"
 #include "vdnn/error.h"
 #include "vdnn/size.h"
 
@@ -29,7 +29,7 @@ std::vector<std::string> errors(const Json& report) {
   return SchemaCheck::errors(schema, report);
 }
 
-// Pages are long: what is missing is said, not where.
+// Pages are long, so a failure prints only the missing text.
 void expect_has(const std::string& page, const std::string& text) {
   EXPECT_NE(page.find(text), std::string::npos) << text;
 }
@@ -139,12 +139,13 @@ TEST(PlanReport, GivesAdviceWhereThePlanDoesNotFit) {
   options.model.batch = 512;
   options.memory_bytes = std::uint64_t{20} << 20U;
   const PlannedRun run = plan_run(options);
-  const std::optional<OutOfMemory> lacking = shortage(run, WaysOut::kCommand);
+  const std::optional<BudgetShortage> lacking = find_shortage(run, WaysOut::kTold);
   ASSERT_TRUE(lacking);
-  const std::string page = page_of(run, {}, lacking->what());
+  const std::string advice = DoesNotFit(*lacking).what();
+  const std::string page = page_of(run, {}, advice);
   expect_has(page, "<h2>It does not fit</h2>");
-  EXPECT_EQ(data_of(page)["figures"]["advice"], lacking->what());
-  expect_has(page, "<li>--batch ");
+  EXPECT_EQ(data_of(page)["figures"]["advice"], advice);
+  expect_has(page, "<li>model.batch = ");
 }
 
 TEST(PlanReport, ABudgetThatDoesNotSufficeIsSaid) {
@@ -189,7 +190,7 @@ TEST(PlanReport, NamesCannotBreakThePage) {
   expect_has(page,
              "&lt;/script&gt;&lt;script&gt;throw 1&lt;/script&gt;&lt;!-- &amp; &quot;x&quot; &apos;y&apos;");
   const Json data = data_of(page);
-  // What is not UTF-8 is replaced, the rest is what it was.
+  // Bytes that are not UTF-8 are replaced; the rest stays.
   const std::string readable = kHostileName.substr(0, kHostileName.size() - 1);
   EXPECT_THAT(data["figures"]["model"].get<std::string>(), ::testing::StartsWith(readable));
   EXPECT_THAT(data["ops"][0]["layer"].get<std::string>(), ::testing::StartsWith(readable));
@@ -204,7 +205,7 @@ TEST(PlanReport, IsOneFileThatAsksForNoOther) {
   EXPECT_TRUE(page.ends_with("</html>\n"));
 }
 
-// What pages of large networks may take: a mailbox' worth, and what a browser opens at once.
+// The size limit for pages of large networks: small enough for a mail, and for a browser to open at once.
 TEST(PlanReport, OfALargeNetworkIsAFewMegabytes) {
   const std::string page = page_of(zoo_run("resnet152", 32, Policy::kOffloadAll));
   EXPECT_GT(data_of(page)["work"].size(), 2000U);

@@ -1,5 +1,5 @@
-// The lines of `vdnn plan --ops`: they say what the tape and the planner's costs say, and a planner that has
-// nothing else comes to the same memory and time.
+// The lines of `vdnn plan --ops`: they agree with the tape and the planner's costs, and a planner that has
+// nothing else computes the same memory and time.
 
 #include "src/report/planning_problem.h"
 
@@ -14,9 +14,9 @@
 #include <utility>
 #include <vector>
 
-#include "report/json_schema.h"
-#include "report/reported_runs.h"
 #include "src/plan/residency.h"
+#include "tests/report/json_schema.h"
+#include "tests/report/reported_runs.h"
 #include "vdnn/schedule_file.h"
 
 namespace vdnn::testing {
@@ -74,7 +74,7 @@ TEST(PlanningProblem, HasALineForTheDeviceEachValueAndEachOp) {
   }
 }
 
-// Those that a policy refused are what another planner wants to argue with.
+// Plans that a policy refused matter to another planner.
 TEST(PlanningProblem, AnOpHasAllItsAlgorithmsAndOneIsChosen) {
   const PlannedRun run = clipped_run();
   const Json problem = problem_of(run);
@@ -184,7 +184,7 @@ TEST(PlanningProblem, SufficesToReckonTheTimeOfNone) {
   EXPECT_NEAR(run.prediction.step_seconds - run.prediction.stall_seconds, computing, 1e-9);
 }
 
-// What is launched once more in a plan of ours must be among what may be.
+// Every recomputed op of our plans must be among those that may be recomputed.
 TEST(PlanningProblem, WhatIsRecomputedMayRunAgain) {
   const PlannedRun run = zoo_run("resnet20", 32, Policy::kOptimal, 0.4);
   ASSERT_GT(recomputed_ops(run.schedule), 0U);

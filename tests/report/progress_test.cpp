@@ -114,7 +114,7 @@ TEST_F(ProgressTest, TheEtaCountsWhatCameBetweenTheSteps) {
   now_ += 1;
   progress.update(at(1, 2));
   EXPECT_THAT(take(), HasSubstr("  ETA 0:04:58  "));
-  now_ += 3599;  // an evaluation, say
+  now_ += 3599;  // for example, an evaluation
   progress.update(at(1, 3));
   EXPECT_THAT(take(), HasSubstr("  ETA 148:30:00  ")) << "297 steps of 1800 seconds each";
 }

@@ -13,8 +13,8 @@
 
 namespace vdnn::testing {
 
-// What would end the script or the comment that it lies in, begin a tag or an attribute, or be read as a part
-// of the page's template.
+// Text that would end its script or comment, begin a tag or an attribute, or be read as a part of the page's
+// template.
 inline const std::string kHostileName = "</script><script>throw 1</script><!-- & \"x\" 'y' {{data}} \xff";
 
 inline RunOptions reported_options(Policy policy) {

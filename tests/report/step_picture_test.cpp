@@ -1,4 +1,4 @@
-// What a picture of a step says, held to the schedule and the prediction that it is of.
+// Compares the picture of a step with its schedule and prediction.
 
 #include "src/report/step_picture.h"
 
@@ -24,7 +24,7 @@ namespace {
 struct PictureCase {
   std::string model;
   Policy policy = Policy::kOffloadNone;
-  double memory_share = 1;  // of what it takes without a budget
+  double memory_share = 1;  // of its memory without a budget
   bool graph = false;
   bool several_lives = false;
 };
@@ -217,7 +217,7 @@ TEST_P(StepPictureTest, StallsAreWhatThePredictionCounts) {
   EXPECT_NEAR(stalled, run_.prediction.stall_seconds, 1e-9);
 }
 
-// The page says of copies what `vdnn explain` does.
+// The page describes copies as `vdnn explain` does.
 TEST_P(StepPictureTest, HidesOfASingleCopyWhatIsSaidOfIt) {
   const StepTime time = step_time(run_.schedule, run_.prediction);
   for (const Decision& decision : picture_.decisions) {
@@ -238,7 +238,7 @@ TEST_P(StepPictureTest, HidesOfASingleCopyWhatIsSaidOfIt) {
   }
 }
 
-// A link so slow that nothing hides behind computing, and one so fast that everything does.
+// A link so slow that no copy overlaps with computing, and one so fast that every copy does.
 TEST(StepPicture, CopiesAreHiddenAsFarAsComputeDoesNotWait) {
   PlannedRun run = planned({"alexnet", Policy::kOffloadAll});
   const auto hidden = [&run](double rate) {
@@ -255,7 +255,8 @@ TEST(StepPicture, CopiesAreHiddenAsFarAsComputeDoesNotWait) {
     return shares;
   };
   EXPECT_THAT(hidden(1e15), ::testing::Each(::testing::Gt(0.5)));
-  // Of a value whose copy out nobody waits for, for the next copy is waited for instead, half is hidden.
+  // Half of the copy of this value is hidden: no op waits for it, since the op waits for the next copy
+  // instead.
   EXPECT_THAT(hidden(1e7), ::testing::Each(::testing::Lt(0.6)));
 }
 

@@ -22,7 +22,7 @@ PlannedRun traced(const std::string& model, std::int64_t batch, Policy policy,
                    .trace_prediction = true});
 }
 
-// The accounts balance, and agree with what the device says of its compute stream.
+// The times add up, and agree with the device's times of its compute stream.
 TEST(StepTime, AddsUpToTheStep) {
   for (const std::string model : {"fashion-vgg", "resnet20", "googlenet"}) {
     for (const Policy policy :
@@ -66,7 +66,7 @@ TEST(StepTime, NamesTheTransferThatIsWaitedFor) {
   EXPECT_GT(copy.seconds, 0);
   EXPECT_LT(copy.hidden_share, 1);
   EXPECT_GE(copy.hidden_share, 0);
-  // One that nobody waits for is hidden as a whole.
+  // A copy that no work waits for is hidden as a whole.
   for (std::uint32_t index = 0; index < run.schedule.instructions.size(); ++index) {
     const bool awaited = std::ranges::find(time.stalls, index, &StalledLaunch::transfer) != time.stalls.end();
     if (run.schedule.instructions[index].kind == InstructionKind::kOffload && !awaited) {

@@ -5,7 +5,7 @@
 
 #include <nlohmann/json.hpp>
 
-#include "report/json_schema.h"
+#include "tests/report/json_schema.h"
 
 namespace vdnn::testing {
 namespace {
@@ -140,7 +140,10 @@ Json train_summary() {
                              {"replan_every", nullptr},
                              {"replan_algorithms", false},
                              {"learned", nullptr},
-                             {"progress_every", 30}});
+                             {"progress_every", 30},
+                             {"metrics_port", nullptr},
+                             {"metrics_address", nullptr},
+                             {"tensorboard", nullptr}});
   return summary;
 }
 

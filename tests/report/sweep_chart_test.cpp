@@ -55,7 +55,7 @@ double number(const XmlElement& element, const std::string& key) {
   return std::stod(element.attribute(key));
 }
 
-// What an axis says, from two of its ticks: equal distances are equal ratios.
+// The scale of an axis, from two of its ticks: equal distances are equal ratios.
 class Axis {
  public:
   Axis(const std::vector<XmlElement>& ticks, const std::string& key, double shift)
@@ -91,13 +91,14 @@ TEST(SweepChart, DrawsThePointsThatWereComputed) {
   for (const Policy policy : SweepOptions().policies) {
     const std::vector<XmlElement> circles = named(chart, "circle", to_string(policy));
     std::vector<SweepPoint> fitting;
-    std::ranges::copy_if(sweep.points, std::back_inserter(fitting),
-                         [&](const SweepPoint& point) { return point.policy == policy && point.fits; });
+    std::ranges::copy_if(sweep.points, std::back_inserter(fitting), [&](const SweepPoint& point) {
+      return point.approach == Approach(policy) && point.fits;
+    });
     ASSERT_EQ(circles.size(), fitting.size()) << to_string(policy);
     for (std::size_t each = 0; each < circles.size(); ++each) {
       const double mebibytes = static_cast<double>(fitting[each].budget_bytes) / 1048576.0;
       const double ratio = fitting[each].step_seconds / fitting[each].oracle_step_seconds;
-      // Labels have four digits, positions two behind the point.
+      // Labels have four digits, positions two decimals.
       EXPECT_NEAR(budgets.at(number(circles[each], "cx")) / mebibytes, 1, 2e-3);
       EXPECT_NEAR(times.at(number(circles[each], "cy")) / ratio, 1, 2e-3);
       ++drawn;
@@ -201,10 +202,10 @@ TEST(SweepChart, ComparesPrecisions) {
       SCOPED_TRACE(to_string(policy) + " in " + precision);
       const std::vector<XmlElement> marks = named(chart, mark, to_string(policy));
       std::vector<SweepPoint> fitting;
-      std::ranges::copy_if(sweep.points, std::back_inserter(fitting),
-                           [&, wanted = precision](const SweepPoint& point) {
-                             return point.policy == policy && point.precision == wanted && point.fits;
-                           });
+      std::ranges::copy_if(
+          sweep.points, std::back_inserter(fitting), [&, wanted = precision](const SweepPoint& point) {
+            return point.approach == Approach(policy) && point.precision == wanted && point.fits;
+          });
       ASSERT_FALSE(fitting.empty());
       ASSERT_EQ(marks.size(), fitting.size());
       for (std::size_t each = 0; each < marks.size(); ++each) {
@@ -242,7 +243,7 @@ TEST(SweepChart, SaysWhichPrecisionIsWhich) {
   EXPECT_EQ(named(chart, "rect", "sample").size(), 1U);
 }
 
-// In no precision is a plan faster than the shade says.
+// In no precision is a plan faster than the edge of the shaded area.
 TEST(SweepChart, ShadesWhatNoPrecisionCan) {
   const Sweep sweep = in_fp32_and_bf16();
   const std::vector<XmlElement> chart = chart_of(sweep);
@@ -261,7 +262,7 @@ TEST(SweepChart, ShadesWhatNoPrecisionCan) {
   EXPECT_NEAR(highest / (1e3 * of_least_budget), 1, 2e-3);
 }
 
-// No line is drawn outside the picture, and none into what no plan can do.
+// No line is drawn outside the picture or inside the area that no plan can reach.
 TEST(SweepChart, StaysAboveTheBound) {
   const std::vector<XmlElement> chart = chart_of(sweep_budgets(lenet(), {.points = 5}));
   const XmlElement& picture = chart.front();
@@ -338,7 +339,7 @@ TEST(SweepChart, IsWellFormedWhateverTheNames) {
   EXPECT_EQ(named(chart, "circle").size(), 1U);
 }
 
-// The reader refuses what is no XML, or the tests above would hold nothing to it.
+// The reader refuses malformed XML; otherwise the tests above would not check it.
 TEST(XmlReader, RefusesWhatIsNotWellFormed) {
   EXPECT_EQ(testing::XmlReader::read("<a b=\"1\">x<c/>&amp;</a>\n").front().text, "x&");
   for (const char* text : {"<a>", "<a></b>", "<a><b></a></b>", "<a b=1/>", "<a b=\"1\" b=\"2\"/>",

@@ -12,8 +12,8 @@
 #include <sstream>
 #include <string>
 
-#include "plan/tapes.h"
-#include "report/json_schema.h"
+#include "tests/plan/tapes.h"
+#include "tests/report/json_schema.h"
 
 namespace vdnn {
 namespace {
@@ -59,7 +59,7 @@ TEST(Vdnn2016, BaselinesAreThePapersButForWorkspace) {
     EXPECT_GT(performance.with_classifier.peak_bytes, memory.with_classifier.peak_bytes);
     EXPECT_LT(performance.with_classifier.peak_bytes / kMiB, performance.paper.peak_mib.value());
   }
-  // As near as docs/planner.md says.
+  // Within the distance that docs/planner.md states.
   expect_within_percent(policy_of(reproduction().networks[0], "baseline(p)").with_classifier.peak_bytes, 1131,
                         14, "alexnet");
   expect_within_percent(policy_of(reproduction().networks[1], "baseline(p)").with_classifier.peak_bytes, 8601,
@@ -82,7 +82,7 @@ TEST(Vdnn2016, PoliciesAreAsFastOneAfterTheOtherAsInThePaper) {
   }
 }
 
-// What docs/planner.md says of all(m): the paper's peak is ours less Y and dY of the first pooling.
+// As docs/planner.md states for all(m), the paper's peak is ours less Y and dY of the first pooling.
 TEST(Vdnn2016, ThePeakOfAllWithoutWorkspaceIsThePapersAndOnePoolingsOutput) {
   constexpr double kAlexnetPool1 = 4.0 * 128 * 64 * 27 * 27;
   constexpr double kVggPool1 = 4.0 * 64 * 64 * 112 * 112;
@@ -116,7 +116,7 @@ TEST(Vdnn2016, TheDeepNetworksFitIntoThePapersMachine) {
   EXPECT_EQ(deep, 4U);
 }
 
-// The classifier's weights, and nothing else, are what the two accountings differ by.
+// The two accountings differ exactly by the classifier's weights.
 TEST(Vdnn2016, TheClassifiersWeightsAreThereAllTheTime) {
   const ReproducedNetwork& alexnet = reproduction().networks[0];
   constexpr std::uint64_t kWeights = 4ULL * (9216 * 4096 + 4096 + 4096 * 4096 + 4096 + 4096 * 1000 + 1000);

@@ -1,6 +1,6 @@
 #pragma once
-// Holds XML that we write to being well-formed, and hands out what is in it: elements, attributes and text.
-// No namespaces, comments, doctypes or sections of character data: what writes none needs none.
+// Checks that our XML is well-formed, and returns its elements, attributes and text. It knows no namespaces,
+// comments, doctypes or sections of character data, since we write none.
 
 #include <algorithm>
 #include <cctype>
@@ -15,7 +15,7 @@ namespace vdnn::testing {
 struct XmlElement {
   std::string name;
   std::map<std::string, std::string> attributes;
-  std::string text;  // its own, without that of what it contains
+  std::string text;  // without the text of inner elements
 
   // Empty where it is absent.
   std::string attribute(const std::string& key) const {

@@ -1,5 +1,5 @@
-// Until when others than the stash's caller hold a tensor, and what was in use between two events: what plans
-// and the learned step make of it.
+// How plans and the learned step use two facts: until when others than the stash's caller hold a tensor, and
+// the bytes in use between two events.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

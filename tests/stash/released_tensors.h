@@ -1,5 +1,5 @@
 #pragma once
-// After a put: a program that holds none of its saved tensors lets leave what the stash asks for.
+// After a put, a program that holds none of its saved tensors lets those leave that the stash asks for.
 
 #include <cstddef>
 #include <vector>

@@ -10,7 +10,7 @@
 #include <utility>
 #include <vector>
 
-#include "stash/released_tensors.h"
+#include "tests/stash/released_tensors.h"
 #include "vdnn/tensor_stash.h"
 
 namespace vdnn {
@@ -192,8 +192,8 @@ TEST_P(RetainedGraphs, EachBudgetThatCanBeKeptIsKept) {
   }
 }
 
-// The windows take up to four tensors, and those that a node has read are back until it is done. Nodes with
-// three tensors are left out: figures of what was in use count one of them twice.
+// The windows take up to four tensors, and the tensors that a node has read stay back until it is done. Nodes
+// with three tensors are left out, since the figures of bytes in use count one of them twice.
 TEST_P(RetainedGraphsOfSmallNodes, NoMoreLeavesThanForTheFirstPassAlone) {
   for (std::uint64_t tensors = 1; tensors <= kTensors; ++tensors) {
     SCOPED_TRACE(tensors);

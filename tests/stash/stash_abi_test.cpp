@@ -1,5 +1,4 @@
-// The stash's interface in C: what it refuses, what it answers, after fork(), and where the heap is
-// exhausted.
+// The stash's interface in C: refusals, answers, behaviour after fork() and with an exhausted heap.
 
 #include "src/stash/stash_abi.h"
 
@@ -16,10 +15,10 @@
 #include <string>
 #include <vector>
 
-#include "fakes/fake_cuda.h"
-#include "fakes/heap.h"
 #include "src/stash/cuda_stash_backend.h"
 #include "streams/host_memory.h"
+#include "tests/fakes/fake_cuda.h"
+#include "tests/fakes/heap.h"
 #include "tests/report/json_schema.h"
 #include "tests/stash/stash_program_c.h"
 
@@ -109,7 +108,7 @@ TEST(StashAbi, AStashOfAGpuHasTwo) {
   EXPECT_THAT(cuda->leaks(), IsEmpty());
 }
 
-// --- what is refused ---------------------------------------------------------------------------------------
+// --- refusals ----------------------------------------------------------------------------------------------
 
 void expect_refused(const vdnn_stash_options& wrong, const std::string& why) {
   vdnn_stash* stash = nullptr;

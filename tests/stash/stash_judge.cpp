@@ -9,9 +9,9 @@
 #include <stdexcept>
 #include <utility>
 
-#include "allocator/judging_sim.h"
-#include "fakes/fake_cuda.h"
 #include "src/stash/cuda_stash_backend.h"
+#include "tests/allocator/judging_sim.h"
+#include "tests/fakes/fake_cuda.h"
 #include "tests/stash/failing_stash_backend.h"
 #include "vdnn/cpu_device.h"
 #include "vdnn/sim_device.h"
@@ -30,7 +30,8 @@ std::vector<Access> accesses_of(const std::vector<JudgedAccess>& accesses) {
   return result;
 }
 
-// Work over real bytes: fills ranges with words that name their contents, and says what it finds in others.
+// Work over real bytes: fills ranges with words that identify their contents, and reports wrong words in
+// others.
 class Words {
  public:
   static void fill(const std::vector<JudgedAccess>& writes) {
@@ -117,7 +118,7 @@ struct OwnDevice {
   std::unique_ptr<DeviceType> owned;
 };
 
-// `sim` runs no work: it checks what is declared.
+// `sim` runs no work: it checks declared accesses.
 class SimStashJudge final : private OwnDevice<SimDevice>, public DeviceStashJudge {
  public:
   SimStashJudge(std::uint64_t seed, bool by_order)
@@ -217,7 +218,7 @@ class CudaStashJudge final : public StashJudge {
   }
 
  private:
-  // Of the program itself the failure is not what is tested.
+  // Failures of the program's own calls are not under test.
   template <class Call>
   static void insist(const Call& call) {
     if (call() != CudaStatus::kSuccess && call() != CudaStatus::kSuccess) {

@@ -45,7 +45,7 @@ class StashJudge {
   // The `nth` call of the device from now on fails once.
   virtual void fail_call(std::uint64_t nth) = 0;
   virtual std::uint64_t calls() const = 0;
-  // Everything is done. Then what went wrong, what is page-locked, and what was not given back.
+  // Waits for all work, and then returns errors, page-locked bytes and leaks.
   virtual std::vector<std::string> finish() = 0;
 };
 

@@ -1,6 +1,6 @@
-// Order: random irregular steps of a program that saves its tensors through a stash, on devices that judge
-// each access. Nothing races, and readers find what was saved; where a wait is taken out of the stash, or its
-// caller names tensors wrongly, that is found.
+// Order: random irregular steps of a program that saves its tensors through a stash, on devices that check
+// each access. Nothing races, and readers find the saved contents. The devices find it when a wait is removed
+// from the stash, or when its caller names tensors wrongly.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -94,7 +94,7 @@ TEST_P(StashOrder, NoRaceInRandomSteps) {
     total.repeated_steps += outcome.statistics.repeated_steps;
     total.diverged_steps += outcome.statistics.diverged_steps;
   }
-  // The programs do what is to be judged.
+  // The programs reach all cases that the judges check.
   EXPECT_GT(total.fetched_ahead, seeds());
   EXPECT_GT(total.fetched_late, seeds());
   EXPECT_GT(total.shared, seeds());
@@ -103,8 +103,8 @@ TEST_P(StashOrder, NoRaceInRandomSteps) {
   EXPECT_GT(total.diverged_steps, seeds() / 10);
 }
 
-// Knows nothing of what is ordered: any order that the waits permit must read what was written for the
-// reader.
+// This check knows nothing of order: in any order that the waits permit, a reader must see the contents that
+// were written for it.
 TEST(StashOrderOnSim, EveryPermittedOrderReadsWhatWasSaved) {
   for (std::uint64_t seed = 0; seed < seeds() / 2 && !HasFailure(); ++seed) {
     const Outcome outcome = run(JudgeKind::kSim, {.seed = seed, .order_seed = seed + 1, .by_order = true});
@@ -270,8 +270,8 @@ TEST_P(StashOrder, ASourceThatIsHeldIsReleasedAfterItsCopy) {
 
 // --- failures ----------------------------------------------------------------------------------------------
 
-// Every call of the device is refused in turn, once. The caller is told or the tensor stays; the call works
-// when it is repeated, readers find what was saved, and nothing is left behind.
+// Each call of the device is refused once. The caller gets an error or the tensor stays; a repeated call
+// works, readers find the saved contents, and nothing leaks.
 TEST_P(StashOrder, EveryCallFailsInTurn) {
   std::uint64_t told = 0;
   std::uint64_t tried = 0;

@@ -91,7 +91,7 @@ enum class AdapterDefect : std::uint8_t {
   kNone,
   kIdentityByAddress,  // of the memory, which is another tensor's later
   kVersionIgnored,
-  kReleasesBeforeCopy,  // at once, whatever released() says
+  kReleasesBeforeCopy,  // at once, whatever released() returns
   kDecidesByPolling,    // lets tensors leave only while no copy is found to be under way
 };
 
@@ -117,7 +117,7 @@ class StashAdapter {
   }
 
   TensorStash& stash() { return *stash_; }
-  // Every answer, in order: what was decided.
+  // All answers in order, which are the stash's decisions.
   const std::vector<std::uint64_t>& decisions() const { return decisions_; }
   const std::vector<std::string>& failures() const { return failures_; }
   // The most bytes in use at a call since the last time.
@@ -213,7 +213,7 @@ class StashAdapter {
   }
   void decide(std::initializer_list<std::uint64_t> answer) { decisions_.insert(decisions_.end(), answer); }
 
-  // A call that failed has changed nothing: what has to be done is done by the next.
+  // A failed call has changed nothing: the next call does its work.
   template <class Call>
   bool attempt(const Call& call) {
     try {
@@ -449,7 +449,7 @@ class StashProgram {
   }
 
   void use(const SavedHandle& saved, StreamHandle stream) {
-    // The program orders its own streams around what it does elsewhere.
+    // The program itself orders its streams around its other work.
     if (stream != main()) {
       judge_.order(stream, main());
     }

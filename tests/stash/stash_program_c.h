@@ -7,7 +7,7 @@
 extern "C" {
 #endif
 
-// Three steps. Null, or what was not as it should be.
+// Runs three steps. Returns null, or text about an error.
 const char* run_stash_program(vdnn_stash* stash);
 
 #ifdef __cplusplus

@@ -9,7 +9,7 @@
 #include <utility>
 #include <vector>
 
-#include "stash/released_tensors.h"
+#include "tests/stash/released_tensors.h"
 #include "vdnn/tensor_stash.h"
 
 namespace vdnn {
@@ -131,7 +131,8 @@ TEST_P(OverlappingSteps, AnUnreadBranchLivesIntoTheNextStep) {
   expect_learned(1);
 }
 
-// As losses with unread branches that a program collects in a list. Host memory grows by what is kept.
+// For example, losses with unread branches that a program collects in a list. Host memory grows by the kept
+// tensors.
 TEST_P(OverlappingSteps, GraphsAreKeptForGood) {
   for (std::uint64_t i = 0; i < kSteps; ++i) {
     program_.save(100);

@@ -135,7 +135,7 @@ class Run {
  private:
   struct State {
     bool saved = false;
-    bool away = false;        // but for targets
+    bool away = false;        // except targets
     bool fetched = false;     // ahead, and not yet read
     bool is_in_pass = false;  // read, and to be read again in the same pass
     std::size_t reads = 0;
@@ -194,7 +194,7 @@ std::vector<bool> events_that_count(const StepRecord& step) {
   return counts;
 }
 
-// The model as the header says it: what is in use at the worst with these away, and with the reserve.
+// The model of the header: the most bytes in use with these tensors away, reserve included.
 std::uint64_t peak_with(const StepRecord& step, const StepLimits& limits, const std::vector<bool>& leaves) {
   const std::vector<bool> counts = events_that_count(step);
   Run run(step, leaves, limits.flight_bytes);
@@ -552,7 +552,7 @@ TEST(FetchSchedule, WaitsUntilTheBudgetHasRoom) {
   EXPECT_EQ(fetch_times(busy, 100, 41), (std::vector<std::size_t>{0, 1, 1, 1, 4}));
 }
 
-// Random steps fetch ahead what they can, not only what they must.
+// Random steps fetch ahead all tensors that they can, not only those that they must.
 TEST(FetchSchedule, FetchesAheadWithinTheBudget) {
   std::size_t ahead = 0;
   for (std::uint64_t seed = 0; seed < 200; ++seed) {

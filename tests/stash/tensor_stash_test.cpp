@@ -16,8 +16,8 @@
 #include <thread>
 #include <vector>
 
-#include "fakes/fake_cuda.h"
 #include "src/stash/cuda_stash_backend.h"
+#include "tests/fakes/fake_cuda.h"
 #include "tests/stash/forwarding_stash_backend.h"
 #include "tests/stash/stash_judge.h"
 #include "tests/stash/stash_program.h"
@@ -122,8 +122,7 @@ class TensorStashBudgets : public ::testing::TestWithParam<std::uint64_t> {};
 
 INSTANTIATE_TEST_SUITE_P(All, TensorStashBudgets, ::testing::Values(0, 36, 40, 44));
 
-// Tensors that are held by nobody are 45 units, the work of a layer takes up to 16 more, the windows two
-// times 16.
+// Saved tensors take 45 units, the work of a layer up to 16 more, the two windows 16 each.
 TEST_P(TensorStashBudgets, FromTheSecondStepOnThePlanDecidesAndStays) {
   const std::uint64_t budget = GetParam() * kUnit;
   Training training({.budget_bytes = budget});
@@ -252,7 +251,7 @@ TEST(TensorStash, AStepThatGoesOnOtherwiseIsLearned) {
   training.finish();
 }
 
-// Eight kinds are remembered: the one that was not met for longest gives way.
+// Eight kinds are remembered: the least recently met one is replaced.
 TEST(TensorStash, TheNinthKindOfStepTakesThePlaceOfTheOldest) {
   const auto kind = [](std::uint64_t number) {
     Chain chain = network();
@@ -414,7 +413,8 @@ TEST(TensorStash, StepsOfChangingSizesShareHostMemory) {
   EXPECT_GT(stash.statistics().left, kSteps * kTensors / 2U);
   EXPECT_LT(stash.statistics().page_locks - locks_before, kSteps / 4U)
       << "with exact sizes nearly each step locks some";
-  // Smaller ones that come for good do not keep it, but for kinds of steps that were repeated by chance.
+  // Smaller steps that replace it for good do not keep it, except kinds of steps that were repeated by
+  // chance.
   for (int i = 0; i < 400; ++i) {
     ASSERT_NO_FATAL_FAILURE(run_step(stash, kTensors, 1000));
   }
@@ -673,7 +673,7 @@ TEST_F(StashOnHost, AHandleThatIsNotAliveIsRefused) {
 
 // --- times -------------------------------------------------------------------------------------------------
 
-// A stream that waits for a copy behind work of two seconds, from the beginning or, in other orders, later.
+// A stream that waits for a copy after two seconds of work, from the beginning or, in other orders, later.
 std::uint64_t waited_nanoseconds(bool timed, std::uint64_t seed) {
   const auto clock = std::make_shared<double>(0);
   const auto cuda = std::make_shared<FakeCuda>(FakeCudaOptions{.seed = seed, .clock = clock});
@@ -906,7 +906,7 @@ TEST_F(StashStreams, KeptTensorsOfOneThatHasGoneStay) {
   EXPECT_EQ(stash_->leave(second, stream_).verdict, StashVerdict::kLeaves);
 }
 
-// Streams of which the test says who they are.
+// Streams whose identities the test chooses.
 class NamedStreams final : public ForwardingStashBackend {
  public:
   NamedStreams(std::uint64_t& id, std::uint64_t& asked)

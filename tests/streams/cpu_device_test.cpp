@@ -17,7 +17,7 @@
 #include <utility>
 #include <vector>
 
-#include "streams/device_conformance.h"
+#include "tests/streams/device_conformance.h"
 #include "vdnn/error.h"
 
 namespace vdnn {
@@ -102,8 +102,7 @@ std::string thrown_by(const std::function<void()>& call) {
   return "nothing";
 }
 
-// --- options and properties
-// ----------------------------------------------------------------------------------
+// --- options and properties --------------------------------------------------------------------------------
 
 TEST(CpuDevice, SaysWhatItIs) {
   const DeviceProperties plain = make_cpu_device({})->properties();
@@ -141,7 +140,7 @@ bool mapped(std::uint64_t address) {
 }
 
 TEST(CpuDevice, UnmapsWhatIsLeftBehind) {
-  constexpr std::uint64_t kBytes = std::uint64_t{1} << 30;  // large, so that nobody else moves in
+  constexpr std::uint64_t kBytes = std::uint64_t{1} << 30;  // large, so that no other mapping takes its place
   AddressRange reservation;
   AddressRange pinned;
   {
@@ -165,11 +164,10 @@ TEST(CpuDevice, PinnedMemoryIsThereWhenItIsTaken) {
   }
 }
 
-// --- copy engines
-// --------------------------------------------------------------------------------------------
+// --- copy engines ------------------------------------------------------------------------------------------
 
-// Lets copies meet inside: a copy that reaches a gated page faults, and the handler holds it there until as
-// many have come as are awaited; then it opens the page.
+// Lets copies overlap for certain: a copy that reaches a gated page faults, and the handler holds it there
+// until the awaited number of copies has arrived; then it opens the page.
 class Gates {
  public:
   static constexpr std::size_t kPages = 2;
@@ -222,7 +220,7 @@ class Gates {
     for (long turn = 0; gates.most_inside.load() < gates.awaited && turn < kMostTurns; ++turn) {
       sched_yield();
     }
-    // Where no meeting is awaited, whoever could come in is given the time to.
+    // Where no meeting is expected, the other thread gets time to come in.
     for (int turn = 0; turn < 1000; ++turn) {
       sched_yield();
     }
@@ -323,7 +321,7 @@ TEST(CpuFailures, MakeTheStreamRefuseWorkWithTheSameCause) {
   EXPECT_EQ(thrown_by([&] { cpu.work(cpu.a, "refused", [] {}); }), "first cause");
   EXPECT_EQ(thrown_by([&] { cpu.offload(cpu.a, "refused", cpu.on_host(0, 1), cpu.on_device(0, 1)); }),
             "first cause");
-  // What was refused is no submission: nobody waits for it.
+  // Refused work is no submission: nothing waits for it.
   EXPECT_EQ(cpu.device->frontier(cpu.a), Frontier(bad));
   cpu.device->wait(cpu.b, cpu.device->frontier(cpu.a));
   EXPECT_EQ(thrown_by([&] { cpu.device->synchronize_all(); }), "first cause");
@@ -429,7 +427,7 @@ TEST(CpuDevice, TimeBlockedOnAnotherStreamIsWaiting) {
 // --- delays
 // --------------------------------------------------------------------------------------------------
 
-// Two streams pass one buffer to and fro; what comes out depends on the order of every step.
+// Two streams pass one buffer to and fro; the result depends on the order of every step.
 std::vector<std::uint32_t> ping_pong(const CpuDeviceOptions& options) {
   const CpuFixture cpu(options);
   constexpr std::uint64_t kWords = 1000;

@@ -15,8 +15,8 @@
 #include <tuple>
 #include <utility>
 
-#include "fakes/fake_cuda.h"
-#include "streams/device_conformance.h"
+#include "tests/fakes/fake_cuda.h"
+#include "tests/streams/device_conformance.h"
 #include "tests/streams/memory_policy.h"
 #include "vdnn/error.h"
 #include "vdnn/sim_device.h"
@@ -45,7 +45,7 @@ void expect_spotless(const FakeCuda& fake) {
   }
 }
 
-// A fake that fails the test where something was done wrong or is left when nobody needs it any more.
+// A fake that fails the test on misuse, and on leaks at its end.
 std::shared_ptr<FakeCuda> strict_fake(const FakeCudaOptions& options = small_gpus(0)) {
   return {new FakeCuda(options), [](const FakeCuda* fake) {
             expect_spotless(*fake);
@@ -148,7 +148,7 @@ class Tour {
                            .destination = {.range = pinned_},
                            .source = {.range = on_device()}});
   }
-  void mark() { device_.mark(memory_, "in use", 1); }
+  void sample() { device_.sample_counter(memory_, "in use", 1); }
   void synchronize() {
     device_.synchronize(device_.frontier(memory_));
     EXPECT_TRUE(device_.reached(device_.frontier(memory_)));
@@ -195,7 +195,7 @@ class Tour {
                                                 &Tour::fill,
                                                 &Tour::wait_to_offload,
                                                 &Tour::offload,
-                                                &Tour::mark,
+                                                &Tour::sample,
                                                 &Tour::synchronize,
                                                 &Tour::capture,
                                                 &Tour::replay,
@@ -273,7 +273,7 @@ TEST(CudaDevice, WhatContextAndLibrariesTakeIsSubtractedFirst) {
   EXPECT_EQ(device->properties().library_bytes, (3U << 20) + 5);
   EXPECT_EQ(device->properties().budget_bytes, 6U << 20) << "of what is left, whole granules";
   EXPECT_EQ(make_cuda_device({.reserve_bytes = 0}, strict_fake(gpu))->properties().budget_bytes, 14U << 20);
-  // The most that can be asked for is what was free before.
+  // The largest possible budget is the memory that was free before.
   EXPECT_EQ(make_cuda_device({.budget_bytes = 19 << 20}, strict_fake(gpu))->properties().budget_bytes,
             14U << 20);
   EXPECT_THROW(make_cuda_device({.budget_bytes = (19 << 20) + 1}, strict_fake(gpu)), OutOfMemory);
@@ -291,8 +291,8 @@ TEST(CudaDevice, WhatContextAndLibrariesTakeIsSubtractedFirst) {
   EXPECT_EQ(careful->properties().budget_bytes, 4U << 20);
 }
 
-// What failed before: all that was free was the budget, and code of kernels that was loaded with their first
-// launch no longer fitted beside it.
+// All free memory was once the budget, and the code of kernels, which is loaded with their first launch, no
+// longer fitted beside it.
 TEST(CudaDevice, TheDefaultBudgetLeavesAReserve) {
   constexpr std::uint64_t kMiB = 1 << 20;
   const auto made = [](std::uint64_t free_bytes, const CudaDeviceOptions& options) {
@@ -306,7 +306,7 @@ TEST(CudaDevice, TheDefaultBudgetLeavesAReserve) {
   EXPECT_EQ(made(1024 * kMiB, {.reserve_bytes = 24 * kMiB}).budget_bytes, 1000 * kMiB);
   EXPECT_THAT(thrown_by([&] { made(100 * kMiB, {}); }),
               AllOf(HasSubstr("a budget of 0 bytes"), HasSubstr("with 100 MiB"), HasSubstr("kept back")));
-  // What failed before: a card that others have filled was told as a wrong argument.
+  // A card that other programs have filled was once reported as a wrong argument.
   EXPECT_THROW(made(100 * kMiB, {}), OutOfMemory);
   EXPECT_THROW(made(100 * kMiB, {.budget_bytes = 1}), InvalidArgument);
   // A budget that was asked for is that.
@@ -373,14 +373,14 @@ TEST(CudaDevice, SaysWhatIsMissing) {
   EXPECT_THAT(refusal({.gpus = 0}), HasSubstr("no GPU"));
 }
 
-// CUDA itself: with a GPU it works, elsewhere it says why not.
+// CUDA itself: with a GPU it works; otherwise the error gives the reason.
 TEST(CudaDevice, OnThisMachineCopiesOrSaysWhyNot) {
   std::unique_ptr<Device> device;
   try {
     device = make_cuda_device({});
   } catch (const DeviceError& error) {
     EXPECT_THAT(error.what(), AnyOf(HasSubstr("no CUDA driver is installed"), HasSubstr("driver is too old"),
-                                    HasSubstr("no GPU that it can see"), HasSubstr("VDNN_CUDA=ON")));
+                                    HasSubstr("no GPU that it can see"), HasSubstr("has no CUDA runtime")));
     GTEST_SKIP() << error.what();
   }
   const StreamId stream = device->create_stream("memory");
@@ -509,8 +509,8 @@ TEST(CudaDevice, AGpuThatNobodyUsesIsNotPutBack) {
 TEST(CudaDevice, ThreadsThatNeverUsedTheGpuCanCommit) {
   const auto device = make_device(strict_fake());
   const AddressRange range = device->reserve(kGranule);
-  // Failed before every call set the GPU: what the driver's own entry points need is a context, which a
-  // thread does not have from its start, not even GPU 0's.
+  // Failed before every call set the GPU: the driver's own entry points need a context, which a new thread
+  // does not have, not even that of GPU 0.
   std::thread([&] { EXPECT_EQ(thrown_by([&] { device->commit(range); }), "nothing"); }).join();
   EXPECT_EQ(device->counters().committed_bytes, kGranule);
 }
@@ -568,8 +568,8 @@ TEST(CudaDevice, AWaitIsForItsPointAndNotForWhatTheStreamWasGivenSince) {
   EXPECT_TRUE(overtaken) << "b's work never ran before what it does not wait for";
 }
 
-// Failed while an event went back to its pool between its finding and the wait for it: what is held here
-// would have been waited for.
+// Failed while an event could return to its pool between its lookup and the wait for it: the wait would have
+// been for the work that is held here.
 TEST(CudaDevice, AnEventThatIsAboutToBeWaitedForIsNotUsedAgain) {
   const auto fake = strict_fake();
   const auto device = make_device(fake);
@@ -621,8 +621,8 @@ TEST(CudaDevice, ThreadsSubmitWaitAndSynchronizeAtOnce) {
 // --- graphs
 // ----------------------------------------------------------------------------------------------------
 
-// Two streams of a device and what a step gives them: 1 on the first, 2 on the second after it, 3 on the
-// first after 2, and on the second 4, which nobody waits for.
+// Two streams of a device and the work of a step: 1 on the first stream, 2 on the second after it, 3 on the
+// first after 2, and on the second 4, for which nothing waits.
 class GraphTest : public testing::Test {
  protected:
   explicit GraphTest(std::uint64_t seed = 0)
@@ -642,7 +642,7 @@ class GraphTest : public testing::Test {
   std::unique_ptr<DeviceGraph> capture(const std::function<void()>& submit_all) {
     return device->capture(std::array{a, b}, submit_all);
   }
-  // What every call that cannot be inside says, and that nothing inside has run.
+  // The error of each call that is not allowed in a capture; and no captured work has run.
   void expect_ended(const std::string& cause) {
     for (const StreamId stream : {a, b}) {
       EXPECT_THAT(thrown_by([&] { say(stream, 'x'); }), HasSubstr(cause));
@@ -738,7 +738,7 @@ TEST_F(GraphTest, WhatIsThrownInTheMiddleEndsTheCaptureAndIsTheCauseUntilRecover
   expect_ended("no more data");
 }
 
-// What is inside will never run, so nothing comes before its end.
+// The captured work will never run, so its end counts as reached at once.
 TEST_F(GraphTest, WhatABrokenOffCaptureWouldHaveComeAfterIsWaitedForAllTheSame) {
   bool go_on = false;
   submit(*device, outside, [&](void* native) {
@@ -801,7 +801,7 @@ TEST_F(GraphTest, MemoryThatIsAskedOfTheDeviceInsideIsRefusedBeforeCudaSeesIt) {
   EXPECT_EQ(said.size(), 8U);
 }
 
-// What failed before: the first stamp of a trace waits for the device, which gave the capture up.
+// The first stamp of a trace waits for the device, which once invalidated the capture.
 TEST_F(GraphTest, OtherStreamsAreTracedMeanwhile) {
   device->set_tracing(true);
   capture([this] {
@@ -865,8 +865,8 @@ TEST_F(GraphTest, AReplayAtAnotherAddressIsRefused) {
               AllOf(HasSubstr("'offload' on stream 'a'"), HasSubstr("not at the same addresses")));
 }
 
-// Failed while what the driver had refused was to be replayed all the same, and what a replay had refused
-// counted as replayed.
+// Failed while work that the driver had refused was still expected in the replay, and work that a replay had
+// refused counted as replayed.
 TEST_F(GraphTest, WhatIsRefusedInsideIsNoPartOfTheGraph) {
   const auto try_to = [](const std::function<void()>& give) { EXPECT_NE(thrown_by(give), "nothing"); };
   const Access nowhere{.range = {.begin = 1, .bytes = 1}};
@@ -1049,8 +1049,8 @@ TEST(CudaDevice, ProfilersSeeTheNameOfWhatIsSubmitted) {
 // --- failures
 // -------------------------------------------------------------------------------------------------
 
-// Failed before: it was unmapped, also while the process ends and CUDA with it. The next mapping at the
-// address would be what CUDA takes for page-locked.
+// It was once unmapped, even while the process and CUDA end. CUDA would take the next mapping at the address
+// for page-locked memory.
 TEST(CudaDevice, MemoryThatCudaKeepsPageLockedStaysMapped) {
   const auto fake = strict_fake();
   auto device = make_device(fake);
@@ -1139,7 +1139,7 @@ TEST(CudaDevice, WhereItsEndCannotBeRecordedASubmissionFailsLateAndIsWaitedForAl
   EXPECT_THAT(thrown_by([&] { submit_kernel(*device, stream, [] {}); }), HasSubstr("cudaEventRecord"));
 }
 
-// What failed before: the host waited at once, also for what other ranks never came to.
+// The host once waited at once, even for collectives that other ranks never reached.
 TEST(CudaDevice, WhereItsEndCannotBeRecordedTheHostDoesNotWaitForASubmissionUntilItIsAsked) {
   for (std::uint64_t seed = 0; seed < 5; ++seed) {
     const auto fake = strict_fake(small_gpus(seed));
@@ -1186,7 +1186,7 @@ TEST(CudaDevice, WhatIsBeingSubmittedIsNotTakenForPastByWhoSynchronizesMeanwhile
   EXPECT_EQ(order, "ab");
 }
 
-// What every later call says.
+// The error of every later call.
 std::vector<std::string> said_by_every_call(Device& device, StreamId stream) {
   const AddressRange some{.begin = kGranule, .bytes = kGranule};
   return {thrown_by([&] { device.reserve(1); }),
@@ -1247,8 +1247,9 @@ TEST(CudaDevice, ErrorsThatCorruptTheContextLoseTheDevice) {
   }
 }
 
-// Each call of a tour fails once: with an error that means nothing, for want of memory, and with one that
-// corrupts. What failed is said by name, nothing is lost, and unless the device is, a second tour succeeds.
+// Each call of a tour fails once: with a harmless error, for lack of memory, and with an error that corrupts
+// the context. The message names the call, nothing leaks, and unless the device is lost, a second tour
+// succeeds.
 class EveryCallFails : public testing::TestWithParam<std::tuple<CudaStatus, bool>> {};
 
 TEST_P(EveryCallFails, IsSaidByNameAndLeavesNothing) {
@@ -1282,7 +1283,7 @@ TEST_P(EveryCallFails, IsSaidByNameAndLeavesNothing) {
     });
     all = fake->failed_call().empty();
     if (said == "nothing") {
-      // Of what is given back, and of putting back what the thread had, nobody could be told.
+      // Failures to release, or to restore the thread's state, could not be reported to any caller.
       EXPECT_THAT(fake->failed_call(),
                   AnyOf("", "cudaSetDevice", "cudaGetDevice", "cuDevicePrimaryCtxGetState", "cuCtxGetCurrent",
                         "cuCtxSetCurrent", "cudaThreadExchangeStreamCaptureMode", "cudaStreamSynchronize",

@@ -11,9 +11,9 @@
 #include <string>
 #include <vector>
 
-#include "fakes/fake_cuda.h"
 #include "streams/cuda/cuda_device.h"
 #include "tests/extent.h"
+#include "tests/fakes/fake_cuda.h"
 #include "vdnn/device_pool.h"
 #include "vdnn/error.h"
 

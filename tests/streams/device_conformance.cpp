@@ -1,4 +1,4 @@
-#include "streams/device_conformance.h"
+#include "tests/streams/device_conformance.h"
 
 #include <algorithm>
 #include <array>
@@ -533,17 +533,17 @@ TEST_P(DeviceConformance, TracesNameWorkCopiesAndCountersInStreamOrder) {
   const AddressRange range = committed(1);
   const AddressRange host = device->allocate_pinned(granule);
   work(compute, "before");
-  device->mark(compute, "ignored", 1);
+  device->sample_counter(compute, "ignored", 1);
   device->synchronize_all();
   device->set_tracing(true);
   write(compute, "forward conv1", range);
-  device->mark(compute, "in use", 42);
+  device->sample_counter(compute, "in use", 42);
   work(compute, "forward conv2");
-  device->mark(compute, "in use", 43);
+  device->sample_counter(compute, "in use", 43);
   device->wait(memory, device->frontier(compute));
   copy(memory, "offload x", CopyDirection::kDeviceToHost, host, range);
-  device->mark(memory, "in flight", std::numeric_limits<std::uint64_t>::max());
-  // Marks are not submissions: only work that follows them says that they are past.
+  device->sample_counter(memory, "in flight", std::numeric_limits<std::uint64_t>::max());
+  // Samples are not submissions: only later work shows that the stream has passed them.
   work(compute, "last");
   work(memory, "last");
   device->synchronize_all();
@@ -693,8 +693,7 @@ TEST_P(DeviceConformance, AGraphDoesAgainWhatWasCaptured) {
   }
 }
 
-// What failed before: on `cuda` such calls reached CUDA, which gave the capture up. Other threads go on
-// meanwhile.
+// On `cuda` such calls once reached CUDA, which invalidated the capture. Other threads go on meanwhile.
 TEST_P(DeviceConformance, AThreadThatCapturesIsRefusedWhatMightWaitAndItsCaptureGoesOn) {
   const std::array streams{device->create_stream("memory")};
   const StreamId other = device->create_stream("other");

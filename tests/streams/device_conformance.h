@@ -1,11 +1,11 @@
 #pragma once
-// What every driver must do, whatever it is made of. A test program instantiates the suite for its driver and
-// compiles device_conformance.cpp:
+// The contract of every driver. A test program instantiates the suite for its driver and compiles
+// device_conformance.cpp:
 //
 //   INSTANTIATE_TEST_SUITE_P(Cpu, DeviceConformance, testing::Values(DeviceFactory{...}), device_name);
 //
-// Order is observed through traces, which every driver records, with real times or virtual ones. What a
-// device cannot do is skipped with its reason, and fails where it can do it after all.
+// Order is observed through traces, which every driver records, with real or virtual times. A case that a
+// device does not support is skipped with the reason, and fails if the device supports it after all.
 
 #include <gtest/gtest.h>
 
@@ -58,7 +58,7 @@ class DeviceConformance : public testing::TestWithParam<DeviceFactory> {
   // Work that puts `contents` into the range; they must stay until then. Empty: it puts nothing there.
   Point write(StreamId stream, std::string_view name, AddressRange range,
               std::span<const std::uint8_t> contents = {});
-  // Work that reads the range; likewise.
+  // The same for work that reads the range.
   Point read(StreamId stream, std::string_view name, AddressRange range, std::span<std::uint8_t> into);
   Point copy(StreamId stream, std::string_view name, CopyDirection direction, AddressRange destination,
              AddressRange source);

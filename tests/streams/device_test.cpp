@@ -1,4 +1,4 @@
-// What the base class does by itself, whichever driver stands behind it.
+// The behaviour of the base class, whichever driver derives from it.
 
 #include "vdnn/device.h"
 
@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "fakes/fake_device.h"
+#include "tests/fakes/fake_device.h"
 #include "vdnn/error.h"
 
 namespace vdnn {
@@ -40,7 +40,7 @@ TEST(DeviceBase, OnlyWhatAWaitLacksReachesTheDriver) {
   EXPECT_EQ(device.take_events(), expected);
 }
 
-// What failed before: each of them was given to the driver, a third of the waits of a step that offloads.
+// Each of these once went to the driver, a third of the waits of a step that offloads.
 TEST(DeviceBase, OfPointsThatAreWaitedForAtOnceThoseThatOthersComeAfterDoNotReachTheDriver) {
   FakeDevice device;
   const StreamId a = device.create_stream("a");
@@ -66,7 +66,7 @@ TEST(DeviceBase, OfPointsThatAreWaitedForAtOnceThoseThatOthersComeAfterDoNotReac
   EXPECT_TRUE(device.frontier(d).dominates(all));
 }
 
-// A wait that came after the submission is not behind its end.
+// A wait that came after the submission does not precede its end.
 TEST(DeviceBase, WhatAStreamWaitedForSinceASubmissionIsNotImpliedByIt) {
   FakeDevice device;
   const StreamId a = device.create_stream("a");
@@ -109,7 +109,7 @@ class DeviceWithoutStreams : public FakeDevice {
   }
 };
 
-// The stream stayed behind in the base class: submitting to it reached a driver that did not have it.
+// The stream once stayed in the base class, and a submission to it reached a driver that did not have it.
 TEST(DeviceBase, AStreamThatTheDriverRefusesIsNotThere) {
   DeviceWithoutStreams device;
   EXPECT_THROW(device.create_stream("a"), DeviceError);

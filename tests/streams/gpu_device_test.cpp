@@ -1,5 +1,5 @@
-// The driver on the first GPU of this machine: the suite that all drivers pass, and what a fake cannot show.
-// Where there is no GPU, each case says what is missing.
+// The driver on the first GPU of this machine: the suite that all drivers pass, and cases that a fake cannot
+// show. Without a GPU, each case is skipped with the reason.
 
 #include <cuda_runtime_api.h>
 #include <gtest/gtest.h>
@@ -13,7 +13,7 @@
 #include <utility>
 #include <vector>
 
-#include "streams/device_conformance.h"
+#include "tests/streams/device_conformance.h"
 #include "vdnn/cuda_device.h"
 #include "vdnn/error.h"
 
@@ -56,7 +56,7 @@ DeviceFactory first_gpu() {
       .name = "First",
       .make =
           [](std::uint64_t budget_bytes, std::uint64_t host_budget_bytes) {
-            // Budgets of the suite are of what is committed.
+            // Budgets of the suite count committed memory.
             return make_cuda_device(
                 {.budget_bytes = budget_bytes, .library_bytes = 0, .host_budget_bytes = host_budget_bytes});
           },
@@ -64,8 +64,8 @@ DeviceFactory first_gpu() {
       .move = move};
 }
 
-// The suite makes its devices while it is set up, before a case could skip itself: without a GPU it has no
-// instance, and one case says why.
+// The suite makes its devices while it is set up, before a case could skip itself. So without a GPU it has no
+// instance, and one case gives the reason.
 std::vector<DeviceFactory> gpus() {
   return why_no_gpu().empty() ? std::vector{first_gpu()} : std::vector<DeviceFactory>{};
 }

@@ -1,5 +1,5 @@
 #pragma once
-// From which of the host's memory nodes pages come, as the system says.
+// The NUMA node of the host that pages come from, as the system reports it.
 
 #include <linux/mempolicy.h>
 #include <sys/syscall.h>
@@ -17,7 +17,7 @@ struct MemoryPolicy {
   unsigned long nodes = 0;  // a bit each, of the first
 };
 
-// Of the page at `address`. Nothing where the system does not say.
+// The node of the page at `address`, or nothing if the system does not report it.
 inline std::optional<MemoryPolicy> memory_policy(std::uint64_t address) {
   MemoryPolicy policy;
   constexpr unsigned long kNodes = 1024;
@@ -29,7 +29,7 @@ inline std::optional<MemoryPolicy> memory_policy(std::uint64_t address) {
   return policy;
 }
 
-// Whether the system lets a process say so: containers may not.
+// Whether the system lets a process set a memory policy: containers may not.
 inline bool may_prefer_nodes() {
   const Mapping mapping = Mapping::make(kPageBytes, kPageBytes, Mapping::Kind::kUntouched).value();
   const unsigned long first = 1;

@@ -28,8 +28,8 @@ TEST(Progress, WhatIsCompletedNeedsNoWait) {
   progress.wait_for(2);
 }
 
-// Each thread waits for counts of its own, near and far, so that those who are woken for the least of them
-// find others behind it. A wake-up that is lost hangs this test; one that comes early is an expectation.
+// Each thread waits for its own counts, near and far, so that a wake-up for the smallest leaves others
+// waiting. A lost wake-up hangs this test; an early one fails an expectation.
 TEST(Progress, EveryWaiterHearsOfItsOwnCount) {
   Progress progress;
   const auto wait_and_look = [&progress](std::uint64_t seed) {
@@ -60,7 +60,7 @@ long sleeps() {
   return usage.ru_nvcsw;
 }
 
-// What failed: every completion woke whoever waited for a later one, an op at a time.
+// Every completion once woke all threads that waited for later ones, at each op.
 TEST(Progress, AWaiterSleepsThroughWhatItDoesNotWaitFor) {
   Progress progress;
   std::atomic<bool> started = false;

@@ -10,7 +10,7 @@
 #include <string>
 #include <vector>
 
-#include "streams/sim_fixture.h"
+#include "tests/streams/sim_fixture.h"
 
 namespace vdnn {
 namespace {
@@ -117,14 +117,14 @@ TEST(SimRaces, WhatTheHostWaitedForIsOrdered) {
     sim.device->wait(sim.memory, sim.device->frontier(sim.compute));
     const Point last = sim.work(sim.memory, "b", {}, {});
     if (synchronize) {
-      sim.device->synchronize(Frontier(last));  // and so for what it was ordered after
+      sim.device->synchronize(Frontier(last));  // and so for everything that it was ordered after
     }
     sim.work(sim.device->create_stream("third"), "c", {{sim.on_device(0, 64)}}, {});
     EXPECT_EQ(sim.device->findings().size(), synchronize ? 0U : 1U);
   }
 }
 
-// Failed before: a host that had asked was not believed to know, only one that had waited.
+// Once only a host that had waited counted as ordered, and not one that had queried.
 TEST(SimRaces, WhatTheHostHasSeenReachedIsOrdered) {
   SimFixture sim(checked(true, false));
   const Point last = sim.work(sim.compute, "a", {}, {{sim.on_device(0, 64)}});
@@ -464,7 +464,7 @@ TEST(SimFindings, AtMostAHundredAreKept) {
 TEST(SimFindings, PiecesOfOneRangeAreOneFinding) {
   SimFixture sim(checked(true, false));
   sim.work(sim.compute, "a", {}, {{sim.on_device(0, 64)}});
-  sim.work(sim.compute, "b", {{sim.on_device(16, 16)}}, {});  // splits what is known of `a`
+  sim.work(sim.compute, "b", {{sim.on_device(16, 16)}}, {});  // splits the record of `a`
   sim.work(sim.memory, "c", {{sim.on_device(0, 64)}}, {});
   ASSERT_EQ(sim.device->findings().size(), 1U);
   EXPECT_EQ(sim.device->findings()[0].range, sim.on_device(0, 64));

@@ -2,7 +2,7 @@
 
 #include <gtest/gtest.h>
 
-#include "streams/sim_fixture.h"
+#include "tests/streams/sim_fixture.h"
 #include "vdnn/error.h"
 
 namespace vdnn {
@@ -35,7 +35,7 @@ TEST(SimClock, ArithmeticHasTheRateOfItsKind) {
   EXPECT_DOUBLE_EQ(seconds(Arithmetic::kOther), 10);
 }
 
-// Where the device has no rate for a type, it computes in fp32. What is no product has no type.
+// Without a rate for a type, the device computes in fp32. Work other than products has no type.
 TEST(SimClock, ProductsHaveTheRateOfTheTypeThatTheyMultiplyIn) {
   SimProfile profile = round_profile();
   profile.flops_per_second = {
@@ -127,7 +127,7 @@ TEST(SimClock, DirectionsThatAreBusyTogetherShareTheLink) {
   sim.offload(sim.compute, "c", {sim.on_device(0, 20)}, {sim.on_host(0, 20)});
   sim.prefetch(sim.memory, "d", {sim.on_host(200, 60)}, {sim.on_device(200, 60)});
   EXPECT_DOUBLE_EQ(sim.device->times(sim.memory).busy_seconds, 8 + 2 + 2 + 0.5);
-  // What ends before the other direction begins, or begins after it, shares nothing.
+  // A copy that ends before the other direction begins, or begins after it, does not share the link.
   sim.offload(sim.compute, "e", {sim.on_device(0, 100)}, {sim.on_host(0, 100)});  // from 12 to 22
   sim.device->synchronize_all();
   sim.prefetch(sim.memory, "f", {sim.on_host(200, 60)}, {sim.on_device(200, 60)});
@@ -155,7 +155,7 @@ TEST(SimClock, SynchronizeWaitsForItsFrontierOnly) {
   sim.device->synchronize(Frontier(point));
   EXPECT_DOUBLE_EQ(sim.device->now_seconds(), 3);
   EXPECT_DOUBLE_EQ(sim.device->finish_seconds(), 8);
-  // A point that the host is past delays nobody; the one ahead still does.
+  // A point that the host has passed delays no work; the one ahead still does.
   sim.device->wait(sim.memory, Frontier(point));
   sim.busy(sim.memory, 1);
   EXPECT_DOUBLE_EQ(sim.device->finish_seconds(), 8);
@@ -171,7 +171,7 @@ TEST(SimClock, TraceHasABarForEachWorkAndEachWaitThatBlocks) {
   sim.device->set_tracing(true);
   sim.busy(sim.memory, 4, "long");
   sim.device->wait(sim.compute, sim.device->frontier(sim.memory));
-  sim.device->mark(sim.compute, "bytes", 42);
+  sim.device->sample_counter(sim.compute, "bytes", 42);
   sim.busy(sim.compute, 2, "short");
   const std::vector<TraceEvent> trace = sim.device->take_trace();
   ASSERT_EQ(trace.size(), 4U);

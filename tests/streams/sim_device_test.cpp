@@ -3,8 +3,8 @@
 #include <functional>
 #include <string>
 
-#include "streams/device_conformance.h"
-#include "streams/sim_fixture.h"
+#include "tests/streams/device_conformance.h"
+#include "tests/streams/sim_fixture.h"
 #include "vdnn/error.h"
 
 namespace vdnn {
@@ -174,7 +174,7 @@ TEST(SimDevice, AStreamThatIsNotThereIsRefused) {
   SimFixture sim(round_options());
   sim.device->set_tracing(true);
   EXPECT_THROW(sim.device->times(2), InvalidArgument);
-  EXPECT_THROW(sim.device->mark(2, "counter", 1), InvalidArgument);
+  EXPECT_THROW(sim.device->sample_counter(2, "counter", 1), InvalidArgument);
   EXPECT_THROW(sim.device->reached(Frontier({.stream = 2, .count = 1})), InvalidArgument);
   EXPECT_THROW(sim.busy(2, 1), InvalidArgument);
 }

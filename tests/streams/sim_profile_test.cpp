@@ -1,4 +1,4 @@
-// Profiles of devices as files: what the library carries, and what is wrong with others.
+// Profiles of devices as files: those of the library, and errors in others.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -133,7 +133,7 @@ TEST(SimProfileFile, FiguresAreThoseOfTheFile) {
   EXPECT_DOUBLE_EQ(profile.launch_seconds, 5e-6);
 }
 
-// TF32 from Ampere on, bf16 likewise, fp16 from Volta on.
+// TF32 and bf16 from Ampere on, fp16 from Volta on.
 TEST(SimProfileFile, GpusHaveRatesOfTheTypesThatTheirTensorCoresMultiply) {
   for (const std::string& name : sim_profile_names()) {
     SCOPED_TRACE(name);
@@ -146,7 +146,7 @@ TEST(SimProfileFile, GpusHaveRatesOfTheTypesThatTheirTensorCoresMultiply) {
     if (ampere) {
       EXPECT_GE(rates.tf32, rates.convolution);
       EXPECT_DOUBLE_EQ(rates.fp16, rates.bf16);
-      // Twice on datasheets; what is reached of that is a figure of each type.
+      // Twice the rate on datasheets; each type has its own efficiency.
       EXPECT_GE(rates.fp16, 1.97 * rates.tf32);
       EXPECT_LE(rates.fp16, 2 / 0.28 * rates.tf32);
     }

@@ -1,4 +1,4 @@
-// A random order is one that streams and waits permit, the same for the same seed, and not always the same.
+// A random order is permitted by streams and waits, is the same for the same seed, and varies with the seed.
 
 #include <gtest/gtest.h>
 
@@ -10,7 +10,7 @@
 #include <utility>
 #include <vector>
 
-#include "streams/sim_fixture.h"
+#include "tests/streams/sim_fixture.h"
 
 namespace vdnn {
 namespace {
@@ -21,11 +21,11 @@ SimDeviceOptions ordered_by(std::uint64_t seed) {
   return options;
 }
 
-// What must be executed before what, by name.
+// Pairs of names: the first must be executed before the second.
 using Constraints = std::vector<std::pair<std::string, std::string>>;
 
 // A program of 40 pieces of work on four streams, the same for the same `program`, with random waits and now
-// and then a wait of the host. Returns what it demands of the order.
+// and then a wait of the host. Returns the order that it requires.
 Constraints submit_program(SimFixture& sim, std::uint64_t program) {
   std::mt19937_64 random(program);
   sim.device->create_stream("third");
@@ -177,9 +177,9 @@ TEST(SimRandomOrder, CountersAreSampledWhereTheyWereMarked) {
     SimFixture sim(ordered_by(seed));
     sim.device->set_tracing(true);
     sim.busy(sim.compute, 1, "before");
-    sim.device->mark(sim.compute, "counter", 1);
+    sim.device->sample_counter(sim.compute, "counter", 1);
     sim.busy(sim.compute, 1, "after");
-    sim.device->mark(sim.compute, "counter", 2);
+    sim.device->sample_counter(sim.compute, "counter", 2);
     sim.device->synchronize_all();
     std::vector<std::string> names;
     for (const TraceEvent& event : sim.device->take_trace()) {

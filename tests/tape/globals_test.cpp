@@ -1,10 +1,10 @@
-// The library has no mutable global state: two devices on two threads are two worlds. Two witnesses are
-// asked. The symbol tables of the libraries name everything that the program may write, whatever the macros
-// and templates behind it: .data and .bss (.tdata, .tbss for thread_local); constants lie in .rodata, or in
-// .data.rel.ro where they hold addresses. But a constant that is initialised while the program runs lies in
-// .bss as well, with a guard variable, and g++ puts some constexpr arrays of enums into .data: of what the
-// symbols name, the sources say whether it is declared const. Variables of other libraries' headers (streams
-// of the standard library, logging) are not ours.
+// The library has no mutable global state: two devices on two threads are two worlds. The test combines two
+// sources. The symbol tables of the libraries name every object that the program may write, whichever macros
+// and templates define it: .data and .bss (.tdata, .tbss for thread_local). Constants lie in .rodata, or in
+// .data.rel.ro if they hold addresses. But a constant that is initialised at run time lies in .bss as well,
+// with a guard variable, and g++ puts some constexpr arrays of enums into .data. So the test looks in the
+// sources whether an object is declared const. Variables of other libraries' headers (streams of the standard
+// library, logging) are not ours.
 
 #include <gtest/gtest.h>
 
@@ -80,15 +80,15 @@ std::vector<std::string> writable_objects(const std::string& symbols) {
   return names;
 }
 
-// Whether `text` declares the object (a demangled name) as a constant. A star between would be a pointer,
-// which may change where what it points to may not.
+// Whether `text` declares the object (a demangled name) as a constant. With a star in between it would be a
+// pointer, which may change although its target may not.
 bool declared_const(const std::string& object, const std::string& text) {
   const std::string name = object.substr(object.rfind(':') + 1);
   const std::regex declaration("\\bconst(expr)?\\s[^;={}()*]*\\b" + name + "\\b");
   return std::regex_search(text, declaration);
 }
 
-// What the process has one of, so that the library must. Each with its reason.
+// Objects of which the process has one, so that the library must, too. Each with its reason.
 constexpr std::array<std::string_view, 2> kAdmitted{
     // What C programs ask their thread for, as they do with errno.
     "vdnn::(anonymous namespace)::last_error",
@@ -99,13 +99,13 @@ bool admitted(const std::string& object) {
   return std::ranges::any_of(kAdmitted, [&](std::string_view name) { return object.ends_with(name); });
 }
 
-// What nvcc puts beside each kernel, so that its launches find it.
+// Objects that nvcc adds for each kernel, so that its launches find it.
 bool made_by_nvcc(const std::string& object) {
   return object.find("__device_stub__") != std::string::npos;
 }
 
-// Variables as the test must find them and as it must not; read back from this very program. Volatile, or
-// the optimizer removes what it sees nobody read.
+// Variables that the test must find and variables that it must not find, in this very program. They are
+// volatile, since the optimizer removes unread ones.
 volatile int mutable_global = 1;
 thread_local volatile int mutable_thread_local = 0;
 constexpr int kConstant = 42;

@@ -150,7 +150,7 @@ TEST(Tape, ItIsCollectiveWhereRanksDoAnythingTogether) {
   EXPECT_FALSE(tape.op(kUpdate + 1).collective());
 }
 
-// One way to break the sound parts, and what the error has to name.
+// One way to break the sound parts, and the text that the error must have.
 struct Breach {
   std::string name;
   std::function<void(Tape::Parts&)> apply;

@@ -132,7 +132,7 @@ class Compilers(DoorTest):
 
     def test_refuses(self):
         body = "echo 'In file included from a.h' >&2; echo \"c++: error: unrecognized option '-std=c++20'\" >&2; exit 1\n"
-        self.check_python_serves("refuses the hooks: c\\+\\+: error: unrecognized option", CXX=self.compiler(body))
+        self.check_python_serves("cannot compile the hooks: c\\+\\+: error: unrecognized option", CXX=self.compiler(body))
         self.assertEqual(self.binaries(), [])
 
     def test_fails_without_a_word(self):

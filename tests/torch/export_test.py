@@ -258,7 +258,7 @@ class Arguments(Files):
             with self.subTest(options), self.assertRaisesRegex(error, words):
                 vdnn.torch.export(path, **options)
         for target, error, words in (
-            (self.folder, IsADirectoryError, "no regular file"),
+            (self.folder, IsADirectoryError, "not a regular file"),
             (self.folder / "nowhere/step.json", FileNotFoundError, "there is no folder"),
             ("/proc/step.json", OSError, "the learned step cannot be written to '/proc/step.json'"),
         ):

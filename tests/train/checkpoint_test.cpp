@@ -17,10 +17,9 @@
 #include <utility>
 #include <vector>
 
+#include "tests/data/samples.h"
 #include "tests/process.h"
 #include "tests/temporary_directory.h"
-#include "tests/train/samples.h"
-#include "train/samples.h"
 #include "vdnn/error.h"
 #include "vdnn/sha256.h"
 #include "vdnn/trainer.h"
@@ -43,7 +42,7 @@ Network lenet() {
   return make_model({.model = "lenet", .batch = kBatch});
 }
 
-// Running statistics are written in forward, and what is dropped depends on seed and step.
+// Forward writes running statistics, and dropout depends on seed and step.
 Network with_normalization_and_dropout() {
   NetworkBuilder net("normed", {kBatch, 1, 12, 12});
   Tensor x = net.convolution("conv1", net.input(),
@@ -417,7 +416,7 @@ TEST_F(CheckpointTest, CannotBeWrittenNowhere) {
   EXPECT_THROW(save_checkpoint(directory_ / "missing" / "checkpoint", session), DataError);
 }
 
-// --- what is no checkpoint ---------------------------------------------------------------------------------
+// --- files that are no checkpoints -------------------------------------------------------------------------
 
 TEST_F(CheckpointTest, OtherFilesAreRefused) {
   EXPECT_THAT(rejection<DataError>(), HasSubstr("No such file"));
@@ -435,7 +434,7 @@ TEST_F(CheckpointTest, TruncatedAnywhereIsRefused) {
   for (std::size_t bytes = 0; bytes < whole.size(); bytes += 97) {
     write("checkpoint", whole.substr(0, bytes));
     SCOPED_TRACE(bytes);
-    EXPECT_THAT(rejection<DataError>(), HasSubstr("no sound safetensors file"));
+    EXPECT_THAT(rejection<DataError>(), HasSubstr("not a sound safetensors file"));
   }
 }
 

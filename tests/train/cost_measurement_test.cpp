@@ -1,5 +1,5 @@
-// Costs measured for real, on `cpu` and on a GPU that is not there. What the times are is the machine's
-// business; that each op has one for each algorithm is ours.
+// Costs measured for real, on `cpu` and on a fake GPU. The times depend on the machine; the tests check that
+// each op has one for each algorithm.
 
 #include "vdnn/cost_measurement.h"
 
@@ -11,7 +11,7 @@
 #include <nlohmann/json.hpp>
 #include <string>
 
-#include "fakes/fake_gpus.h"
+#include "tests/fakes/fake_gpus.h"
 #include "tests/report/json_schema.h"
 #include "tests/temporary_directory.h"
 #include "tests/train/training_runs.h"

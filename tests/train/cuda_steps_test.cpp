@@ -16,14 +16,14 @@
 #include <utility>
 #include <vector>
 
-#include "exec/executor_rig.h"
-#include "extent.h"
-#include "fakes/fake_cuda.h"
-#include "fakes/recording_cuda_ops.h"
 #include "src/ops/cuda/known_gpus.h"
 #include "src/ops/cuda/recorded_engines.h"
 #include "src/ops/forwarding_program.h"
 #include "streams/cuda/cuda_device.h"
+#include "tests/exec/executor_rig.h"
+#include "tests/extent.h"
+#include "tests/fakes/fake_cuda.h"
+#include "tests/fakes/recording_cuda_ops.h"
 #include "vdnn/planned_run.h"
 #include "vdnn/predictor.h"
 #include "vdnn/size.h"
@@ -212,9 +212,8 @@ TEST_P(CudaSteps, NeverWaitNorRaceNorLeakNorMoveNorTakeMemoryAfterTheFirst) {
   });
 }
 
-// A graph for each of the batches that are staged, with either place for results; then each again. The device
-// holds what is replayed to what was captured, address by address, and captured steps to the first are held
-// here.
+// A graph for each of the staged batches, with either place for results; then each again. The device compares
+// replayed work with captured work, address by address; this test compares captured steps with the first one.
 TEST_P(CudaSteps, AreTheSameAsGraphs) {
   constexpr std::uint64_t kCaptured = std::uint64_t{2} * kStagedBatches;
   std::uint64_t seed = 0;
@@ -225,7 +224,7 @@ TEST_P(CudaSteps, AreTheSameAsGraphs) {
   });
 }
 
-// What is planned for the GPU is what the driver takes, and what CUDA gives it.
+// The driver commits the bytes that were planned for the GPU, and CUDA allocates the same.
 void expect_predicted(const Subject& subject, const Prediction& prediction) {
   Training training(subject, 1, sim_profile("h200").granule_bytes);
   training.run(kSteps);
@@ -276,8 +275,8 @@ TEST(CudaStepsTest, WithScaledLossesTheHostDoesNotWaitEither) {
   });
 }
 
-// As `vdnn plan --device sim:h200` says it, with cuDNN itself where it can be loaded: which takes seconds for
-// each network, so one plan does for all policies.
+// As in `vdnn plan --device sim:h200`, with cuDNN itself if it can be loaded. That takes seconds for each
+// network, so one plan serves all policies.
 TEST(CudaStepsTest, TakeWhatIsPlannedOnTheSimulatedGpu) {
   for (const char* const model : {"vgg16", "resnet50"}) {
     const PlannedRun run =
@@ -343,8 +342,8 @@ Count count_found(const char* call) {
   return count;
 }
 
-// Not of all: a frontier names each stream that it came by, so one wait often implies another beside it; and
-// some say when a prefetch is to begin, which no data depends on.
+// Not every wait matters. A frontier names each stream that it came by, so one wait often implies another.
+// And some waits only set the time of a prefetch, on which no data depends.
 TEST(LostCalls, MostWaitsAreMissed) {
   const Count count = count_found("cudaStreamWaitEvent");
   EXPECT_GT(2 * count.found, count.calls);

@@ -18,8 +18,8 @@
 #include <variant>
 #include <vector>
 
-#include "fakes/thread_ranks.h"
 #include "src/base/random.h"
+#include "tests/fakes/thread_ranks.h"
 #include "tests/temporary_directory.h"
 #include "tests/train/training_runs.h"
 #include "vdnn/checkpoint.h"
@@ -47,8 +47,8 @@ ConvolutionSpec same_convolution(std::int64_t filters) {
   return {.filters = filters, .kernel = {3, 3}, .stride = {1, 1}, .padding = {1, 1}};
 }
 
-// Without batch normalisation, whose statistics are of a batch; with dropout, which looks at where a sample
-// stands in the batch of all ranks.
+// Without batch normalisation, whose statistics are those of one batch; with dropout, which depends on the
+// sample's place in the batch of all ranks.
 Network plain_network(std::int64_t batch = kBatch) {
   NetworkBuilder net("plain", {batch, 3, kSide, kSide});
   Tensor x = net.relu("relu1", net.convolution("conv1", net.input(), same_convolution(8)));
@@ -81,7 +81,7 @@ RunOptions options(Policy policy, const OptimizerSpec& optimizer, const Shares& 
                        .reduce_precision = shares.reduce_precision}};
 }
 
-// Policies that choose algorithms get those of a static one: their bits are what is compared.
+// Policies that choose algorithms get those of a static one, since the test compares bits.
 PlannedRun planned(Policy policy, const OptimizerSpec& optimizer, const Shares& shares) {
   RunOptions wish = options(policy, optimizer, shares);
   if (policy == Policy::kDynamic || policy == Policy::kOptimal) {
@@ -323,7 +323,7 @@ TEST(Synchronized, WithoutItRanksHaveStatisticsOfTheirOwn) {
   EXPECT_NE(ranks[0].weights_sha256, ranks[1].weights_sha256);
 }
 
-// Statistics are of the ranks' batches in one micro-step.
+// Statistics are taken over the ranks' batches of one micro-step.
 TEST(Synchronized, WithMicroStepsRanksStayAlike) {
   const std::vector<Trained> ranks =
       step_by_ranks(planned_normalized(Policy::kOffloadAll, kBatch, {.ranks = 2, .micro_steps = 2}));
@@ -331,7 +331,7 @@ TEST(Synchronized, WithMicroStepsRanksStayAlike) {
   EXPECT_EQ(ranks[0].state.step, kNormalizedSteps);
 }
 
-// A device that trains alone has nobody to ask.
+// A device that trains alone has no other ranks.
 TEST(Synchronized, AloneItIsOrdinaryBatchNormalization) {
   RunOptions ordinary = options(Policy::kOffloadNone, SgdSpec{.momentum = 0.9F}, {});
   ordinary.training.clip_norm = std::nullopt;
@@ -433,7 +433,7 @@ TEST_P(OtherNormalization, ComputesAllElseAsRecorded) {
   EXPECT_GT(compared, 0U);
 }
 
-// Records are of the one training or of the other, and not of something in between.
+// Each record is that of one training or of the other, and not a mixture.
 TEST_P(OtherNormalization, IsRefusedWhereARecordIsMissingOrStray) {
   steps(planned(GetParam()), std::nullopt, true);
   const std::map<std::string, std::string> whole = Checkpoint(path()).info().algorithms;

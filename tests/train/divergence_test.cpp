@@ -1,5 +1,5 @@
-// Trainings that diverge: the step is named, nothing is saved after it, on no rank, and the first value that
-// is not finite is found. What goes wrong, and where, is planted: in the data, or by a layer.
+// Trainings that diverge: the error names the step, no rank saves anything after it, and the first value that
+// is not finite is found. The tests plant the wrong number in the data or in a layer.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -15,8 +15,8 @@
 #include <string>
 #include <vector>
 
-#include "fakes/thread_ranks.h"
 #include "src/base/random.h"
+#include "tests/fakes/thread_ranks.h"
 #include "tests/temporary_directory.h"
 #include "tests/train/training_runs.h"
 #include "vdnn/checkpoint.h"
@@ -78,7 +78,7 @@ DatasetSplits sound(std::uint64_t samples) {
   return {.training = std::make_unique<Planted>(samples), .test = nullptr};
 }
 
-// Hands on what it is given, but for one element of one pass of one step.
+// The identity, except for one element of one pass of one step.
 class Spoiling : public CustomLayer {
  public:
   Spoiling(Direction direction, std::uint64_t step, float value, std::size_t element)
@@ -159,7 +159,7 @@ class Divergence : public testing::TemporaryDirectory {
  protected:
   std::filesystem::path path() const { return directory_ / "checkpoint"; }
 
-  // Saves often, and keeps what was saved last.
+  // Saves often, and keeps the last checkpoint.
   TrainOptions saving(std::uint64_t every) {
     return {.learning_rate = 0.01,
             .steps = kSteps,
@@ -194,7 +194,7 @@ std::uint64_t step_of_sample(const PlannedRun& run, SampleKey bad, std::uint64_t
   }
 }
 
-// What failed before: training went on, and the weights that were no numbers took the checkpoint's place.
+// Training once went on, and weights that were NaN replaced the checkpoint.
 TEST_P(DivergencePolicies, NamesTheStepAndLeavesTheCheckpoint) {
   const SampleKey bad{.index = 7, .epoch = 1};
   const PlannedRun run = plan_run(network(), options(GetParam()));
@@ -263,7 +263,7 @@ TEST_P(DivergencePolicies, FindsTheOpThatMadeTheFirst) {
   }
 }
 
-// An update that overflows: the loss of its step is finite, and without another step nobody sees it.
+// An update that overflows: the loss of its step is finite, and only another step would show it.
 TEST_P(DivergencePolicies, AnUpdateThatIsNotFiniteIsNotSaved) {
   const PlannedRun run =
       plan_run(network(std::make_shared<Spoiling>(Direction::kBackwardData, kSteps, kInfinity, 0)),
@@ -281,7 +281,7 @@ TEST_P(DivergencePolicies, AnUpdateThatIsNotFiniteIsNotSaved) {
   EXPECT_EQ(found->op, "spoiling.backward_data");
 }
 
-// What failed before: the norm was not looked at, and the step after it was the first to show it.
+// The norm was once not checked, and only the following step showed the error.
 TEST_P(DivergencePolicies, ANormOfGradientsThatIsNotFiniteCounts) {
   RunOptions clipped = options(GetParam());
   clipped.training.clip_norm = 1;

@@ -12,7 +12,7 @@
 
 namespace vdnn::testing {
 
-// y = 2 x, in one op each way. May be told to touch an address `stray_bytes` behind its output.
+// y = 2 x, in one op each way. Can be made to touch an address `stray_bytes` past the end of its output.
 class Doubling final : public CustomLayer {
  public:
   explicit Doubling(std::uint64_t stray_bytes = 0) : stray_bytes_(stray_bytes) {}

@@ -1,6 +1,6 @@
-// Every kind of layer in one network, two and three dimensions of space: policies and budgets change no bit,
-// the peak is as predicted, no op touches what it does not declare, released memory stays untouched, and the
-// schedules pass the checker and the oracle.
+// Every kind of layer in one network, in two and three dimensions of space. Policies and budgets change no
+// bit, the peak is as predicted, every op touches only declared memory, released memory stays untouched, and
+// the schedules pass the checker and the oracle.
 
 #include "tests/train/every_layer.h"
 
@@ -142,7 +142,7 @@ TEST(EveryLayerDeath, ACustomLayerThatTouchesMoreThanItDeclaresIsNamed) {
   GTEST_SKIP() << "ThreadSanitizer does not survive the fork of a process with threads";
 #endif
   GTEST_FLAG_SET(death_test_style, "threadsafe");
-  // Beyond what is committed, where the address sanitizer poisons nothing: the page is what faults.
+  // Past the committed memory, where the address sanitizer poisons nothing: the page itself faults.
   const std::string caught = "vdnn: work 'stray.forward' touched an address";
   EXPECT_DEATH(
       {

@@ -1,5 +1,5 @@
-// What a narrow type costs in accuracy: fashion-vgg after one epoch of Fashion-MNIST, from three seeds in
-// fp32, bf16 and fp16. All nine accuracies are printed.
+// The accuracy of narrow types: fashion-vgg after one epoch of Fashion-MNIST, from three seeds in fp32, bf16
+// and fp16. All nine accuracies are printed.
 //
 // The learning rate falls to zero. At the constant rate of scripts/demo the accuracies of one type lie up to
 // 1.75 points apart, from seed to seed, and a mean of three cannot tell half a point; docs/precision.md has

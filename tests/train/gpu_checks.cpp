@@ -139,7 +139,7 @@ void expect_out_of_memory_to_be_told(const GpuCase& test) {
   EXPECT_THAT([&] { Session(plan_run(options)); },
               ::testing::ThrowsMessage<OutOfMemory>(::testing::HasSubstr(std::to_string(smallest))));
 
-  // Planned while there was enough; somebody has taken it since.
+  // Planned while there was enough memory; another program has taken it since.
   options.memory_bytes = smallest;
   const PlannedRun run = plan_run(options);
   {

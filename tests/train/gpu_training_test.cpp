@@ -25,13 +25,13 @@
 #include <variant>
 #include <vector>
 
-#include "fakes/fake_gpus.h"
-#include "fakes/fake_vendor_library.h"
 #include "src/ops/cuda/gpu_system.h"
-#include "src/train/scaling.h"
+#include "src/run/scaling.h"
+#include "tests/data/samples.h"
+#include "tests/fakes/fake_gpus.h"
+#include "tests/fakes/fake_vendor_library.h"
 #include "tests/train/gpu_checks.h"
 #include "tests/train/random_inputs.h"
-#include "tests/train/samples.h"
 #include "tests/train/training_runs.h"
 #include "vdnn/checkpoint.h"
 #include "vdnn/error.h"
@@ -52,7 +52,7 @@ constexpr std::uint64_t kMiB = std::uint64_t{1} << 20;
 
 class GpuTraining : public ::testing::Test {
  protected:
-  // What a test leaves behind is a finding.
+  // A leak of a test is a finding.
   void TearDown() override { expect_nothing_found(); }
   void expect_nothing_found() const {
     EXPECT_THAT(cuda_->misuses(), IsEmpty());
@@ -145,7 +145,7 @@ TEST_F(GpuTraining, NoGpuIsResetToBeAskedWhatItHasFree) {
   }
 }
 
-// Failed while each call put back GPU 0, which nobody had begun to use.
+// Failed while each call restored GPU 0, which the program had not begun to use.
 TEST_F(GpuTraining, TheOtherGpuIsLeftAloneByAWholeTraining) {
   have_gpus({.gpus = 2});
   train(plan_run(options("cuda:1")));
@@ -165,7 +165,7 @@ TEST_F(GpuTraining, AutoIsCpuWhereNoGpuCanBeDrivenAndSaysWhy) {
   }
 }
 
-// What failed before: `vdnn plan --memory 26MiB`, as README has it, was an error on every machine with a GPU.
+// `vdnn plan --memory 26MiB`, as in README, was once an error on every machine with a GPU.
 TEST_F(GpuTraining, AutoIsCpuWhereTheBudgetIsNoneForTheGpu) {
   have_gpus({.context_bytes = 300 * kMiB});
   RunOptions run = options("auto");
@@ -202,13 +202,13 @@ TEST_F(GpuTraining, TheDefaultBudgetLeavesTheReserveThatIsAskedFor) {
               ::testing::ThrowsMessage<OutOfMemory>(HasSubstr("beside 1020 MiB")));
   run.device = "cpu";
   EXPECT_THROW(plan_run(run), InvalidArgument);
-  // What failed before: `auto` took `cpu` for it.
+  // `auto` once chose `cpu` here.
   run.memory_bytes = 512 * kMiB;
   run.device = "auto";
   EXPECT_THROW(plan_run(run), InvalidArgument);
 }
 
-// What failed before: a session wanted all that had been free when its run was planned.
+// A session once required all memory that had been free when its run was planned.
 TEST_F(GpuTraining, ASessionOfARunIsMadeAlsoWhereLessIsFreeThanWhenItWasPlanned) {
   for (const std::optional<std::uint64_t> memory :
        {std::optional<std::uint64_t>(), std::optional(1024 * kMiB)}) {
@@ -275,7 +275,7 @@ TEST_F(GpuTraining, StaysInsideItsBudgetAsTheCardSeesIt) {
   }
 }
 
-// What context and libraries take is measured by whoever comes first.
+// The first run measures the memory of context and libraries.
 TEST_F(GpuTraining, TwoThreadsOnOneGpuAreTwoWorlds) {
   have_gpus({.seed = 1, .context_bytes = 7 * kMiB});
   std::array<std::string, 2> weights;
@@ -310,7 +310,7 @@ TEST_F(GpuTraining, TakesTheStepOfCpu) {
     SCOPED_TRACE(to_string(storage));
     expect_the_step_of_cpu({.model = {.model = "lenet", .batch = 2}, .gpus = gpus_, .storage = storage}, 0.1);
   }
-  // What is fake does not round.
+  // The fake does not round.
   expect_the_step_of_cpu({.model = {.model = "lenet", .batch = 2}, .gpus = gpus_, .tf32 = true}, 1e-3);
 }
 
@@ -351,7 +351,7 @@ TEST_F(GpuTraining, EvaluatesAndGoesOnFromAState) {
   EXPECT_EQ(other.device().properties().name, "cuda:0");
 }
 
-// What failed before: the label was found by nobody, the loss was NaN, and the parameters were updated.
+// The label was once not found, the loss was NaN, and the parameters were updated.
 TEST_F(GpuTraining, ALabelThatIsNoClassIsRefusedAndTheNextBatchIsTaken) {
   for (const bool graph : {false, true}) {
     RunOptions asked = options("cuda:0");
@@ -439,7 +439,7 @@ TEST_F(GpuTraining, DivergenceEndsTrainingBeforeItIsSavedAndTheFirstValueIsFound
 
 // --- engines -----------------------------------------------------------------------------------------------
 
-// Engines are tried, on the fake of the libraries or on one that is told to compute wrongly.
+// Engines are tried, on the fake of the libraries or on one that computes wrongly on request.
 class TriedGpu : public GpuTraining {
  protected:
   void have_library(const std::function<std::shared_ptr<cuda::VendorLibrary>()>& make_vendor) {
@@ -471,7 +471,7 @@ class TriedGpu : public GpuTraining {
   std::vector<std::string> warnings_;
 };
 
-// "large" leaves what it was given, which is not the result.
+// "large" leaves its output unchanged, which is not the result.
 class WrongLibrary final : public FakeVendorLibrary {
  public:
   WrongLibrary() : FakeVendorLibrary(launch_on_fake_cuda()) {}
@@ -696,7 +696,7 @@ TEST_F(ScriptedTimes, TheFastestEngineIsTaken) {
   EXPECT_THAT(convolution_algorithms(plan_run(with_cache(Policy::kOptimal))), ElementsAre("large"));
 }
 
-// The one that `none` takes is the library's first, which is not timed.
+// `none` takes the library's first engine, which is not timed.
 TEST_F(ScriptedTimes, KeptAlgorithmsAreThoseOfNoneAndNothingIsTimed) {
   const PlannedRun none = plan_run(with_cache(Policy::kOffloadNone));
   RunOptions options = with_cache(Policy::kOptimal);
@@ -760,8 +760,8 @@ TEST_F(ScriptedTimes, AScheduleIsReplayedWithoutTheTimesThatItWasMadeWith) {
   EXPECT_EQ(replayed(untimed), names);
 }
 
-// What a run has learned is for --profile, beside which nothing is timed. Once refused: the setting said
-// `timed`.
+// The learned costs of a run serve as a --profile, with which nothing is timed. They were once refused, since
+// their setting was `timed`.
 TEST_F(ScriptedTimes, CostsOfATimedRunAreAProfileOfAnUntimedOne) {
   const PlannedRun run = plan_run(with_cache(Policy::kOptimal));
   EXPECT_EQ(run.algorithms_source(), "fake engines, tf32 convolutions, timed");
@@ -783,7 +783,7 @@ TEST_F(ScriptedTimes, AutoCountsAllItsTrials) {
   EXPECT_EQ(optimal.trials->engines, 2 * none.trials->engines);
 }
 
-// One device of several was timed silently, and compared with what was not.
+// One device of several was once timed silently, and compared with untimed ones.
 TEST_F(ScriptedTimes, NoRunThatOthersAreComparedWithIsTimed) {
   RunOptions ranks = with_cache(Policy::kOptimal);
   ranks.training.ranks = 2;
@@ -807,7 +807,7 @@ TEST_F(GpuTraining, GpusBeforeAmpereKeepFp32AndRefuseTf32) {
   asked.tf32 = true;
   EXPECT_THAT([&] { plan_run(asked); },
               ::testing::ThrowsMessage<InvalidArgument>(::testing::AllOf(
-                  HasSubstr("--tf32"), HasSubstr("cuda:0"), HasSubstr("7.5"), HasSubstr("8.0"))));
+                  HasSubstr("tf32 = true"), HasSubstr("cuda:0"), HasSubstr("7.5"), HasSubstr("8.0"))));
   have_gpus({.compute_capability = 80});
   asked.gpus = gpus_;
   EXPECT_EQ(plan_run(asked).precisions.matrix_products, ProductPrecision::kTf32);
@@ -822,7 +822,7 @@ TEST_F(TriedGpu, ADamagedFileIsPassedOverWithAWarningAndRebuilt) {
   EXPECT_THAT(warnings_, IsEmpty());
 }
 
-// What is free grows less with what libraries take: trials do with it.
+// Memory of libraries reduces the free memory, and trials make do with the rest.
 TEST_F(TriedGpu, TrialsDoWithWhatIsFree) {
   have_library([this] {
     cuda_->take_memory(0, 64 * kMiB);
@@ -834,7 +834,7 @@ TEST_F(TriedGpu, TrialsDoWithWhatIsFree) {
   EXPECT_THAT(warnings_, IsEmpty());
 }
 
-// What failed before: a card that was full by then was told as a wrong argument, and ended the planning.
+// A card that was full by then was once reported as a wrong argument, which ended the planning.
 TEST_F(TriedGpu, WhereNothingIsFreeEnginesAreNotTried) {
   int made = 0;
   have_library([this, &made] {
@@ -849,7 +849,7 @@ TEST_F(TriedGpu, WhereNothingIsFreeEnginesAreNotTried) {
   EXPECT_THAT(warnings_, ::testing::Contains(HasSubstr("engines are not tried")));
 }
 
-// Once told as no stall at all, of steps that nobody had timed; a trace shows the last four.
+// Steps that were not timed were once reported as steps without a stall; a trace shows the last four.
 TEST_F(GpuTraining, StallsAreToldOfStepsThatAreTimed) {
   const PlannedRun run = plan_run(options("cuda:0"));
   EXPECT_FALSE(train(run).stall_seconds);
@@ -882,7 +882,7 @@ TEST_F(GpuTraining, SaysWhoseAlgorithmsTheyAre) {
 
 // --- graphs ------------------------------------------------------------------------------------------------
 
-// Everything that takes what changes from step to step, but for the optimizer.
+// All layers that use numbers which change from step to step, without the optimizer.
 Network dropping() {
   NetworkBuilder network("dropping", {4, 1, 12, 12});
   Tensor maps = network.convolution("conv1", network.input(),
@@ -1023,8 +1023,8 @@ TEST_F(GpuGraphs, AreCapturedAnewForANewPlan) {
   EXPECT_EQ(cuda_->calls("cudaStreamBeginCapture") - captures, 6U);
 }
 
-// Calls of steps that are captured and of one that is replayed fail, one in each round: some session says so,
-// nothing leaks, and from the state before it all the weights are the usual ones.
+// Calls of captured steps and of a replayed one fail, one call in each round. A session reports the error,
+// nothing leaks, and training from the earlier state ends with the usual weights.
 TEST_F(GpuGraphs, CanBeMendedWhateverCallOfTheirsFails) {
   constexpr std::uint64_t kStride = 13;
   RunOptions asked = options("cuda:0");

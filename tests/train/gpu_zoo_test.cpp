@@ -1,5 +1,5 @@
-// Whole steps of every network of the zoo on the first GPU of this machine, held to `cpu`, to themselves
-// under every policy, and to what was predicted. (vgg116 to vgg416 are left out: their weights alone are
+// Whole steps of every network of the zoo on the first GPU of this machine, compared with `cpu`, with each
+// other under every policy, and with the prediction. (vgg116 to vgg416 are left out: their weights alone are
 // gigabytes.)
 
 #include <gtest/gtest.h>

@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "fakes/fake_catalog.h"
+#include "tests/fakes/fake_catalog.h"
 #include "vdnn/network.h"
 
 namespace vdnn {
@@ -55,8 +55,8 @@ Moments moments(const std::vector<float>& values, double deviation) {
   return result;
 }
 
-// Within five standard errors of what a normal distribution of mean 0 gives: a wrong formula is further off,
-// a right one is that far off once in a million seeds, and the seed is fixed.
+// Within five standard errors of a normal distribution of mean 0. A wrong formula is further off; a right one
+// is that far off for one seed in a million, and the seed is fixed.
 void expect_normal(const std::vector<float>& values, double deviation) {
   constexpr double kErrors = 5;
   constexpr double kBeyondOne = 0.31731;

@@ -123,7 +123,7 @@ TEST(LearningRateSchedule, NeverRisesAfterTheWarmupNorFallsInIt) {
   }
 }
 
-// What resuming asks for: step n has one rate, whatever was asked before and of which object.
+// A requirement of resuming: step n has one rate, whichever steps were asked for before and of which object.
 TEST(LearningRateSchedule, DependsOnTheStepAlone) {
   const LearningRateSchedule forwards = schedule("cosine:0.1,warmup:5e");
   const LearningRateSchedule backwards = schedule("cosine:0.1,warmup:50");

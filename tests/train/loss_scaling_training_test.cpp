@@ -12,7 +12,7 @@
 #include <utility>
 #include <vector>
 
-#include "fakes/thread_ranks.h"
+#include "tests/fakes/thread_ranks.h"
 #include "tests/temporary_directory.h"
 #include "tests/train/training_runs.h"
 #include "vdnn/checkpoint.h"
@@ -25,7 +25,7 @@ namespace {
 using ::testing::HasSubstr;
 using ::testing::ThrowsMessage;
 
-// So large that gradients of fp16 are infinite, and 2^4 times what they can be.
+// So large that gradients overflow in fp16, by a factor of 2^4.
 constexpr float kAbsurd = 0x1p40F;
 
 Network small_network() {
@@ -233,8 +233,8 @@ std::vector<TrainingResult> train_by_ranks(const PlannedRun& run) {
   return results;
 }
 
-// One rank's overflow is everybody's, since gradients are summed: four ranks have the bits of one that
-// accumulates.
+// An overflow of one rank reaches all ranks, since gradients are summed: four ranks have the bits of one rank
+// that accumulates.
 TEST(LossScaledRanks, SkipTogetherAndHaveTheBitsOfOneThatAccumulates) {
   const PlannedRun alone = shared_run({.micro_steps = kRanks});
   const TrainingResult accumulated =
@@ -249,7 +249,7 @@ TEST(LossScaledRanks, SkipTogetherAndHaveTheBitsOfOneThatAccumulates) {
   }
 }
 
-// What overflows in the type that ranks send is an overflow like any other.
+// A sum that overflows in the type of the messages counts as an overflow.
 TEST(LossScaledRanks, SkipTogetherWhereTheyReduceInFp16) {
   const std::vector<TrainingResult> results =
       train_by_ranks(shared_run({.ranks = kRanks, .reduce_precision = DataType::kF16}));

@@ -1,6 +1,6 @@
-// `optimal` on the networks of the zoo: at every share of the baseline's peak it is never slower than any
-// other policy that fits, and fits wherever any fits; no step is shorter than the lower bound; and more
-// memory never makes it slower. What is compared is predicted, by the real executor on `sim`.
+// `optimal` on the networks of the zoo. At every share of the baseline's peak it is never slower than any
+// other policy that fits, and fits wherever any fits. No step is shorter than the lower bound, and more
+// memory never makes a step slower. The compared times are predictions by the real executor on `sim`.
 
 #include <gtest/gtest.h>
 
@@ -16,9 +16,9 @@
 #include <utility>
 #include <vector>
 
-#include "extent.h"
 #include "src/plan/overwrite.h"
 #include "src/plan/placement.h"
+#include "tests/extent.h"
 #include "vdnn/error.h"
 #include "vdnn/planned_run.h"
 #include "vdnn/size.h"
@@ -131,7 +131,7 @@ TEST_P(OptimalZoo, MoreMemoryNeverMakesItSlower) {
   EXPECT_LT(before, kNever) << "all of the baseline's peak is enough";
 }
 
-// Where everything is kept, and where about half of what can leave does.
+// Budgets in which everything is kept, and in which about half of the values that can leave do.
 TEST_P(OptimalZoo, ReservesAtMostTwoPercentMoreThanIsAlive) {
   const PlannedRun ample = plan_run(options(Policy::kOptimal, kAmple));
   const std::uint64_t half = (ample.prediction.peak_bytes + ample.smallest_budget_bytes()) / 2;
@@ -154,8 +154,8 @@ class LimitedWorkspace : public OptimalZoo {
     return plan_run(run);
   }
 
-  // Powers of two, as users ask for, and the least part of the step without a limit that one may lead to; at
-  // last one that is no power of two. The search finds no best plan: that limit may lead it to a faster one.
+  // Powers of two, as users choose them, and the least allowed ratio to the step without a limit; at last a
+  // limit that is no power of two. The search is not exact: a limit may lead it to a faster plan.
   static std::vector<std::pair<std::uint64_t, double>> limits(const Tape& tape) {
     std::uint64_t most = 0;
     for (const Op& op : tape.ops()) {
@@ -209,8 +209,8 @@ TEST_P(LimitedWorkspace, IsNeverFasterNorFitsInLess) {
 // --- how little memory suffices ----------------------------------------------------------------------------
 class LeastMemory : public OptimalZoo {
  protected:
-  // Persistent values, and at the op where it is most: its operands, its least workspace, and what the
-  // backward pass has made and still needs.
+  // Persistent values, and, at the op with the largest sum, its operands, its least workspace, and the
+  // gradients that the backward pass has made and still needs.
   static std::uint64_t floor_bytes(const PlannedRun& run) {
     const Tape& tape = *run.tape;
     const std::uint64_t alignment = run.target.profile.alignment_bytes;

@@ -9,8 +9,8 @@
 #include <utility>
 #include <vector>
 
-#include "src/train/max_batch.h"
-#include "src/train/sweep.h"
+#include "src/run/max_batch.h"
+#include "src/run/sweep.h"
 #include "tests/plan/random_step.h"
 #include "vdnn/checker.h"
 #include "vdnn/device_pool.h"
@@ -57,30 +57,30 @@ std::string refusal(const Action& action) {
   }
 }
 
-// Three steps of the schedule in a device of so many bytes, by an executor of the test's own. What they
-// commit.
+// Runs three steps of the schedule on a device with this budget, by an executor of the test's own. Returns
+// the committed bytes.
 std::uint64_t committed_by(const PlannedRun& run, std::uint64_t budget_bytes) {
   const auto device = make_sim_device({.profile = run.target.profile,
                                        .budget_bytes = budget_bytes,
                                        .host_budget_bytes = std::uint64_t{1} << 40U});
   DevicePool pool(*device, {});
   PinnedPool pinned(*device);
-  const StreamSet streams(*device);
+  const StreamSet streams(*device, stream_roles(*run.tape));
   ParameterStore parameters(pool, streams[StreamRole::kCompute], *run.tape);
-  Executor executor({.device = device.get(),
-                     .pool = &pool,
-                     .pinned = &pinned,
-                     .streams = &streams,
-                     .parameters = &parameters,
-                     .tape = run.tape.get(),
-                     .schedule = &run.schedule});
+  Executor executor({.device = *device,
+                     .pool = pool,
+                     .pinned = pinned,
+                     .streams = streams,
+                     .parameters = parameters,
+                     .tape = *run.tape,
+                     .schedule = run.schedule});
   for (int step = 0; step < 3; ++step) {
     executor.wait(executor.submit({}, {}));
   }
   return device->counters().peak_committed_bytes;
 }
 
-// What has to hold of any plan of a step.
+// Checks that hold for any plan of a step.
 void judge(const PlannedRun& run, const std::string& what) {
   EXPECT_THAT(check_schedule(*run.tape, run.schedule), IsEmpty()) << what;
   EXPECT_EQ(recomputed_ops(run.schedule), 0U) << what;
@@ -175,17 +175,18 @@ TEST(PlannedStep, RefusesWhatIsNotInAStep) {
     change(options);
     return refusal([&] { plan_run(options); });
   };
-  EXPECT_THAT(refusal_with([](RunOptions& options) { options.training.ranks = 2; }), HasSubstr("--devices"));
+  EXPECT_THAT(refusal_with([](RunOptions& options) { options.training.ranks = 2; }),
+              HasSubstr("training.ranks"));
   EXPECT_THAT(refusal_with([](RunOptions& options) { options.training.micro_steps = 2; }),
-              HasSubstr("--accumulate"));
-  EXPECT_THAT(refusal_with([](RunOptions& options) { options.graph = true; }), HasSubstr("--graph"));
+              HasSubstr("training.micro_steps"));
+  EXPECT_THAT(refusal_with([](RunOptions& options) { options.graph = true; }), HasSubstr("graph: "));
   EXPECT_THAT(refusal_with([](RunOptions& options) { options.profile = "costs.json"; }),
-              HasSubstr("--profile"));
+              HasSubstr("profile: "));
   EXPECT_THAT(refusal_with([](RunOptions& options) { options.recorded_algorithms["start"] = "recorded"; }),
-              HasSubstr("recorded algorithms"));
+              HasSubstr("recorded_algorithms"));
   for (const Policy policy : {Policy::kOffloadConv, Policy::kDynamic}) {
     EXPECT_THAT(refusal_with([&](RunOptions& options) { options.policy = policy; }),
-                HasSubstr("--policy " + to_string(policy)));
+                HasSubstr("policy = " + to_string(policy)));
   }
 }
 
@@ -194,13 +195,13 @@ TEST(PlannedStep, ABudgetThatIsTooSmallNamesABatchThatFits) {
   options.memory_bytes = 32 * kStepMiB;
   const PlannedRun run = plan_run(options);
   try {
-    require_fit(run, WaysOut::kCommand);
+    require_fit(run, WaysOut::kTold);
     ADD_FAILURE() << "it fits";
   } catch (const OutOfMemory& error) {
     const std::string text = error.what();
-    const std::size_t batch = text.find("--batch ");
+    const std::size_t batch = text.find("model.batch = ");
     ASSERT_NE(batch, std::string::npos) << text;
-    options.model.batch = std::stoll(text.substr(batch + std::string("--batch ").size()));
+    options.model.batch = std::stoll(text.substr(batch + std::string("model.batch = ").size()));
     EXPECT_TRUE(plan_run(options).fits()) << text;
   }
 }
@@ -212,7 +213,7 @@ TEST(PlannedStep, SweepGoesFromTheLeastToAllThatIsNeeded) {
   EXPECT_EQ(sweep.points.back().budget_bytes, small_step().peak_bytes);
   for (const SweepPoint& point : sweep.points) {
     EXPECT_EQ(point.recomputed_ops, 0U);
-    EXPECT_TRUE(point.fits || point.policy != Policy::kOptimal);
+    EXPECT_TRUE(point.fits || point.approach != Approach(Policy::kOptimal));
   }
 }
 

@@ -11,9 +11,9 @@
 #include <utility>
 #include <vector>
 
-#include "fakes/thread_ranks.h"
 #include "src/base/narrow_floats.h"
 #include "tests/extent.h"
+#include "tests/fakes/thread_ranks.h"
 #include "tests/train/training_runs.h"
 #include "vdnn/session.h"
 #include "vdnn/size.h"

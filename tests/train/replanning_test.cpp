@@ -1,5 +1,5 @@
-// Steps planned anew between two of them: weights have the bits that they would have had, memory is what was
-// predicted, and whatever goes wrong leaves the plan before in force.
+// Steps planned anew between two steps. Weights have the same bits as without, memory is as predicted, and
+// after any failure the previous plan stays in force.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -15,13 +15,13 @@
 #include <utility>
 #include <vector>
 
-#include "fakes/failing_device.h"
 #include "src/base/median.h"
+#include "tests/data/samples.h"
 #include "tests/extent.h"
+#include "tests/fakes/failing_device.h"
 #include "tests/temporary_directory.h"
 #include "tests/train/every_layer.h"
 #include "tests/train/random_inputs.h"
-#include "tests/train/samples.h"
 #include "tests/train/training_runs.h"
 #include "vdnn/checkpoint.h"
 #include "vdnn/error.h"
@@ -46,7 +46,7 @@ RunOptions options(const std::string& model, Policy policy, std::uint64_t budget
           .training = {.optimizer = SgdSpec{.momentum = 0.9F, .weight_decay = 5e-4F}}};
 }
 
-// Costs of the run on a link that is so many times as fast as it is expected to be.
+// Costs of the run on a link that is `times` times as fast as expected.
 MeasuredCosts with_link(const PlannedRun& run, double times) {
   MeasuredCosts costs = expected_costs(run);
   for (LinkRates* rates : {&costs.link_bytes_per_second, &costs.link_bytes_per_second_both_ways}) {
@@ -135,7 +135,7 @@ INSTANTIATE_TEST_SUITE_P(Networks, Replanning, ::testing::ValuesIn(cases()), [](
   return name;
 });
 
-// Trained as ever, and planned anew after six steps with what they took on a link that is slowed.
+// Trains, and plans anew after six steps with their times on a slowed link.
 TEST_P(Replanning, EndsWithTheBitsOfTheRunWithout) {
   const PlannedRun run = tight_run();
   const std::string usual = train(run, {}).weights_sha256;
@@ -153,7 +153,7 @@ TEST_P(Replanning, EndsWithTheBitsOfTheRunWithout) {
   EXPECT_EQ(told[0].report.expected_step_seconds, run.prediction.step_seconds);
   EXPECT_EQ(told[0].report.reason, "");
   EXPECT_FALSE(told[0].report.algorithms_changed);
-  // Whether another plan pays depends on what the steps took here; PlansForTheLinkThatThereIs has given
+  // Whether another plan pays depends on the times of the steps here; PlansForTheLinkThatThereIs has fixed
   // costs.
   const bool replanned = told[0].report.outcome == Outcome::kReplanned;
   EXPECT_EQ(told[0].report.predicted_step_seconds <= 0.99 * told[0].report.corrected_step_seconds, replanned);
@@ -166,8 +166,8 @@ TEST_P(Replanning, EndsWithTheBitsOfTheRunWithout) {
   EXPECT_EQ(result.learned->link_gbytes_per_second, kLink);
 }
 
-// To every other plan, and back. In the budget of the one that takes more, so that both arenas could never be
-// there.
+// To every other plan, and back. The budget is that of the larger plan, so that there is never room for both
+// arenas.
 TEST_P(Replanning, ChangesAPlanForAnyOtherInTheMiddle) {
   const std::string usual = weights_without(plan_run(options(GetParam().model, GetParam().policy)), kSteps);
   for (const Policy other :
@@ -263,9 +263,9 @@ TEST(ReplanningOfEveryLayer, KeepsEverythingThatStepsDependOn) {
   EXPECT_EQ(session.steps(), usual.steps());
 }
 
-// With random delays in the streams, and what was released out of reach until it is handed out again: memory
-// that one plan gives back, and the next one commits again, is accessible, and nobody uses the one's for the
-// other.
+// With random delays in the streams, and released memory inaccessible until it is handed out again. Memory
+// that one plan gives back and the next one commits again is accessible, and neither plan uses the other's
+// memory.
 TEST(ReplanningUnderDebugging, SurvivesDelaysAndProtection) {
   RunOptions asked = options("lenet", Policy::kOffloadAll);
   asked.page_aligned_blocks = true;
@@ -324,7 +324,7 @@ TEST(ReplanningInATrainer, TakesTurnsWithEvaluationAndTraces) {
   }
 }
 
-// What it says of steps is of those of the plan that it says the rest of.
+// Its figures of steps are those of the plan that the rest of it describes.
 TEST(ReplanningInATrainer, TimesThePlanInForce) {
   const PlannedRun run = plan_run(options("lenet", Policy::kOffloadAll));
   for (const bool swaps : {false, true}) {
@@ -340,7 +340,7 @@ TEST(ReplanningInATrainer, TimesThePlanInForce) {
           rates.push_back(report.images_per_second);
         });
     ASSERT_EQ(rates.size(), kSteps);
-    // The first step is not timed, nor is the seventh, behind the planning.
+    // The first step is not timed, nor is the seventh, which follows the planning.
     std::vector<double> seconds;
     for (std::size_t step = swaps ? 7 : 1; step < kSteps; ++step) {
       if (step != 6) {
@@ -364,7 +364,7 @@ TEST(ReplanningInATrainer, SaysSoWhereNoStepWasTimed) {
   EXPECT_FALSE(told[0].step_seconds_after);
 }
 
-// --- what is learned ---------------------------------------------------------------------------------------
+// --- learned costs -----------------------------------------------------------------------------------------
 
 class ReplanningFiles : public testing::TemporaryDirectory {};
 
@@ -409,7 +409,7 @@ TEST_F(ReplanningFiles, ACheckpointBehindItGoesOnWithTheSameWeights) {
     ASSERT_GT(session.evaluation_batch(), 0) << "so that there is a plan of evaluation to change";
     MeasuredCosts costs = expected_costs(run);
     if (change_algorithms) {
-      // What ran is slow: the others are faster now.
+      // The algorithms that ran are slow: the others are faster now.
       for (OpId id = 0; id < run.tape->ops().size(); ++id) {
         const Op& op = run.tape->op(id);
         costs.ops[op.name][op.algorithms[run.schedule.algorithms[id]].name]->seconds = 1;

@@ -85,7 +85,7 @@ struct Batch {
   }
 };
 
-// Without normalisation or dropout: what a batch gives is the sum of what its samples give.
+// Without normalisation or dropout, the gradients of a batch are the sum of those of its samples.
 Network plain_network(std::int64_t batch) {
   NetworkBuilder net("plain", {batch, 2, 6, 6});
   const Tensor x =
@@ -104,7 +104,7 @@ struct ClassBatch {
     images = all.images;
     classes = all.classes;
   }
-  // One of so many, one behind the other.
+  // One part of several, one after the other.
   ClassBatch piece(std::size_t index, std::size_t pieces) const {
     const auto cut = [&](const auto& all) {
       const auto size = static_cast<std::ptrdiff_t>(all.size() / pieces);
@@ -225,8 +225,8 @@ TEST(Session, RefusesAStateBetweenMicroSteps) {
 
 TEST(Session, AccumulatesTheLeftFoldOfSingleGradients) {
   const std::string name = "conv.filter";
-  // What each batch gives alone, of the same parameters. A power of two, so that dividing the losses loses no
-  // bits.
+  // The gradients of each batch alone, from the same parameters. A power of two, so that dividing the losses
+  // loses no bits.
   constexpr std::uint32_t kBatches = 4;
   std::vector<float> fold;
   for (std::uint32_t batch = 0; batch < kBatches; ++batch) {
@@ -553,7 +553,7 @@ TEST(Session, ResultsHaveTheSameBitsUnderEveryPolicyAndDelay) {
 
 // --- failures in the middle of a step ----------------------------------------------------------------------
 
-// Doubles, but for one launch.
+// Doubles its input, except in one launch.
 class Failing final : public CustomLayer {
  public:
   std::string kind() const override { return "failing"; }
@@ -613,8 +613,7 @@ TEST(Session, AFailedStepEndsEverythingWithItsFirstCause) {
   }
 }
 
-// What failed before: the step ran, the loss found the label, and the session took no further step, gave no
-// state and could not be saved.
+// The step once ran and the loss found the label; the session then refused further steps and gave no state.
 TEST(Session, ALabelThatIsNoClassIsRefusedAndTheNextBatchIsTaken) {
   for (const Policy policy : testing::kPolicies) {
     SCOPED_TRACE(to_string(policy));
@@ -664,7 +663,7 @@ TEST(Session, ALabelThatIsRefusedBetweenMicroStepsEndsNoStep) {
   EXPECT_EQ(weights(true), weights(false));
 }
 
-// What a step fails of may be gone by the next: with a whole state it goes on.
+// The cause of a failed step may be gone by the next: with a whole state, the session goes on.
 TEST(Session, ARestoredStateMendsAStepThatRanOutOfMemory) {
   RunOptions tight = options(Policy::kOffloadAll);
   tight.host_memory_bytes = plan_run(small_network(), tight).prediction.host_bytes;

@@ -11,7 +11,7 @@
 #include <string>
 #include <vector>
 
-#include "train/training_runs.h"
+#include "tests/train/training_runs.h"
 #include "vdnn/error.h"
 
 namespace vdnn {

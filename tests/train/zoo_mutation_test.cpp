@@ -1,8 +1,8 @@
 // The checker over the whole zoo, on both catalogs, under every policy and preference of algorithms:
-// schedules are broken in every way of mutation.h. What changes the meaning, by the oracle's verdict, the
-// checker finds, and it is counted where running the schedule on `sim` with its checks shows it too. What is
-// harmless by the oracle's verdict is run: on `sim` in several random orders, where the checks find nothing,
-// and for small networks on `cpu`, where it has the losses and ends with the weights of the unbroken
+// schedules are broken in every way of mutation.h. The checker finds each break that changes the meaning by
+// the oracle's verdict; the test counts how many of them a run on `sim` with its checks also shows. Breaks
+// that are harmless by the oracle's verdict are run on `sim` in several random orders, where the checks find
+// nothing. For small networks they are also run on `cpu`, with the losses and final weights of the unbroken
 // schedule. Each network is broken in each way, if only under one policy.
 
 #include <gtest/gtest.h>
@@ -17,10 +17,10 @@
 #include <string>
 #include <vector>
 
-#include "exec/permitted_orders.h"
-#include "extent.h"
-#include "plan/mutation_campaign.h"
-#include "train/random_inputs.h"
+#include "tests/exec/permitted_orders.h"
+#include "tests/extent.h"
+#include "tests/plan/mutation_campaign.h"
+#include "tests/train/random_inputs.h"
 #include "vdnn/classic_catalog.h"
 #include "vdnn/cpu_ops.h"
 #include "vdnn/error.h"

@@ -154,7 +154,7 @@ TEST(ZooTrainingTest, Unet3DTakesAThirdOfItsBaselineAtMost) {
   options.threads = 2;
   options.memory_bytes = plan_run(options).smallest_budget_bytes();
   const PlannedRun run = plan_run(options);
-  // What oneDNN's kernels take for themselves depends on the processor: 54 MiB without AVX-512.
+  // The memory of oneDNN's own kernels depends on the processor: 54 MiB without AVX-512.
   const std::uint64_t workspace = largest_workspace(run);
   EXPECT_LT(*options.memory_bytes - workspace, (baseline_peak(options) - workspace) / 3);
   const TrainingResult result = train(run, "synthetic", kSteps);

@@ -1,8 +1,8 @@
 #pragma once
-// The captures that the program has begun by the functions that are hooked. While there is one, no GPU may be
-// waited for as a whole. CUDA tells of a stream whether it is captured, and lists none. So the streams are
-// listed here, and CUDA is asked about each: a capture may also end by a function that is not hooked, or with
-// its stream.
+// The captures that the program has begun by hooked functions. While one goes on, nothing may wait for a
+// whole GPU. CUDA reports whether a given stream is captured, but lists no captures. So the streams are
+// listed here, and CUDA is asked about each, since a capture may also end with its stream or by a function
+// that is not hooked.
 
 #include <cuda_runtime_api.h>
 
@@ -16,13 +16,13 @@
 
 namespace vdnn::preload {
 
-// A stream of that GPU as one thread names it.
+// A stream of a GPU as one thread names it.
 struct NamedStream {
   cudaStream_t handle = nullptr;
   int ordinal = -1;
   std::thread::id thread = std::this_thread::get_id();
 
-  // Each thread and GPU has one of its own by this name.
+  // Whether the handle means another stream on each thread and GPU.
   bool is_of_thread() const { return handle == cudaStreamPerThread; }
   bool is(const NamedStream& other) const {
     return handle == other.handle &&
@@ -33,20 +33,22 @@ struct NamedStream {
 // Thread-safe.
 class Captures {
  public:
-  // One is about to begin, and counts. Returns what names it. Throws std::bad_alloc.
+  // Adds a capture that is about to begin, and that any() counts from now on. Returns its number. Throws
+  // std::bad_alloc.
   std::uint64_t begin(const NamedStream& stream);
-  // Whether it has begun after all.
+  // Reports whether the capture has begun in fact.
   void has_begun(std::uint64_t capture, bool begun);
-  // The number of the one that was begun last.
+  // The number of the capture that was begun last.
   std::uint64_t last() const;
-  // The stream's capture has ended, or the stream has. It need not have one. A capture after `last` is of
-  // another stream, which has got the handle since.
+  // The stream, or its capture if it has one, has ended. Captures with numbers above `last` belong to another
+  // stream, which has got the handle since.
   void end(const NamedStream& stream, std::uint64_t last);
-  // Forgets the oldest one of that GPU and returns where it was begun; nothing: there is none.
+  // Removes the oldest capture of that GPU and returns the stream on which it was begun; empty if there is
+  // none.
   std::optional<NamedStream> take(int ordinal);
 
-  // Whether there is any. `is_captured(stream)` asks CUDA about a stream whose capture has begun; it must not
-  // come back here.
+  // Whether any capture goes on. `is_captured(stream)` asks CUDA about a stream whose capture has begun; it
+  // must not call this object.
   template <class Ask>
   bool any(const Ask& is_captured) {
     if (count_ == 0) {
@@ -62,7 +64,7 @@ class Captures {
     bool begun = false;
   };
 
-  // Returns how many are left.
+  // Returns how many captures are left.
   template <class Predicate>
   std::size_t remove_if(const Predicate& is_gone) {
     const std::lock_guard lock(mutex_);

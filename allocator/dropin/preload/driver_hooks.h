@@ -1,5 +1,5 @@
 #pragma once
-// The functions of CUDA's driver that programs are given in place of its own.
+// The functions that programs get in place of those of CUDA's driver.
 
 #include <cuda.h>
 
@@ -8,15 +8,16 @@
 
 namespace vdnn::preload {
 
-// Who asks. What others allocate is the driver's, but what they give back, or end, may be the program's.
+// Who looks a function up. Other callers than those that are served allocate from the driver, but may free
+// memory or end streams of the program.
 enum class Asker : std::uint8_t { kServed, kOther };
 
-// The function that cuGetProcAddress() returns for `name` and `version`. Null: the driver's own, `next`.
-// `per_thread`: for programs to which stream 0 is the calling thread's.
+// The function that cuGetProcAddress() returns for `name` and `version`; null for the driver's own, `next`.
+// `per_thread`: for programs in which stream 0 is the calling thread's default stream.
 void* find_driver_hook(Asker asker, std::string_view name, int version, bool per_thread, void* next);
-// The function that dlsym() returns for `symbol` of the driver's library. Null: the driver's own, `next`.
+// The function that dlsym() returns for `symbol` of the driver's library; null for the driver's own, `next`.
 void* find_driver_hook(Asker asker, std::string_view symbol, void* next);
-// Whether the symbol has a hook for any asker.
+// Whether the symbol has a hook, whoever looks it up.
 bool is_hooked(std::string_view symbol);
 
 }  // namespace vdnn::preload

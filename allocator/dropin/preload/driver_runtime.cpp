@@ -42,7 +42,7 @@ Process& process() {
   return the_process;
 }
 
-// Null: there is no such GPU.
+// Null if there is no such GPU.
 std::atomic<CUcontext>* kept_context(int ordinal) {
   return ordinal < 0 || ordinal >= static_cast<int>(kGpus)
              ? nullptr
@@ -57,7 +57,7 @@ cudaError_t runtime(CUresult result) {
   return static_cast<cudaError_t>(result);
 }
 
-// The runtime's argument as the driver takes it: addresses are numbers there.
+// An argument of the runtime as the driver's type: addresses are numbers there.
 template <class To, class From>
 To as(From value) {
   if constexpr (std::is_same_v<To, From>) {
@@ -69,7 +69,7 @@ To as(From value) {
   }
 }
 
-// What the runtime's function does by that member of the table alone.
+// A function of the runtime that only calls one member of the driver's table.
 template <auto kMember, class RuntimeFunction>
 struct Forward;
 
@@ -90,7 +90,7 @@ cudaError_t set_device(int ordinal) {
   return runtime(result == CUDA_SUCCESS ? cu().cuCtxSetCurrent(context) : result);
 }
 
-// As the runtime does, a thread without a context is at the first GPU.
+// As in the runtime, a thread without a context uses the first GPU.
 cudaError_t get_device(int* ordinal) {
   if (current_context() == nullptr) {
     *ordinal = 0;
@@ -134,7 +134,7 @@ cudaError_t find_in_driver(const char* symbol, void** function, unsigned version
   return runtime(result);
 }
 
-// The driver keeps none.
+// The driver keeps no last error.
 cudaError_t last_error() {
   return cudaSuccess;
 }
@@ -164,7 +164,7 @@ Entry own(const char* name, RuntimeFunction function) {
   forwarded<&DriverTable::driver_call, decltype(&::call)>(#call)
 #define VDNN_PRELOAD_OWN(call, function) own<decltype(&::call)>(#call, function)
 
-// Asked for before static objects are made, where another library looks up CUDA then.
+// Static in a function, since another library may look up CUDA before static objects of this one are made.
 const auto& entries() {
   static const std::array all = {
       VDNN_PRELOAD_FORWARDED(cudaDeviceCanAccessPeer, cuDeviceCanAccessPeer),
@@ -258,7 +258,7 @@ CUresult primary_context(CUcontext& context, int ordinal) {
   const CUresult result = cu().cuDevicePrimaryCtxRetain(&context, ordinal);
   CUcontext none = nullptr;
   if (result == CUDA_SUCCESS && !kept->compare_exchange_strong(none, context)) {
-    cu().cuDevicePrimaryCtxRelease(ordinal);  // another thread has been faster
+    cu().cuDevicePrimaryCtxRelease(ordinal);  // another thread has set it first
   }
   return result;
 }

@@ -1,12 +1,12 @@
 #pragma once
-// CUDA's driver, behind the look-up that programs find here first: what is called of it.
+// The functions of CUDA's driver that this library calls, from the driver's own look-up.
 
 #include <cuda.h>
 #include <cudaTypedefs.h>
 
 namespace vdnn::preload {
 
-// Names and the versions whose signatures are meant.
+// Names, and the versions that have these signatures.
 #define VDNN_PRELOAD_DRIVER_CALLS(apply)                                                                     \
   apply(cuCtxEnablePeerAccess, 4000) apply(cuCtxGetCurrent, 4000) apply(cuCtxGetDevice, 2000) apply(         \
       cuCtxPopCurrent, 4000) apply(cuCtxPushCurrent, 4000) apply(cuCtxSetCurrent, 4000)                      \
@@ -32,15 +32,15 @@ namespace vdnn::preload {
                                                               cuThreadExchangeStreamCaptureMode, 10010)
 
 struct DriverTable {
-  // Of all others.
+  // Looks up all others.
   PFN_cuGetProcAddress_v12000 cuGetProcAddress = nullptr;
-// NOLINTNEXTLINE(bugprone-macro-parentheses): what the macro makes is a declaration
+// NOLINTNEXTLINE(bugprone-macro-parentheses): the macro makes a declaration
 #define VDNN_PRELOAD_DRIVER_MEMBER(call, version) PFN_##call##_v##version call = nullptr;
   VDNN_PRELOAD_DRIVER_CALLS(VDNN_PRELOAD_DRIVER_MEMBER)
 #undef VDNN_PRELOAD_DRIVER_MEMBER
 };
 
-// Throws DeviceError, naming what it lacks, where the driver is too old.
+// Throws DeviceError, which names the missing function, if the driver is too old.
 DriverTable load_driver(PFN_cuGetProcAddress_v12000 look_up);
 
 }  // namespace vdnn::preload

@@ -1,7 +1,6 @@
 #pragma once
-// Page-locked memory that a program has given back, kept for the next who asks for just as much with the same
-// flags. Sizes are exact: page-locking is what costs, not the search, and rounding would lock memory for
-// nothing.
+// Page-locked memory that a program has freed, kept for the next request of the same size and flags. Sizes
+// are exact: page-locking is expensive, the search is not, and rounding would lock memory in vain.
 
 #include <compare>
 #include <cstdint>
@@ -13,7 +12,7 @@
 namespace vdnn::preload {
 
 struct HostBlock {
-  int ordinal = 0;  // of the GPU whose reset ends it
+  int ordinal = 0;  // of the GPU whose reset frees it
   unsigned flags = 0;
   std::uint64_t bytes = 0;
 
@@ -26,23 +25,25 @@ struct HostMemory {
   HostBlock block;
 };
 
-// Thread-safe. Knows addresses, and touches no memory. Only add() asks the heap for anything.
+// Thread-safe. Keeps addresses and touches no memory. Only add() needs the heap.
 class HostCache {
  public:
   explicit HostCache(std::uint64_t limit_bytes) : limit_bytes_(limit_bytes) {}
 
-  // Something like `block` that is kept, or null.
+  // Hands out kept memory like `block`; null if there is none.
   void* take(const HostBlock& block);
-  // What the runtime has given. Throws std::bad_alloc, and does not know it then.
+  // Adds memory that the runtime has allocated; it is in use. Throws std::bad_alloc, and nothing changes
+  // then.
   void add(void* address, const HostBlock& block);
-  // Whether it is in use and came through here.
+  // Whether the memory is in use and was handed out here.
   bool is_in_use(void* address) const;
-  // True: it is kept; false: it is forgotten, and is to be given back to the runtime. What may be `busy` is
-  // not kept.
+  // Takes memory back. True: it is kept. False: it is forgotten, and the caller must free it by the runtime.
+  // Memory that work may still use (`busy`) is not kept.
   bool give(void* address, bool busy = false);
-  // Forgets something that is kept, of that GPU or of any, to be given back to the runtime; nothing: none is.
+  // Forgets one kept block of that GPU, or of any, which the caller must free by the runtime; empty if none
+  // is kept.
   std::optional<HostMemory> release(std::optional<int> ordinal = std::nullopt);
-  // The GPU is reset: what is in use there will be gone.
+  // The GPU is reset, which frees its memory in use.
   void forget(int ordinal);
 
  private:
@@ -68,7 +69,7 @@ class HostCache {
   const std::uint64_t limit_bytes_;
   mutable std::mutex mutex_;  // guards what follows
   std::uint64_t kept_bytes_ = 0;
-  // What changes hands is a node of either, so that it cannot get lost on the way.
+  // Both have the same type of node, so a block moves between them without memory and cannot get lost.
   std::multiset<HostMemory, ByBlock> kept_;
   std::set<HostMemory, ByAddress> in_use_;
 };

@@ -1,6 +1,6 @@
-// dlsym(), in front of the loader's: asks vdnn_preload_look_up(library, name, caller) first, and where that
-// has nothing, jumps to the loader's, which must see its caller's own return address: RTLD_NEXT means the
-// libraries behind that.
+// dlsym(), in front of the loader's. It calls vdnn_preload_look_up(library, name, caller) first. If that
+// returns null, it jumps to the loader's dlsym(), which must see the return address of the original caller:
+// RTLD_NEXT means the libraries after that caller.
 
 #if defined(__x86_64__)
 

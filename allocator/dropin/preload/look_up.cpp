@@ -1,12 +1,13 @@
-// How programs that hold CUDA's runtime inside (nvcc's default) are reached: such a runtime opens the
-// driver's library, asks dlsym() for cuGetProcAddress, and that for everything else. So dlsym() stands in
-// front of the loader's here (look_up.S), and gives those our functions (driver_hooks.h) in place of the
-// driver's. What libraries allocate is the driver's, unless they are to be served, too
-// (Settings::libraries): a library with a runtime of its own may share its memory in ways that a pool's
-// cannot be.
+// The hook for programs with CUDA's runtime linked in (nvcc's default). Such a runtime opens the driver's
+// library, asks dlsym() for cuGetProcAddress(), and that for all other functions. So this library defines a
+// dlsym() of its own, in front of the loader's (look_up.S), which returns our functions (driver_hooks.h) in
+// place of the driver's.
 //
-// The loader's own lock is held by threads that open libraries, whose constructors may come here: so no lock
-// of ours is held where the loader is called.
+// Libraries with a runtime of their own allocate from the driver unless they are to be served, too
+// (Settings::libraries): they may share their memory in ways that memory of a pool cannot be shared.
+//
+// A thread that opens a library holds the loader's lock, and the library's constructors may come here. So no
+// lock of ours is held where the loader is called.
 
 #include <dlfcn.h>
 #include <link.h>
@@ -24,7 +25,7 @@
 using Dlsym = void* (*)(void* library, const char* name);
 
 extern "C" {
-// The loader's; look_up.S jumps there.
+// The loader's dlsym(); look_up.S jumps there.
 __attribute__((visibility("hidden"))) Dlsym vdnn_preload_next_dlsym = nullptr;
 __attribute__((visibility("hidden"))) void* vdnn_preload_look_up(void* library, const char* name,
                                                                  const void* caller) noexcept;
@@ -35,7 +36,7 @@ namespace {
 using vdnn::preload::Asker;
 using vdnn::preload::Pools;
 
-// Of whose code `caller` is: empty: of the program itself.
+// The name of the file whose code contains `caller`; empty for the program itself.
 std::string_view object_of(const void* caller) {
   Dl_info info{};
   link_map* map = nullptr;
@@ -44,7 +45,7 @@ std::string_view object_of(const void* caller) {
   return known ? map->l_name : "unknown";
 }
 
-// Nothing: who stands in front of the shared runtime serves its callers already.
+// Empty for the shared runtime: the hooks in front of it serve its callers already.
 std::optional<Asker> asker(const void* caller) {
   const std::string_view object = object_of(caller);
   if (object.find("libcudart.so") != std::string_view::npos) {
@@ -53,7 +54,7 @@ std::optional<Asker> asker(const void* caller) {
   return object.empty() || Pools::instance().settings.libraries ? Asker::kServed : Asker::kOther;
 }
 
-// What is called of the driver must not be unloaded when the program's runtime ends.
+// The driver must not be unloaded when the program's runtime ends, since this library calls it later.
 void keep(const void* function) {
   Dl_info info{};
   if (dladdr(function, &info) != 0) {
@@ -68,7 +69,7 @@ void say_once(const char* why) {
   }
 }
 
-// Whether there is one now. `library` may be something else that happens to have one of the driver's names.
+// Returns whether there is a driver now. `library` may be another one that happens to have one of its names.
 bool use_driver(void* library) {
   if (vdnn::preload::driver() != nullptr) {
     return true;
@@ -92,7 +93,7 @@ bool use_driver(void* library) {
   }
 }
 
-// Another library may have functions of the same names.
+// Another library may have functions with the same names.
 bool is_of_driver(const void* function) {
   const auto object = [](const void* address) -> const void* {
     Dl_info info{};
@@ -119,7 +120,7 @@ void* find_instead(void* library, const char* name, const void* caller) noexcept
   }
 }
 
-// The version that glibc has had from the start, and keeps.
+// The version of dlsym() that glibc has had from the start, and keeps.
 #if defined(__x86_64__)
 constexpr const char* kVersion = "GLIBC_2.2.5";
 #else
@@ -128,8 +129,8 @@ constexpr const char* kVersion = "GLIBC_2.17";
 
 }  // namespace
 
-// Every dlsym() of the process comes through here, also those of sanitizers that are not ready yet: nothing
-// that they have changed may be called.
+// Each call of dlsym() in the process comes here, also those of sanitizers that are not initialised yet. So
+// nothing that sanitizers intercept may be called.
 __attribute__((no_sanitize("address", "thread", "undefined"))) void* vdnn_preload_look_up(
     void* library, const char* name, const void* caller) noexcept {
   if (__atomic_load_n(&vdnn_preload_next_dlsym, __ATOMIC_ACQUIRE) == nullptr) {

@@ -19,7 +19,7 @@ namespace preload {
 
 namespace {
 
-// What a program has opened for itself alone is not behind us in the order of the loader. It stays.
+// RTLD_NEXT does not find libraries that the program has opened by dlopen(). The library stays loaded.
 void* find_in_loaded(const char* name) {
   for (const char* const library : {"libcudart.so.13", "libcudart.so.12"}) {
     if (void* const handle = dlopen(library, RTLD_LAZY | RTLD_NOLOAD | RTLD_NODELETE); handle != nullptr) {
@@ -52,7 +52,7 @@ NextRuntime load(void* (*find)(const char* name)) {
   return runtime;
 }
 
-// Of the driver, as the runtime finds it.
+// Looked up in the driver through the runtime.
 ContextCalls find_context_calls(const NextRuntime& next) {
   constexpr unsigned kVersion = 12000;
   const auto by_version =
@@ -97,7 +97,7 @@ ContextCalls context_calls_of(const DriverTable& table) {
           .cuDevicePrimaryCtxRelease = table.cuDevicePrimaryCtxRelease};
 }
 
-// The primary context of a GPU that the process uses; null: it does not. It is not held.
+// The primary context of a GPU, without retaining it; null if the process does not use the GPU.
 CUcontext primary_in_use(const ContextCalls& calls, int ordinal) {
   unsigned flags = 0;
   int active = 0;
@@ -110,9 +110,9 @@ CUcontext primary_in_use(const ContextCalls& calls, int ordinal) {
   return primary;
 }
 
-// Whether a context of the program's own is current to the thread, whose GPU is `ordinal`.
+// Whether the thread, whose GPU is `ordinal`, has another context than the primary one.
 bool has_own_context(const ContextCalls& calls, int ordinal) {
-  // By GPU, the last that was seen, so that most calls ask for one thing.
+  // The primary context of each GPU that was seen last, so that most calls ask the driver only once.
   static std::array<std::atomic<CUcontext>, 64> seen_primary{};
   std::atomic<CUcontext>& seen = seen_primary.at(static_cast<std::size_t>(ordinal) % seen_primary.size());
   CUcontext current = nullptr;
@@ -212,7 +212,7 @@ cudaError_t leave(const NextRuntime& next, const Visit& visit) {
 
 }  // namespace preload
 
-// In this library CUDA itself is the program's runtime: no other is linked.
+// This library links no runtime of its own: it calls the program's.
 std::unique_ptr<CudaApi> make_cuda_api() {
   return cuda::make_cuda_api(cuda::RuntimeSymbols(preload::find_next));
 }

@@ -1,6 +1,6 @@
 #pragma once
-// What is behind the functions that the preloaded library puts in front: CUDA's runtime as the program has
-// loaded it, or the driver, in the runtime's words, for programs that hold a runtime inside.
+// The functions of CUDA that the preloaded library's hooks call: those of the runtime that the program has
+// loaded or, for programs with a runtime linked in, the driver's under the runtime's names.
 
 #include <cuda.h>
 #include <cudaTypedefs.h>
@@ -13,13 +13,13 @@ namespace vdnn::preload {
       apply(cudaFreeHost) apply(cudaMemGetInfo) apply(cudaStreamDestroy) apply(cudaDeviceReset)      \
           apply(cudaIpcGetMemHandle) apply(cudaStreamBeginCapture) apply(cudaStreamEndCapture)
 
-// What else is needed of it.
+// The other functions that are called.
 #define VDNN_PRELOAD_HELPERS(apply)                                                                          \
   apply(cudaDeviceSynchronize) apply(cudaGetDevice) apply(cudaGetDeviceCount) apply(cudaGetLastError)        \
       apply(cudaGraphDestroy) apply(cudaSetDevice) apply(cudaStreamIsCapturing) apply(cudaStreamSynchronize) \
           apply(cudaThreadExchangeStreamCaptureMode)
 
-// The driver's calls for contexts, whoever the runtime is. All are null where one of them is not found.
+// The driver's functions for contexts, with either runtime. All are null if one of them is not found.
 struct ContextCalls {
   PFN_cuStreamGetCtx_v9020 cuStreamGetCtx = nullptr;
   PFN_cuCtxGetCurrent_v4000 cuCtxGetCurrent = nullptr;
@@ -34,37 +34,37 @@ struct ContextCalls {
 };
 
 struct NextRuntime {
-// NOLINTNEXTLINE(bugprone-macro-parentheses): what the macro makes is a declaration
+// NOLINTNEXTLINE(bugprone-macro-parentheses): the macro makes a declaration
 #define VDNN_PRELOAD_MEMBER(call) decltype(&::call) call = nullptr;
   VDNN_PRELOAD_CALLS(VDNN_PRELOAD_MEMBER)
   VDNN_PRELOAD_HELPERS(VDNN_PRELOAD_MEMBER)
 #undef VDNN_PRELOAD_MEMBER
-  void* (*find)(const char* name) = nullptr;  // any other function of it
+  void* (*find)(const char* name) = nullptr;  // looks up any other function
   bool is_driver = false;
   ContextCalls contexts;
 };
 
-// Throws DeviceError where the process has no shared runtime, or one that is too old.
+// Throws DeviceError if the process has no shared runtime, or one that is too old.
 NextRuntime find_next_runtime();
-// Once there is a driver (driver_runtime.h).
+// Valid once there is a driver (driver_runtime.h).
 NextRuntime make_driver_runtime();
 
-// The calling thread's GPU, or -1: it has none, or another context than the GPU's primary one, which is the
-// program's own affair.
+// The calling thread's GPU. -1 if it has none, or if its context is not the GPU's primary one: such contexts
+// are left to the program.
 int gpu_of_thread(const NextRuntime& next);
 
-// That of a stream that a program has made; the thread's where nobody tells.
+// The GPU of a stream that the program has made; the thread's GPU if it cannot be found out.
 int gpu_of_stream(const NextRuntime& next, cudaStream_t stream);
 
-// `work()`, with the calling thread at that GPU; then it is where it was before. Its error, or why the thread
-// cannot get there or back.
+// Calls work() with that GPU as the calling thread's, and restores the thread's GPU and context. Returns the
+// error of work(), or of the change.
 template <class Work>
 cudaError_t on_gpu(const NextRuntime& next, int ordinal, const Work& work);
 
-// Of on_gpu(): whether there is a way back to go, and whereto.
+// The state that leave() restores, for on_gpu().
 struct Visit {
   bool changed = false;
-  bool pushed = false;  // a context, on that of the program's own
+  bool pushed = false;  // a context was pushed on the program's own
   int before = -1;
 };
 cudaError_t enter(const NextRuntime& next, int ordinal, Visit& visit);

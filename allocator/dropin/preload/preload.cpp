@@ -36,7 +36,7 @@ void say(const char* text) {
   std::fprintf(stderr, "vdnn preload: %s\n", text);
 }
 
-// What the program can do without.
+// For work that the program can do without.
 template <class Work>
 void attempt(const Work& work) {
   try {
@@ -74,8 +74,8 @@ cudaError_t Gpu::synchronize() {
   if (error != cudaSuccess || last == 0) {
     return error;
   }
-  // A block that another thread has freed in the meantime may be in use again, and put off once more: work
-  // may use it that was not waited for.
+  // Blocks that were put off after the wait had begun stay put off, also those that were freed, reused and
+  // put off again: work that was not waited for may use them.
   const std::lock_guard lock(mutex_);
   std::erase_if(put_off_, [&](const auto& block) { return block.second <= last && free_idle(block.first); });
   has_put_off_ = !put_off_.empty();
@@ -114,10 +114,10 @@ std::shared_ptr<Gpu> Preload::gpu(int ordinal) {
       return it->second;
     }
   }
-  attempt([this] { cuda(); });  // before the lock
+  attempt([this] { cuda(); });  // before the lock, since it calls the loader
   const std::unique_lock lock(pools_.mutex);
   if (pools_.finished) {
-    return nullptr;  // meanwhile: nobody would end this pool
+    return nullptr;  // meanwhile, by another thread: no one would destroy this pool
   }
   const auto it = pools_.gpus.find(ordinal);
   return it == pools_.gpus.end() ? pools_.gpus.emplace(ordinal, make_gpu(ordinal)).first->second : it->second;
@@ -125,7 +125,7 @@ std::shared_ptr<Gpu> Preload::gpu(int ordinal) {
 
 std::shared_ptr<Gpu> Preload::make_gpu(int ordinal) {
   try {
-    // All of the GPU's, since what others take of it now they may give back.
+    // All memory of the GPU: other processes may free what they use now.
     std::size_t free = 0;
     std::size_t total = 0;
     if (const cudaError_t error = on_gpu(next_, ordinal, [&] { return next_.cudaMemGetInfo(&free, &total); });
@@ -169,7 +169,7 @@ cudaError_t Preload::pass(Call call, cudaError_t result) {
 
 cudaError_t Preload::refuse() const {
   if (next_.is_driver) {
-    return cudaErrorMemoryAllocation;  // and the program's runtime keeps it
+    return cudaErrorMemoryAllocation;  // the program's runtime makes it its last error
   }
   return beside_captures([this] {
     void* nothing = nullptr;
@@ -207,7 +207,7 @@ std::optional<bool> Preload::is_captured(cudaStream_t stream) const {
     return answer != cudaStreamCaptureStatusNone;
   }
   next_.cudaGetLastError();
-  // The legacy stream would wait for a stream that is captured: CUDA tells the program.
+  // The legacy stream would wait for a captured stream; the program gets this error from CUDA.
   return error == cudaErrorStreamCaptureImplicit ? std::optional(true) : std::nullopt;
 }
 
@@ -298,20 +298,20 @@ cudaError_t Preload::free_to_pool(Call call, void* address, const Give& give, co
     return pass(call, pass_on());
   }
   return on_gpu(next_, mine->ordinal, [&]() -> cudaError_t {
-    const std::shared_ptr<Gpu> here = std::move(mine);  // whose last user this may be
+    const std::shared_ptr<Gpu> here = std::move(mine);  // may be its last user
     try {
       return give(*here);
     } catch (const CaptureConflict&) {
       return free_unordered(here->pool, address_of(address));
     } catch (const InvalidArgument&) {
-      return pass_on();  // CUDA tells what the program has done wrong in its own words
+      return pass_on();  // CUDA reports the program's mistake
     } catch (const std::exception&) {
       return cudaErrorUnknown;  // nothing has changed
     }
   });
 }
 
-// The pool orders streams of its own GPU alone.
+// The host waits, since the pool orders streams of its own GPU only.
 cudaError_t Preload::free_after(Gpu& gpu, std::uint64_t address, int ordinal, cudaStream_t stream) {
   if (!gpu.pool.find(address)) {
     throw InvalidArgument("no block in use begins there");
@@ -324,7 +324,7 @@ cudaError_t Preload::free_after(Gpu& gpu, std::uint64_t address, int ordinal, cu
   return error;
 }
 
-// For a free whose order a capture forbids to record.
+// For a free in the order of a stream on which a capture forbids to record an event.
 cudaError_t Preload::free_unordered(StreamPool& pool, std::uint64_t address) noexcept {
   try {
     pool.free_unordered(address);
@@ -457,7 +457,7 @@ cudaError_t Preload::allocate_host(void** address, std::size_t bytes, unsigned f
     error = pass_on();
   }
   if (error == cudaSuccess) {
-    attempt([&] { pools_.host.add(*address, block); });  // else the runtime takes it back
+    attempt([&] { pools_.host.add(*address, block); });  // if it fails, the runtime will free it
   }
   return error;
 }
@@ -469,7 +469,7 @@ std::shared_ptr<CudaApi> Preload::cuda() {
       return cuda_;
     }
   }
-  // Not within a lock: it calls the loader, see look_up.cpp.
+  // Without the lock, since it calls the loader: see look_up.cpp.
   std::shared_ptr<CudaApi> made = cuda::make_cuda_api(cuda::RuntimeSymbols(next_.find));
   if (const std::string missing = made->why_missing(); !missing.empty()) {
     throw DeviceError(missing);
@@ -519,7 +519,8 @@ std::vector<std::shared_ptr<Gpu>> Preload::pooled_gpus() {
   return pooled;
 }
 
-// A pool finds out by itself that a stream has gone; whether there was one, the runtime says.
+// A failure to tell the pools is harmless: they find out that the stream has gone. The result is that of the
+// runtime.
 cudaError_t Preload::destroy_stream(cudaStream_t stream) {
   attempt([&] {
     for (std::shared_ptr<Gpu>& gpu : pooled_gpus()) {
@@ -543,7 +544,7 @@ cudaError_t Preload::begin_capture(cudaStream_t stream, cudaStreamCaptureMode mo
   return begin_capture(stream, [&] { return next_.cudaStreamBeginCapture(stream, mode); });
 }
 
-// Where it fails the capture has ended all the same, but where this stream or thread cannot end it.
+// A call that fails has ended the capture all the same, unless this stream or thread cannot end it.
 cudaError_t Preload::end_capture(cudaStream_t stream, cudaGraph_t* graph) {
   const std::uint64_t last = pools_.captures.last();
   const cudaError_t error = next_.cudaStreamEndCapture(stream, graph);
@@ -562,10 +563,10 @@ void Preload::end(std::shared_ptr<Gpu> gpu) {
   }
 }
 
-// Captures forbid a wait for the GPU. CUDA may refuse to end those of other threads.
+// Captures forbid to wait for the GPU. CUDA may refuse to end captures of other threads.
 void Preload::end_captures(int ordinal) {
   if (ordinal < 0) {
-    return;  // a context of the program's own: the captures there go on
+    return;  // another context than the primary one: its captures go on
   }
   while (const std::optional<NamedStream> stream = pools_.captures.take(ordinal)) {
     on_gpu(next_, ordinal, [&] {
@@ -597,7 +598,7 @@ void Preload::forget_device(int ordinal) {
   }
 }
 
-// In a context of the program's own it is no reset of the GPU (CUDA Runtime API, cudaDeviceReset).
+// In another context than the primary one it does not reset the GPU (CUDA Runtime API, cudaDeviceReset).
 cudaError_t Preload::reset_device() {
   forget_device(gpu_of_thread(next_));
   return next_.cudaDeviceReset();
@@ -637,11 +638,12 @@ void write_summary(const Pools& pools) {
   }
 }
 
-// Not on the heap, which may be exhausted: who has no Preload cannot even pass calls on.
+// An object that is never destroyed. It does not use the heap, which may be exhausted: without a Preload,
+// calls could not even be passed on.
 template <class Type>
 class Undying {
  public:
-  // Of several the first.
+  // Makes the object, or returns it if it exists.
   template <class... Arguments>
   Type* make(Arguments&&... arguments) {
     Place& place = places_[is_second_ ? 1 : 0];
@@ -652,7 +654,8 @@ class Undying {
     return place.made;
   }
   Type* made() const { return places_[is_second_ ? 1 : 0].made; }
-  // From now on there is none, until the next is made: one more, however often this is called.
+  // Leaves the object as it is: made() returns null until make() makes the second one. Further calls do
+  // nothing.
   void leave() { is_second_ = true; }
 
  private:
@@ -681,13 +684,13 @@ Undying<Preload>& driver_preload() {
   return preload;
 }
 
-// In a child of fork() CUDA must not be used, locks may be held by threads that it does not have, and memory
-// is the parent's to give back. What the child calls all the same goes to CUDA, which refuses it.
+// In a child of fork() CUDA must not be used, threads that do not exist there may hold locks, and only the
+// parent may free its memory. Calls of the child are passed on to CUDA, which refuses them.
 std::atomic<bool> is_child{false};
 
 void leave_to_parent() {
   if (runtime_preload().made() == nullptr && driver_preload().made() == nullptr) {
-    return;  // the parent has not used CUDA: the child may
+    return;  // the parent has not used CUDA, so the child may
   }
   is_child = true;
   the_pools().leave();

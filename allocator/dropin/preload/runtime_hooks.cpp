@@ -1,4 +1,4 @@
-// The functions of CUDA's shared runtime that programs find here first.
+// The hooks in front of functions of CUDA's shared runtime.
 
 #include "allocator/dropin/preload/preload.h"
 
@@ -6,12 +6,13 @@ namespace {
 
 using vdnn::preload::Preload;
 
-// What programs that are compiled for per-thread default streams mean by stream 0.
+// The meaning of stream 0 in programs that are compiled for per-thread default streams.
 cudaStream_t of_thread(cudaStream_t stream) {
   return stream == nullptr ? cudaStreamPerThread : stream;
 }
 
-// Preload goes to the runtime where something is thrown inside; what is left is that it says so.
+// Preload itself passes calls on to the runtime when something is thrown inside; any other exception is
+// reported here.
 template <class Work>
 cudaError_t with_preload(const Work& work) noexcept {
   try {
@@ -22,8 +23,8 @@ cudaError_t with_preload(const Work& work) noexcept {
   }
 }
 
-// Memory that is the runtime's, which needs what the pools keep where there is no more. `name` is how the
-// library exports it.
+// A function of the runtime that allocates. If there is no memory, the pools give back their free memory and
+// it is called again. `name` is its name in the library.
 template <class... Parameters, class... Arguments>
 cudaError_t take_of_runtime(const char* name, cudaError_t (*)(Parameters...),
                             Arguments... arguments) noexcept {
@@ -33,7 +34,7 @@ cudaError_t take_of_runtime(const char* name, cudaError_t (*)(Parameters...),
   });
 }
 
-// After the program's own static objects are gone.
+// Runs after the program's static objects are destroyed.
 __attribute__((destructor)) void finish() {
   Preload::finish();
 }
@@ -54,7 +55,7 @@ cudaError_t cudaMallocAsync(void** address, std::size_t bytes, cudaStream_t stre
 cudaError_t cudaFreeAsync(void* address, cudaStream_t stream) {
   return with_preload([&](Preload& preload) { return preload.free(address, stream); });
 }
-// Declared only to programs that are compiled for them.
+// CUDA declares these only for programs that are compiled for per-thread default streams.
 cudaError_t cudaMallocAsync_ptsz(void** address, std::size_t bytes, cudaStream_t stream) {
   return with_preload([&](Preload& preload) { return preload.allocate(address, bytes, of_thread(stream)); });
 }
@@ -108,7 +109,7 @@ cudaError_t cudaStreamBeginCapture(cudaStream_t stream, cudaStreamCaptureMode mo
 cudaError_t cudaStreamBeginCapture_ptsz(cudaStream_t stream, cudaStreamCaptureMode mode) {
   return with_preload([&](Preload& preload) { return preload.begin_capture(of_thread(stream), mode); });
 }
-#if CUDART_VERSION >= 12030  // the first that declares it
+#if CUDART_VERSION >= 12030  // the first version that declares it
 cudaError_t cudaStreamBeginCaptureToGraph(cudaStream_t stream, cudaGraph_t graph,
                                           const cudaGraphNode_t* after, const cudaGraphEdgeData* edges,
                                           std::size_t count, cudaStreamCaptureMode mode) {
@@ -135,7 +136,7 @@ cudaError_t cudaStreamEndCapture_ptsz(cudaStream_t stream, cudaGraph_t* graph) {
 cudaError_t cudaDeviceReset() {
   return with_preload([&](Preload& preload) { return preload.reset_device(); });
 }
-// Of CUDA 12 and earlier: another name for it.
+// Another name for it, in CUDA 12 and earlier.
 cudaError_t cudaThreadExit() {
   return cudaDeviceReset();
 }

@@ -1,14 +1,14 @@
 #pragma once
-// What the process's environment says to libvdnn_preload.so:
+// The settings of libvdnn_preload.so, read from variables of the environment:
 //
-// * VDNN_PRELOAD_MEMORY=SIZE: what the pool of each GPU may have committed; default: all memory of the GPU.
+// * VDNN_PRELOAD_MEMORY=SIZE: budget of the pool of each GPU; default: all memory of the GPU.
 // * VDNN_PRELOAD_FREE=ordered: cudaFree does not synchronise; default: synchronous. See docs/allocator.md.
-// * VDNN_PRELOAD_IPC=1: what cudaMalloc gives can be shared with other processes: it bypasses the pool.
-// * VDNN_PRELOAD_HOST_CACHE=SIZE: page-locked memory that is kept for the next cudaMallocHost or
+// * VDNN_PRELOAD_IPC=1: memory of cudaMalloc can be shared with other processes, since it bypasses the pool.
+// * VDNN_PRELOAD_HOST_CACHE=SIZE: most page-locked memory that is kept for the next cudaMallocHost or
 //   cudaHostAlloc; 0: none; default: 256 MiB.
-// * VDNN_PRELOAD_LIBRARIES=1: libraries that hold a runtime of their own are served, too; else not.
-// * VDNN_PRELOAD_PEERS=0: other GPUs get no access to memory of a pool; default: those that can reach it do.
-// * VDNN_PRELOAD_SUMMARY=1 or a file: at the end, to standard error or to the file.
+// * VDNN_PRELOAD_LIBRARIES=1: libraries with a runtime linked in are served, too; default: they are not.
+// * VDNN_PRELOAD_PEERS=0: other GPUs get no access to memory of a pool; default: GPUs that can reach it do.
+// * VDNN_PRELOAD_SUMMARY=1 or a file: writes a summary at the end, to standard error or to the file.
 
 #include <cstdint>
 #include <string>
@@ -16,8 +16,8 @@
 namespace vdnn::preload {
 
 struct Settings {
-  bool pooled = true;              // false: everything is the runtime's
-  std::uint64_t memory_bytes = 0;  // 0: all of the GPU's
+  bool pooled = true;              // false: all memory is the runtime's
+  std::uint64_t memory_bytes = 0;  // 0: all memory of the GPU
   bool ordered_free = false;
   bool ipc = false;
   bool libraries = false;
@@ -26,7 +26,7 @@ struct Settings {
   std::string summary;  // "": none; "1": standard error; a file
 };
 
-// Throws InvalidArgument where a value is none of these.
+// Throws InvalidArgument if a variable has another value.
 Settings read_settings();
 
 }  // namespace vdnn::preload

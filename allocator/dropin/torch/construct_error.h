@@ -1,5 +1,5 @@
 #pragma once
-// For the two sources that are compiled for one ABI of std::string each.
+// Included by two sources, each compiled for one ABI of std::string.
 
 #include <cstdint>
 #include <string>

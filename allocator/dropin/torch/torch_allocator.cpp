@@ -13,9 +13,9 @@ namespace vdnn {
 
 namespace {
 
-constexpr TorchPoolId kNobodys{0, 0};
+constexpr TorchPoolId kDefaultPool{0, 0};
 
-// As guarded(), for a body that has a status itself.
+// As guarded(), for a body that returns a status itself.
 template <class Body>
 vdnn_status guarded_status(const Body& body) noexcept {
   vdnn_status status = VDNN_OK;
@@ -92,7 +92,7 @@ void TorchAllocator::make_allocator(Gpu& gpu, int device, Pool& pool) {
 }
 
 std::shared_ptr<TorchAllocator::Pool> TorchAllocator::shared_pool(Gpu& gpu, int device) {
-  std::shared_ptr<Pool> pool = find_or_add(gpu, kNobodys);
+  std::shared_ptr<Pool> pool = find_or_add(gpu, kDefaultPool);
   make_allocator(gpu, device, *pool);
   return pool;
 }
@@ -138,7 +138,7 @@ std::shared_ptr<TorchAllocator::Pool> TorchAllocator::find_or_add(Gpu& gpu, Torc
   return pool;
 }
 
-// Whether anything was given back.
+// Returns whether anything was given back.
 bool TorchAllocator::trim(Gpu& gpu) {
   std::vector<std::shared_ptr<Pool>> pools;
   {
@@ -156,9 +156,9 @@ bool TorchAllocator::trim(Gpu& gpu) {
 }
 
 bool TorchAllocator::is_unused(const std::shared_ptr<Pool>& pool) {
-  // Who has just been handed the pool may be about to allocate from it.
+  // A thread that holds another reference may be about to allocate from the pool.
   const bool in_hand = pool.use_count() > 1;
-  return pool->id != kNobodys && pool->uses == 0 && !in_hand;
+  return pool->id != kDefaultPool && pool->uses == 0 && !in_hand;
 }
 
 std::vector<std::shared_ptr<TorchAllocator::Pool>> TorchAllocator::cached_unused(Gpu& gpu) {
@@ -170,8 +170,8 @@ std::vector<std::shared_ptr<TorchAllocator::Pool>> TorchAllocator::cached_unused
   return cached;
 }
 
-// Pools give memory back, which may wait for the GPU, and end without the lock, so that others allocate and
-// free there meanwhile.
+// Pools are trimmed, which may wait for the GPU, and destroyed without the lock, so that other threads
+// allocate and free on the GPU meanwhile.
 void TorchAllocator::drop_unused(Gpu& gpu) {
   std::vector<std::shared_ptr<Pool>> trimmed = cached_unused(gpu);
   for (const std::shared_ptr<Pool>& pool : trimmed) {
@@ -179,9 +179,9 @@ void TorchAllocator::drop_unused(Gpu& gpu) {
   }
   std::vector<std::shared_ptr<Pool>> ended;
   const std::lock_guard lock(gpu.mutex);
-  trimmed.clear();  // they are in hand no more
-  // Where the device has refused to take memory back, the pool stays until it is asked again: in its
-  // destruction a refusal would leave the memory behind.
+  trimmed.clear();  // so that is_unused() counts no references of this function
+  // If the device has refused to take memory back, the pool stays until the next attempt: a refusal in its
+  // destructor would leak the memory.
   const auto first = std::stable_partition(gpu.pools.begin(), gpu.pools.end(), [](const auto& pool) {
     return !is_unused(pool) || vacancy_of(pool->allocator.get()) != Vacancy::kEmpty;
   });
@@ -218,14 +218,14 @@ void TorchAllocator::give_back(void* block) noexcept {
     if (readers != VDNN_OK && readers != VDNN_INVALID_ARGUMENT) {
       return readers;
     }
-    // Of a reader that cannot be named nobody knows when it is done.
+    // The work of a reader that could not be recorded may be in flight.
     const vdnn_status status = readers == VDNN_OK
                                    ? vdnn_allocator_free(pool->allocator.get(), block)
                                    : vdnn_allocator_free_unordered(pool->allocator.get(), block);
     if (status == VDNN_OK) {
       forget_missed_readers(block);
     }
-    const bool of_a_graph = pool->id != kNobodys;
+    const bool of_a_graph = pool->id != kDefaultPool;
     pool.reset();
     if (of_a_graph) {
       for (Gpu* const gpu : gpus()) {
@@ -333,7 +333,7 @@ vdnn_status TorchAllocator::set_budget(std::uint64_t bytes, int device) noexcept
 
 void TorchAllocator::begin(int device, TorchPoolId id, TorchStreamFilter filter) noexcept {
   guarded_status([&] {
-    if (id == kNobodys || !filter) {
+    if (id == kDefaultPool || !filter) {
       throw InvalidArgument("a pool of one's own has a number and a filter of streams");
     }
     Gpu& of = gpu(device);

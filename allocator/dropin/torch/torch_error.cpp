@@ -9,10 +9,10 @@ namespace vdnn {
 
 namespace {
 
-// More than c10::Error takes in any release (it is 128 bytes in 2.15).
+// More than the size of c10::Error in any release (128 bytes in 2.15).
 constexpr std::size_t kErrorBytes = 1024;
 
-// A library that is in the process, or null.
+// A library that is loaded in the process, or null.
 void* loaded(const char* name) {
   return dlopen(name, RTLD_LAZY | RTLD_NOLOAD);
 }
@@ -32,13 +32,14 @@ struct TorchErrors {
       construct = construct_error_with_cow_string;
       constructor = find(base, "_ZN3c105ErrorC2ENS_14SourceLocationESs");
     }
-    // Where the class has no function of its own, the libraries that throw it have the table.
+    // If the class defines no function of its own, the table is in the libraries that throw it.
     for (const char* const library : {"libc10.so", "libc10_cuda.so"}) {
       if (table == nullptr) {
         table = static_cast<void**>(find(loaded(library), "_ZTVN3c1016OutOfMemoryErrorE"));
       }
     }
-    // PyTorch's own, so that it catches what they throw although this library may have others inside.
+    // PyTorch's own type, so that PyTorch catches the exception although this library may contain another
+    // one.
     allocate = reinterpret_cast<decltype(allocate)>(find(base, "__cxa_allocate_exception"));
     throw_it = reinterpret_cast<decltype(throw_it)>(find(base, "__cxa_throw"));
   }
@@ -55,7 +56,7 @@ struct TorchErrors {
   void (*throw_it)(void*, void*, void (*)(void*)) = nullptr;
 };
 
-// PyTorch is in the process before its allocator can be changed.
+// Looked up once: PyTorch is loaded before a program can change its allocator.
 const TorchErrors& torch_errors() {
   static const TorchErrors of_process;
   return of_process;

@@ -20,7 +20,7 @@ void* vdnn_torch_malloc(ssize_t bytes, int device, void* stream) {
   vdnn_status status = VDNN_OK;
   void* const block = allocator().allocate(bytes, device, stream, &status);
   if (status == VDNN_OUT_OF_MEMORY) {
-    // Programs look for these first words, as those that try a smaller batch do.
+    // Some programs, for example those that retry with a smaller batch, look for these first words.
     vdnn::throw_torch_out_of_memory(("CUDA out of memory. " + std::string(vdnn_last_error())).c_str());
   } else if (status != VDNN_OK) {
     vdnn::throw_torch_runtime_error(vdnn_last_error());

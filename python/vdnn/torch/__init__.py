@@ -1,11 +1,11 @@
-"""Any PyTorch program trains inside a memory budget.
+"""Trains any PyTorch program inside a memory budget.
 
     import vdnn.torch
     vdnn.torch.enable(budget="10GiB")        # or: with vdnn.torch.offload(budget="10GiB"): loss = model(x)
 
-Tensors that autograd saves for backward leave the GPU while they are not needed, on a stream of their own, and come back
-before they are read. The first step learns what is saved and when it is read; from the second step on a plan for the budget
-decides what leaves. Results stay equal to the bit. docs/torch.md explains the tiers, the limits and the costs.
+Tensors that autograd saves for backward leave the GPU on a separate stream while they are not needed, and come back before they
+are read. In the first step vdnn learns which tensors are saved and when they are read. From the second step on, a plan for the
+budget decides which tensors leave. Results stay equal to the bit. docs/torch.md explains the tiers, the limits and the costs.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ __all__ = [
 ]
 
 _lock = threading.RLock()
-_made: dict[Settings, Hooks] = {}  # for the life of the process: what was learned stays with its settings
+_made: dict[Settings, Hooks] = {}  # kept for the life of the process, so that settings keep what was learned with them
 _enabled: Hooks | None = None
 _last: Hooks | None = None
 
@@ -65,19 +65,19 @@ def enable(
     min_size: int | str = "1MiB",
     window: int | str | None = None,
 ) -> None:
-    """From now on tensors that autograd saves leave the device where that is needed to keep it within `budget`.
+    """From now on, tensors that autograd saves leave the device as far as the budget requires.
 
-    budget: for all tensors of a device ("10GiB", or bytes). 0: every eligible tensor leaves. May be left out after
-        use_pool(budget=...): ten elevenths of that, since a pool holds up to a tenth more than its blocks.
-    host_budget: for page-locked memory on the host, for each GPU; None: half of the machine's memory (or of the control group's),
-        divided by the processes that torchrun started on it or by its GPUs, whichever are more. Once it is exhausted, tensors stay.
+    budget: limit for all tensors of a device ("10GiB", or bytes). 0: every eligible tensor leaves. May be omitted after
+        use_pool(budget=...): 10/11 of that budget, since a pool holds up to 10 % more than its blocks.
+    host_budget: limit for page-locked host memory per GPU. None: half of the machine's memory (or of the control group's limit),
+        divided by the number of ranks that torchrun started there, or of GPUs if that is larger. Once exhausted, tensors stay.
     tier: "native" (C++ hooks, all threads; compiled on first use), "python" (any PyTorch, the calling thread only), or
-        "auto": native where it can be had, else one line of log and python.
+        "auto": native if possible, else python with one line of log.
     min_size: smaller tensors stay.
-    window: bytes on their way out, and bytes that are back before they are read, each at most. None: the two largest tensors of
-        the step. A smaller window saves memory and leaves less time for copies.
+    window: limit in bytes both for tensors on their way out and for tensors that are back before they are read. None: the two
+        largest tensors of the step. A smaller window saves memory and leaves less time for copies.
 
-    Raises RuntimeError if it is enabled already, ValueError and TypeError for an option that cannot be.
+    Raises RuntimeError if vdnn.torch is enabled already, ValueError or TypeError for an invalid option.
     """
     global _enabled
     settings = make_settings(budget, host_budget, tier, min_size, window)
@@ -90,7 +90,7 @@ def enable(
 
 
 def disable() -> None:
-    """Ends enable(). Tensors that were saved before are served as long as their graphs live. Nothing if not enabled."""
+    """Ends enable(). Tensors saved earlier are served as long as their graphs live. Does nothing if not enabled."""
     global _enabled
     with _lock:
         if _enabled is not None:
@@ -107,7 +107,7 @@ def offload(
     min_size: int | str = "1MiB",
     window: int | str | None = None,
 ) -> Iterator[None]:
-    """enable() for what is saved inside the block; backward may run outside. Blocks with equal options learn together."""
+    """enable() for tensors saved inside the block; backward may run outside. Blocks with equal options share what they learn."""
     hooks = _hooks_of(make_settings(budget, host_budget, tier, min_size, window))
     hooks.start()
     try:
@@ -117,9 +117,9 @@ def offload(
 
 
 def _leave_to_parent() -> None:
-    """In a child of fork(), for example a worker of a DataLoader: tensors stay until the child enables vdnn.torch itself."""
+    """Called in a child of fork(), for example a DataLoader worker: tensors stay until the child enables vdnn.torch itself."""
     global _lock, _enabled, _last
-    _lock = threading.RLock()  # a thread of the parent may have had it
+    _lock = threading.RLock()  # a thread of the parent may have held the old one
     for hooks in _made.values():
         hooks.leave_to_parent()
     _made.clear()
@@ -130,7 +130,7 @@ os.register_at_fork(after_in_child=_leave_to_parent)
 
 
 def report(*, quiet: bool = False) -> Report:
-    """Returns what the hooks that were started last have moved, per device, and prints it unless `quiet`."""
+    """Returns the traffic of the hooks that were started last, per device, and prints it unless `quiet`."""
     made = _report.report_of(_last)
     if not quiet:
         print(made)
@@ -146,15 +146,15 @@ def export(
 ) -> None:
     """Writes the step that was learned last as JSON (docs/learned_step.schema.json), which `vdnn plan --step` reads.
 
-    The step is of the hooks that were started last. Its figures are best once two steps have ended: in the first one the
-    optimizer makes its state. The file is replaced as a whole, or left as it was.
+    The step is that of the hooks that were started last. Export after at least two steps: in the first one the optimizer
+    creates its state. The file is replaced as a whole, or left unchanged.
 
     batch: samples of the step. `vdnn max-batch` and `--batch` need it.
-    program: a name for people; None: that of the script.
-    device: "cuda:1"; may be left out where tensors of one device only were saved.
+    program: a name for people. None: the script's name.
+    device: for example "cuda:1". May be omitted if only one device's tensors were saved.
 
-    Raises TypeError or ValueError for an argument that cannot be, RuntimeError before a step was learned, and OSError where
-    the file cannot be written.
+    Raises TypeError or ValueError for an invalid argument, RuntimeError before a step was learned, and OSError if the file
+    cannot be written.
     """
     samples, name, target = _export.checked_batch(batch), _export.checked_program(program), _export.checked_target(path)
     step = _export.learned_step_of(_last, device)

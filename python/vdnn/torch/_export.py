@@ -25,14 +25,14 @@ def checked_batch(batch: int | None) -> int | None:
             raise TypeError
         samples = operator.index(batch)
     except TypeError:
-        raise TypeError(f"batch is {batch!r}: it is the number of samples of the step") from None
+        raise TypeError(f"batch is {batch!r}: it must be the number of samples of the step") from None
     if not 1 <= samples <= _MOST_SAMPLES:
         raise ValueError(f"batch is {batch!r}: a step has at least one sample, and at most {_MOST_SAMPLES}")
     return samples
 
 
 def checked_program(program: str | None) -> str:
-    """Without a name, that of the script."""
+    """`name`, or the script's name if there is none."""
     if program is None:
         script = os.path.basename(sys.argv[0]) if sys.argv else ""
         program = "a program in PyTorch" if script in ("", "-c", "-m") else script
@@ -44,17 +44,17 @@ def checked_program(program: str | None) -> str:
 
 
 def checked_target(path: str | os.PathLike[str]) -> pathlib.Path:
-    """Where the file will be. Raises OSError if it cannot be there."""
+    """The absolute path of the file. Raises OSError if the file cannot be written there."""
     target = pathlib.Path(os.path.realpath(path))
     if target.exists() and not target.is_file():
-        raise IsADirectoryError(f"the learned step cannot be written: {os.fspath(path)!r} is no regular file")
+        raise IsADirectoryError(f"the learned step cannot be written: {os.fspath(path)!r} is not a regular file")
     if not target.parent.is_dir():
         raise FileNotFoundError(f"the learned step cannot be written: there is no folder {str(target.parent)!r}")
     return target
 
 
 def learned_step_of(hooks: Hooks | None, device: str | torch.device | None) -> dict[str, Any]:
-    """The step that was learned last on `device`, without what only its program knows."""
+    """The step that was learned last on `device`, without the facts that only its program knows."""
     stashes = hooks.stashes() if hooks else {}
     if not stashes:
         raise RuntimeError("no step was learned: enable vdnn.torch and train one step, forward and backward")
@@ -80,7 +80,7 @@ def _name_of(device: str | torch.device) -> str:
 
 
 def text_of(step: dict[str, Any], batch: int | None, program: str) -> str:
-    """One event per line: people read and compare such files."""
+    """Writes one event per line, since people read and compare such files."""
     step = step | {"program": program, "framework": f"PyTorch {torch.__version__.partition('+')[0]}"}
     if batch is not None:
         step["batch"] = batch
@@ -91,7 +91,7 @@ def text_of(step: dict[str, Any], batch: int | None, program: str) -> str:
 
 
 def write_atomically(target: pathlib.Path, text: str) -> None:
-    """Readers find the old file or the whole new one."""
+    """Replaces the file so that readers find either the old or the whole new one."""
     new = target.with_name(f".{target.name}.{os.getpid()}.new")
     try:
         with open(new, "w", encoding="utf-8") as file:
@@ -102,4 +102,4 @@ def write_atomically(target: pathlib.Path, text: str) -> None:
     except OSError as error:
         raise type(error)(f"the learned step cannot be written to {str(target)!r}: {error.strerror}") from error
     finally:
-        new.unlink(missing_ok=True)  # it is there only if something failed
+        new.unlink(missing_ok=True)  # it exists only after a failure

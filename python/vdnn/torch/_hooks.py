@@ -1,4 +1,4 @@
-"""Which tier serves a program."""
+"""The choice of the tier that serves a program."""
 
 from __future__ import annotations
 
@@ -17,23 +17,23 @@ class Hooks(Protocol):
     tier: str
 
     def start(self) -> None:
-        """Saved tensors go through the hooks from now on."""
+        """From now on saved tensors pass through the hooks."""
 
     def stop(self) -> None:
         """Ends the last start()."""
 
     def leave_to_parent(self) -> None:
-        """In a child of fork(): these hooks keep all tensors where they are."""
+        """Called in a child of fork(): these hooks then keep all tensors in place."""
 
     def stashes(self) -> dict[str, NativeStash]:
-        """By name of the device."""
+        """The stashes by name of the device."""
 
 
 _reasons_told: set[str] = set()
 
 
 def make_hooks(settings: Settings) -> Hooks:
-    """Raises RuntimeError if tier "native" was asked for and does not fit."""
+    """Raises RuntimeError if tier "native" was requested and cannot serve."""
     if settings.tier == "python":
         return PythonHooks(settings)
     try:

@@ -10,15 +10,15 @@ from ctypes import POINTER, byref, c_char_p, c_int, c_int32, c_uint32, c_uint64,
 VERSION = 1
 HOST = -1
 
-# Answers of put and leave.
+# Answers of put and leave (vdnn/stash.h).
 KEPT, LEAVES, SHARED, VERDICT, RELEASED, LEAVING, NOTICE, WATCHED = 0, 1, 2, 3, 4, 8, 16, 32
 # Answers of read.
 IN_PLACE, BACK, MISSING, FETCHES, LAST = 1, 2, 4, 8, 16
 
-# Handles that one call names at most; callers ask again while it is full.
+# The most handles that one call names; callers call again while the array is full.
 BATCH = 64
 
-# Notices are shorter.
+# Longer than any notice.
 _NOTICE_BYTES = 512
 
 
@@ -47,7 +47,7 @@ class Statistics(ctypes.Structure):
     _fields_ = [("version", c_uint32), ("reserved", c_uint32), *((name, c_uint64) for name in STATISTICS)]
 
 
-# Name without vdnn_stash_, and the types of the arguments after the stash.
+# Names without vdnn_stash_, and the types of the arguments after the stash.
 _CALLS = {
     "streams": [POINTER(c_void_p), POINTER(c_void_p)],
     "put": [c_void_p, c_uint64, c_void_p, c_uint64, c_uint64, c_uint64, c_uint64, POINTER(c_uint64), POINTER(c_uint32)],
@@ -73,11 +73,11 @@ ENVIRONMENT = "VDNN_STASH_LIBRARY"
 
 
 class StashError(RuntimeError):
-    """libvdnn_stash.so has refused a call; the text is its own."""
+    """libvdnn_stash.so has refused a call, with this text."""
 
 
 def library_path() -> pathlib.Path:
-    """Where libvdnn_stash.so is: named by VDNN_STASH_LIBRARY, else beside this file, as in a wheel."""
+    """The path of libvdnn_stash.so: VDNN_STASH_LIBRARY, else beside this file, as in a wheel."""
     if named := os.environ.get(ENVIRONMENT):
         return pathlib.Path(named)
     return pathlib.Path(__file__).parent / "lib" / "libvdnn_stash.so"
@@ -130,14 +130,14 @@ def make_options(device: int, **values: int) -> Options:
 
 
 def default_host_bytes() -> int:
-    """Of page-locked memory for all stashes of the machine."""
+    """The default budget of page-locked memory for all stashes of the machine."""
     size = c_uint64()
     check(LIBRARY.vdnn_stash_default_host_bytes(byref(size)))
     return size.value
 
 
 class NativeStash:
-    """A vdnn_stash, whoever owns it."""
+    """A vdnn_stash with any owner."""
 
     def __init__(self, pointer: int | c_void_p) -> None:
         self.pointer = pointer
@@ -149,7 +149,7 @@ class NativeStash:
         return {name: getattr(figures, name) for name in STATISTICS}
 
     def offload_stream(self) -> int:
-        """On which copies to the host run. Of a stash of a GPU only."""
+        """The stream of copies to the host. Only for a stash of a GPU."""
         offload, prefetch = c_void_p(), c_void_p()
         check(LIBRARY.vdnn_stash_streams(self.pointer, byref(offload), byref(prefetch)))
         return offload.value or 0
@@ -162,19 +162,20 @@ class NativeStash:
         return text.value.decode()
 
     def take_notice(self) -> str:
-        """The text that the user should be told now, each once; empty if there is none."""
+        """The next notice for the user, each once; empty if there is none."""
         text, needed = ctypes.create_string_buffer(_NOTICE_BYTES), c_uint64()
         check(LIBRARY.vdnn_stash_take_notice(self.pointer, text, _NOTICE_BYTES, byref(needed)))
         return text.value.decode()
 
 
 class OwnedStash(NativeStash):
-    """Is destroyed with this object, which saved tensors hold."""
+    """A stash that is destroyed with this object, which saved tensors hold."""
 
     def __init__(self, options: Options) -> None:
         super().__init__(c_void_p())
         check(LIBRARY.vdnn_stash_create(byref(options), byref(self.pointer)))
-        self._destroy = LIBRARY.vdnn_stash_destroy  # modules are emptied before the last objects at the end of a program
+        self._destroy = LIBRARY.vdnn_stash_destroy  # kept here, since modules are emptied before the last objects at the end of
+                                                    # a program
 
     def __del__(self) -> None:
         if self.pointer:

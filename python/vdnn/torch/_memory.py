@@ -1,4 +1,4 @@
-"""Memory of all tensors: on GPUs as PyTorch counts it, on the CPU as the binary of tier "native" does."""
+"""Memory of all tensors: PyTorch counts it on GPUs, the binary of tier "native" on the CPU."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from ._native_hooks import DoesNotFit, count_cpu_memory, open_door
 
 
 def measure_memory() -> None:
-    """Counts the memory of tensors on the CPU from now on; those that Python sees now are included. Tier "native" does it too.
+    """Counts the memory of tensors on the CPU from now on, with those that Python sees now. Tier "native" counts it, too.
 
-    Nothing where there is a GPU, whose memory PyTorch counts. Raises RuntimeError if the binary cannot be had.
+    Does nothing if there is a GPU, whose memory PyTorch counts. Raises RuntimeError if the binary cannot be made.
     """
     if torch.cuda.is_available():
         return
@@ -21,7 +21,7 @@ def measure_memory() -> None:
 
 
 def reset_peak_memory() -> None:
-    """peak_memory() is of what follows."""
+    """Starts the measurement of peak_memory() anew."""
     if torch.cuda.is_available():
         torch.cuda.reset_peak_memory_stats()
     else:
@@ -29,7 +29,7 @@ def reset_peak_memory() -> None:
 
 
 def peak_memory() -> int:
-    """Bytes that tensors took at most, on the current GPU, or on the CPU after measure_memory()."""
+    """The most bytes that tensors took on the current GPU, or on the CPU after measure_memory()."""
     if torch.cuda.is_available():
         return torch.cuda.max_memory_allocated()
     return open_door().vdnn_door_cpu_peak()

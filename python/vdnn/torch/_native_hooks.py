@@ -1,4 +1,4 @@
-"""Tier B: saved-tensor hooks in C++ (door/), which this file opens with ctypes and switches on and off."""
+"""Tier "native": saved-tensor hooks in C++ (door/), which this module opens with ctypes and switches on and off."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from ._settings import Settings
 
 
 class Pool(ctypes.Structure):
-    """vdnn_door_pool: functions of libvdnn_torch.so."""
+    """vdnn_door_pool of door/door.h: functions of libvdnn_torch.so."""
 
     _fields_ = [(name, c_void_p) for name in ("get_base_allocation", "record_stream", "allocated")]
 
 
 class DoesNotFit(Exception):
-    """Tier "native" cannot serve; the text says why."""
+    """Tier "native" cannot serve, for the reason in the text."""
 
 
 _LOG = ctypes.CFUNCTYPE(None, c_char_p)
@@ -36,7 +36,7 @@ def _log(text: bytes) -> None:
 
 @functools.cache
 def open_door() -> ctypes.CDLL:
-    """The binary, compiled if need be, in PyTorch's engine. Raises DoesNotFit."""
+    """Opens the binary, compiled if necessary, and installs its engine in PyTorch. Raises DoesNotFit."""
     try:
         path = door.build()
     except door.CannotBuild as error:
@@ -44,7 +44,7 @@ def open_door() -> ctypes.CDLL:
     try:
         binary = ctypes.CDLL(str(path))
     except OSError as error:
-        raise DoesNotFit(f"{error} (without the file it is compiled anew)") from None
+        raise DoesNotFit(f"{error} (delete the file to compile it anew)") from None
     binary.vdnn_door_last_error.restype = c_char_p
     binary.vdnn_door_open.argtypes = [c_char_p]
     binary.vdnn_door_create.argtypes = [POINTER(Options), c_uint64, POINTER(Pool)]
@@ -63,13 +63,13 @@ def open_door() -> ctypes.CDLL:
     return binary
 
 
-counts_cpu_memory = threading.Event()  # set once the memory of tensors on the CPU is known
+counts_cpu_memory = threading.Event()  # set once the memory of tensors on the CPU is counted
 
 
 def count_cpu_memory(*, poison: bool = False) -> None:
-    """From now on the memory of tensors on the CPU is known: those that Python sees now, and all that come.
+    """From now on the memory of tensors on the CPU is counted: those that Python sees now, and all later ones.
 
-    poison: for tests; what is freed is filled, so that a read of freed memory shows.
+    poison: for tests; fills freed memory, so that a read of it shows.
     """
     storages = {}
     for thing in gc.get_objects():
@@ -92,14 +92,14 @@ class NativeHooks:
 
     tier = "native"
 
-    # Of the hooks that were started and not stopped the last ones serve.
+    # Hooks that were started and not stopped; the last ones serve.
     _started: list[NativeHooks] = []
 
     def __init__(self, settings: Settings) -> None:
         self._door = open_door()
         self._on_gpu = settings.device_type == "cuda"
         if self._on_gpu and not self._door.vdnn_door_knows_gpus():
-            raise DoesNotFit(f"PyTorch {torch.__version__} does not tell C++ about streams")
+            raise DoesNotFit(f"PyTorch {torch.__version__} does not give C++ access to streams")
         if not self._on_gpu:
             count_cpu_memory()
         options = _library.make_options(0 if self._on_gpu else _library.HOST, **settings.stash_options())
@@ -111,7 +111,7 @@ class NativeHooks:
         self._serve()
 
     def stop(self) -> None:
-        if self in self._started:  # else they are a parent's
+        if self in self._started:  # otherwise they are the parent's
             last = len(self._started) - 1 - self._started[::-1].index(self)
             del self._started[last]
             self._serve()

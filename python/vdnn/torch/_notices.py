@@ -1,4 +1,4 @@
-"""Notices of a stash to its user: each once, in one line of log."""
+"""Notices of a stash to its user, each logged once in one line."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""PyTorch's GPU memory from vdnn's pools: libvdnn_torch.so as PyTorch's pluggable allocator (docs/allocator.md)."""
+"""GPU memory of PyTorch from vdnn's pools: libvdnn_torch.so as PyTorch's pluggable allocator (docs/allocator.md)."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ _budget: int | None = None
 
 
 def library_path() -> pathlib.Path:
-    """Where libvdnn_torch.so is: named by VDNN_TORCH_LIBRARY, else beside this file, as in a wheel."""
+    """The path of libvdnn_torch.so: VDNN_TORCH_LIBRARY, else beside this file, as in a wheel."""
     if named := os.environ.get(ENVIRONMENT):
         return pathlib.Path(named)
     return pathlib.Path(__file__).parent / "lib" / "libvdnn_torch.so"
@@ -75,13 +75,13 @@ def _plug_in(library: ctypes.CDLL) -> None:
 
 
 def use_pool(budget: int | str | None = None) -> None:
-    """From now on PyTorch's GPU memory is of vdnn's pools, one for each GPU.
+    """From now on PyTorch's GPU memory comes from vdnn's pools, one for each GPU.
 
-    budget: for all memory of a GPU ("10GiB", or bytes); None: what the GPU has. A request beyond it raises
-        torch.OutOfMemoryError. enable() and offload() follow it where they are given no budget of their own.
+    budget: limit for all memory of a GPU ("10GiB", or bytes); None: all of the GPU's memory. A request beyond it raises
+        torch.OutOfMemoryError. enable() and offload() follow it if they are given no budget of their own.
 
-    Has to come before the first tensor on a GPU, and lasts as long as the process. Raises RuntimeError if it comes too late,
-    ValueError and TypeError for a budget that cannot be.
+    Must be called before the first tensor is on a GPU, and lasts as long as the process. Raises RuntimeError if it is called
+    too late, ValueError or TypeError for an invalid budget.
     """
     global _library, _budget
     bytes_wanted = None if budget is None else parse_size(budget, "budget")
@@ -97,20 +97,20 @@ def use_pool(budget: int | str | None = None) -> None:
 
 
 def budget_of_tensors() -> int | None:
-    """Bytes that tensors may take in the pools; None without a budget of use_pool().
+    """The most bytes of tensors that the pools can serve; None without a budget of use_pool().
 
-    A pool has to hold up to 1.10 times what is live at most (docs/allocator.md, "What it holds").
+    A pool holds up to 1.10 times the peak of live bytes (docs/allocator.md, "How much memory it needs").
     """
     return None if _budget is None else _budget * 10 // 11
 
 
 def library() -> ctypes.CDLL | None:
-    """libvdnn_torch.so, if PyTorch's GPU memory is of its pools."""
+    """libvdnn_torch.so, if PyTorch's GPU memory comes from its pools; else None."""
     return _library
 
 
 def use_on(address: int, stream: int) -> bool:
-    """`stream` uses the block at `address`, too, at most until it is freed. False if no block of a pool begins there."""
+    """Records that `stream` uses the block at `address`, too, until it is freed. False if no block of a pool begins there."""
     if _library is None or not _library.vdnn_torch_get_base_allocation(address, None):
         return False
     _library.vdnn_torch_record_stream(address, stream)
@@ -118,7 +118,7 @@ def use_on(address: int, stream: int) -> bool:
 
 
 def memory_figures(device: int) -> MemoryFigures:
-    """Of tensors on the GPU, whoever allocates. PyTorch's own figures do not know of allocators that are plugged in."""
+    """Memory of tensors on the GPU under any allocator. PyTorch's own figures do not include plugged-in allocators."""
     if _library is not None:
         found = _Figure()
         _library.vdnn_torch_allocated(device, ctypes.byref(found))

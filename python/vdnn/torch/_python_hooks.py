@@ -1,18 +1,18 @@
-"""Tier A: saved-tensor hooks in Python, for every PyTorch from 2.4 on.
+"""Tier "python": saved-tensor hooks in Python, for every PyTorch from 2.4 on.
 
-A hook sees a tensor when autograd saves it (`pack`) and when a backward node needs it (`unpack`). A tensor that may not leave
-is kept as PyTorch would keep it. For the others the contract of vdnn/stash.h is followed: one `Block` for each storage at one
-version, one handle of the stash for it, and one `Saved` for each tensor that autograd saves of it.
+A hook sees a tensor when autograd saves it (`pack`) and when a backward node needs it (`unpack`). Tensors that may not leave
+are kept as PyTorch would keep them. The others follow the contract of vdnn/stash.h. There is one `Block`, with one handle of
+the stash, for each storage at one version, and one `Saved` for each tensor that autograd saves of it.
 
 Identity is a weak reference to the storage: while a block holds one, PyTorch gives the address of the StorageImpl to no
 other storage, so that (address, version) names the contents for as long as the handle lives.
 
-A tensor without a history is deferred: it is put at a later save, once nobody else holds its storage, or never. So buffers
-stay, which operations update without counting a version (door/device_stash.h has the reasons).
+A tensor without a history is deferred: it is put at a later save, once nobody else holds its storage, or never. So buffers,
+which operations update without counting a version, stay (door/device_stash.h explains why).
 
-Hooks in Python switch off PyTorch's check that a saved tensor has not been changed in place. These hooks check by
-themselves: `detach()` shares the version counter of its tensor, and goes on sharing it after `.data` has been replaced by an
-empty tensor, which lets the storage go.
+Python hooks disable PyTorch's check that a saved tensor has not been changed in place, so these hooks check it themselves.
+`detach()` shares the version counter of its tensor. It still does after `.data` has been replaced by an empty tensor, which
+releases the storage.
 """
 
 from __future__ import annotations
@@ -36,12 +36,12 @@ from ._settings import Settings
 
 _PLAIN_TYPES = frozenset((torch.Tensor, torch.nn.Parameter))
 _SIGNATURE_MASK = (1 << 63) - 1
-_PARTS_OF_AGE = 4  # a deferred block is looked at whenever its age has grown by one of them
-_PARTS_OF_TIME = 64  # likewise a block that others hold while a step is learned
+_PARTS_OF_AGE = 4  # a deferred block is checked whenever its age has grown by one part in this many
+_PARTS_OF_TIME = 64  # likewise for a block that others hold while a step is learned
 
 
 def refuse_changed_tensor(kind: str, shape: torch.Size, found: int, expected: int) -> None:
-    """Raises what PyTorch raises where it checks by itself."""
+    """Raises the error that PyTorch's own check raises."""
     raise RuntimeError(
         "one of the variables needed for gradient computation has been modified by an inplace operation: "
         f"[{kind} {list(shape)}] is at version {found}; expected version {expected} instead. Hint: enable anomaly "
@@ -51,7 +51,7 @@ def refuse_changed_tensor(kind: str, shape: torch.Size, found: int, expected: in
 
 
 class Block:
-    """A storage at one version, and where its contents are: `source` until it is released, then `target` when it is back."""
+    """A storage at one version. Its contents are in `source` until it is released, and in `target` once they are back."""
 
     __slots__ = (
         "handle", "key", "weak", "source", "target", "target_stream", "bytes", "signature", "stream", "counter", "version",
@@ -59,30 +59,30 @@ class Block:
     )  # fmt: skip
 
     def __init__(self, key: tuple[int, int], storage: torch.UntypedStorage, tensor: torch.Tensor, stream: int | None) -> None:
-        self.handle = 0  # it has not been put
+        self.handle = 0  # 0: not put yet
         self.key = key
         self.weak = StorageWeakRef(storage)
         self.source: torch.UntypedStorage | None = storage
         self.target: torch.UntypedStorage | None = None
-        self.target_stream: int | None = None  # on which it was allocated
+        self.target_stream: int | None = None  # on which the target was allocated
         self.bytes = storage.nbytes()
         self.signature = hash((tensor.shape, tensor.dtype, self.bytes)) & _SIGNATURE_MASK
-        self.stream = stream  # what it was given so far produces the tensor
+        self.stream = stream  # the stream whose work so far produces the tensor
         self.counter = _version_counter_of(tensor)
         self.version = key[1]
-        self.users = 0  # saves that were not dropped
-        self.puts = 0  # of these, that the stash knows: all of them or none
-        self.saved_at = 0  # of a deferred one: how many saves there were
+        self.users = 0  # saves that have not been dropped
+        self.puts = 0  # those of them that the stash knows: all or none
+        self.saved_at = 0  # for a deferred block: the number of saves at the time
         self.is_deferred = False
-        self.is_watched = False  # the stash is to know when nobody else holds it any more
-        self.savers: dict[int, torch.cuda.Stream] = {}  # streams of a GPU that saved tensors of it
-        self.leaves = False  # it is on its way out, or has been
+        self.is_watched = False  # whether the stash must learn when nobody else holds it any more
+        self.savers: dict[int, torch.cuda.Stream] = {}  # GPU streams that saved tensors of it
+        self.leaves = False  # whether it is, or was, on its way out
 
     def is_unchanged(self) -> bool:
         return self.counter._version == self.version
 
     def held_by_others(self) -> torch.UntypedStorage | None:
-        """The source, if somebody besides this block holds it."""
+        """The source, if others than this block hold it; else None."""
         if self.source is not None:
             return self.source if torch._C._storage_Use_Count(self.source._cdata) > 1 else None
         return torch.UntypedStorage._new_with_weak_ptr(self.weak.cdata)
@@ -106,7 +106,7 @@ class Saved:
         self.stride = tensor.stride()
         self.offset = tensor.storage_offset()
         self.dtype = tensor.dtype
-        # Given back itself, with its attributes, while it is there.
+        # A live leaf is returned itself, with its attributes.
         self.leaf = weakref.ref(tensor) if tensor.is_leaf else None
 
     def __del__(self) -> None:
@@ -117,7 +117,7 @@ _empty: dict[tuple[torch.dtype, torch.device], torch.Tensor] = {}
 
 
 def _version_counter_of(tensor: torch.Tensor) -> torch.Tensor:
-    """A tensor without storage whose `_version` is that of `tensor` for good."""
+    """A tensor without storage that always has the `_version` of `tensor`."""
     key = (tensor.dtype, tensor.device)
     empty = _empty.get(key)
     if empty is None:
@@ -128,7 +128,7 @@ def _version_counter_of(tensor: torch.Tensor) -> torch.Tensor:
 
 
 class DeviceStash:
-    """The stash of one device, as the hooks of all threads use it."""
+    """The stash of one device, shared by the hooks of all threads."""
 
     def __init__(self, device: torch.device, settings: Settings) -> None:
         on_gpu = self._is_gpu = device.type == "cuda"
@@ -141,10 +141,11 @@ class DeviceStash:
         self._blocks: dict[tuple[int, int], Block] = {}
         self._by_handle: dict[int, Block] = {}
         self._saves = 0
-        # By when it is looked at next, in saves; the ranks tell equals apart. Blocks that were dropped are in it until then.
+        # Keyed by the save at which a block is checked next; the second number breaks ties. Dropped blocks stay listed until
+        # then.
         self._deferred: list[tuple[int, int, Block]] = []
         self._ranks = itertools.count()
-        # Since when, by when it is looked at next, both in looks.
+        # Keyed by the look at which a block is checked next; the second number is the look at which its watch began.
         self._watched: list[tuple[int, int, Block]] = []
         self._looks = 0
         self._dropped: collections.deque[Block] = collections.deque()
@@ -154,13 +155,13 @@ class DeviceStash:
             self._stream = lambda: torch._C._cuda_getCurrentRawStream(device.index)
             recent_peak = RecentPeak(lambda: _pool.memory_figures(device.index))
             self._memory, self._restart_peak = recent_peak.take, recent_peak.restart
-        else:  # the calling thread is the compute stream
+        else:  # on the CPU the calling thread is the compute stream
             self._stream = lambda: None
             if _native_hooks.counts_cpu_memory.is_set():
                 door = _native_hooks.open_door()
                 self._memory = lambda: (door.vdnn_door_take_recent_cpu_peak(), door.vdnn_door_cpu_bytes())
                 self._restart_peak = door.vdnn_door_take_recent_cpu_peak
-            else:  # the stash counts the tensors that it knows
+            else:  # unknown memory: the stash counts its own tensors
                 self._memory, self._restart_peak = (lambda: (0, 0)), (lambda: None)
 
     def save(self, tensor: torch.Tensor, storage: torch.UntypedStorage) -> Saved:
@@ -168,7 +169,7 @@ class DeviceStash:
         with self._lock:
             stream = self._stream()
             if self._is_gpu and not self._blocks:
-                self._restart_peak()  # since the last step: an optimizer takes nothing that a saved tensor could make room for
+                self._restart_peak()  # excludes the optimizer since the last step: saved tensors could not make room for it
             self._saves += 1
             self._note_who_let_go()
             answer = self._put_what_nobody_holds()
@@ -195,24 +196,24 @@ class DeviceStash:
         if not block.is_unchanged():
             kind = torch.empty(0, dtype=saved.dtype, device=self.device).type()
             refuse_changed_tensor(kind, saved.shape, block.counter._version, block.version)
-        leaf = saved.leaf and saved.leaf()  # holds its storage, which is in place then
+        leaf = saved.leaf and saved.leaf()  # a live leaf holds its storage, which is in place
         with self._lock:
             storage = self._read(block)
         self._drain()
         if leaf is not None:
             return leaf
         view = torch.empty(0, dtype=saved.dtype, device=self.device).set_(storage, saved.offset, saved.shape, saved.stride)
-        tensor = block.counter.detach()  # shares the counter: a reader that changes it in place is noticed by the next one
+        tensor = block.counter.detach()  # shares the counter, so that the next reader notices an in-place change by this one
         tensor.data = view
         return tensor
 
     def drop(self, block: Block) -> None:
-        """Called by destructors, at any point of any thread, and by the garbage collector while this thread has the lock."""
+        """Called by destructors at any point of any thread, also by the garbage collector while this thread holds the lock."""
         self._dropped.append(block)
         self._drain()
 
     def _put(self, block: Block, storage: torch.UntypedStorage) -> int:
-        """Tells the stash of each save that it does not know. Returns the answers of vdnn_stash_put()."""
+        """Tells the stash of all saves that it does not know. Returns the answers of vdnn_stash_put()."""
         answers = 0
         while block.puts < block.users:
             check(LIBRARY.vdnn_stash_put(
@@ -229,9 +230,9 @@ class DeviceStash:
         return answers
 
     def _watch(self, block: Block) -> None:
-        """While a step is learned: before each save and each read, whether others hold what was saved."""
+        """Tells the stash, before each save and read of a step that is learned, whether others hold saved storages."""
         if not block.is_held_by_others():
-            return  # it was deferred
+            return  # it is deferred
         self._watched.append((self._looks, self._looks + 1, block))
         block.is_watched = True
         check(LIBRARY.vdnn_stash_note_held(self._pointer, block.handle, 1))
@@ -252,7 +253,7 @@ class DeviceStash:
         self._watched = kept
 
     def _bytes_in_use(self) -> int:
-        """Tells the stash of the peak since the last call, too. 0: unknown."""
+        """The bytes in use; 0: unknown. Also tells the stash of the peak since the last call."""
         peak, now = self._memory()
         check(LIBRARY.vdnn_stash_note_peak(self._pointer, max(0, peak)))
         return max(0, now)
@@ -262,7 +263,7 @@ class DeviceStash:
         while self._deferred and self._deferred[0][0] <= self._saves:
             block = heapq.heappop(self._deferred)[2]
             if not block.is_deferred or not block.users:
-                continue  # it was put or dropped since
+                continue  # it was put or dropped meanwhile
             if block.held_by_others() is not None:
                 self._defer(block)
             elif block.is_unchanged():
@@ -309,23 +310,23 @@ class DeviceStash:
                 except torch.cuda.OutOfMemoryError:
                     if block is reading:
                         raise
-                    return  # this one and those named after it come back when they are read
+                    return  # this tensor and those named after it come back when they are read
                 block.target = target.untyped_storage()
                 block.target_stream = stream
                 check(LIBRARY.vdnn_stash_fetch(self._pointer, handle, block.target.data_ptr(), stream))
 
     def _note_saver(self, block: Block, storage: torch.UntypedStorage, stream: int) -> None:
-        """Without hooks the graph holds what another stream than its own has saved; what leaves is let go of earlier."""
+        """Tells the allocator of streams that saved the source: unlike without hooks, it is freed before backward."""
         block.savers[stream] = torch.cuda.current_stream(self.device)
         if block.leaves:
             self._record_stream(storage, block.savers[stream])
 
     def _keep_from_reuse(self, target: torch.UntypedStorage) -> None:
-        """The current stream reads memory that was allocated on another, which would reuse it in its own order."""
+        """Tells the allocator that the current stream reads the target, which was allocated on another stream."""
         self._record_stream(target, torch.cuda.current_stream(self.device))
 
     def _record_stream(self, storage: torch.UntypedStorage, stream: torch.cuda.Stream) -> None:
-        """Nothing for the stream that the memory was allocated on."""
+        """Does nothing for the stream on which the memory was allocated."""
         torch.empty(0, dtype=torch.uint8, device=self.device).set_(storage).record_stream(stream)
 
     def _follow(self, answer: int, stream: int | None) -> None:
@@ -337,7 +338,7 @@ class DeviceStash:
                     block.source = None
         left_at_once = self._offload_stream is not None and answer & _library.LEAVES
         if left_at_once or answer & _library.RELEASED:
-            self._restart_peak()  # those sources counted at this save, and are away at the next event
+            self._restart_peak()  # the freed sources counted at this save, but not at the next event
 
     def _let_leave(self, stream: int | None) -> int:
         answers = 0
@@ -352,7 +353,7 @@ class DeviceStash:
         return answers
 
     def _release_at_put(self, block: Block, answer: int) -> None:
-        """vdnn's pool keeps a block from its next user until the offload stream has read it. Other memory is held."""
+        """Frees a source that leaves at once if vdnn's pool orders its reuse after the offload stream; else holds it."""
         if answer & _library.VERDICT != _library.LEAVES:
             return
         block.leaves = True
@@ -366,7 +367,7 @@ class DeviceStash:
             check(LIBRARY.vdnn_stash_hold(self._pointer, block.handle))
 
     def _named(self, ask: Any, *arguments: Any) -> list[int]:
-        """The handles that vdnn_stash_leaving() or vdnn_stash_released() has."""
+        """The handles of vdnn_stash_leaving() or vdnn_stash_released()."""
         names: list[int] = []
         while True:
             check(ask(self._pointer, *arguments, self._handles, BATCH, byref(self._count)))
@@ -375,7 +376,7 @@ class DeviceStash:
                 return names
 
     def _drain(self) -> None:
-        # The holder of the lock drains after it has given it back, so that a drop is never left over.
+        # Whoever holds the lock drains after releasing it, so that no drop is left over.
         while self._dropped and self._lock.acquire(blocking=False):
             try:
                 while self._dropped:
@@ -407,7 +408,7 @@ class PythonHooks:
         self._min_bytes = settings.min_bytes
         self._stashes: dict[torch.device, DeviceStash] = {}
         self._are_parents = False
-        self._threads: list[int] = []  # that have started the hooks, once for each start
+        self._threads: list[int] = []  # threads that have started the hooks, once for each start
         self._making = threading.Lock()
 
     def stashes(self) -> dict[str, NativeStash]:
@@ -418,7 +419,7 @@ class PythonHooks:
         self._threads.append(threading.get_ident())
 
     def stop(self) -> None:
-        """Raises RuntimeError on a thread that has not started them."""
+        """Raises RuntimeError on a thread that has not started the hooks."""
         thread = threading.get_ident()
         if thread not in self._threads:
             raise RuntimeError('vdnn.torch: tier "python" serves the thread that has enabled it, and is disabled there')
@@ -433,7 +434,8 @@ class PythonHooks:
             storage = tensor.untyped_storage()
             if storage.nbytes() >= self._min_bytes:
                 return self._stash_of(tensor.device).save(tensor, storage)
-        # As PyTorch saves it: a leaf itself, with its class and attributes; else what makes no cycle of references.
+        # As PyTorch saves it: a leaf as itself, with its class and attributes, other tensors detached, without a reference
+        # cycle.
         return tensor if tensor.is_leaf else tensor.detach(), tensor._version
 
     def unpack(self, packed: Saved | tuple[torch.Tensor, int]) -> torch.Tensor:
@@ -457,5 +459,6 @@ class PythonHooks:
         if stash is None:
             with self._making:
                 stash = self._stashes.get(device) or DeviceStash(device, self._settings)
-                self._stashes = {**self._stashes, device: stash}  # others may be going through it
+                self._stashes = {**self._stashes, device: stash}  # a new dict, since other threads may be iterating over the
+                                                                  # old one
         return stash

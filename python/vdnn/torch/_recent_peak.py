@@ -1,5 +1,4 @@
-"""The most that tensors took on a GPU since the last time that it was asked: door/recent_peak.h says how, and why it is an upper
-bound."""
+"""An upper bound of the peak of tensors on a GPU since the last call; door/recent_peak.h explains it."""
 
 from __future__ import annotations
 
@@ -7,11 +6,11 @@ from typing import Callable, NamedTuple
 
 
 class MemoryFigures(NamedTuple):
-    """Bytes of tensors, as an allocator counts them."""
+    """Bytes of tensors as counted by an allocator."""
 
     current: int
-    peak: int  # since the program has reset it
-    allocated: int  # ever, or since the program has reset it
+    peak: int  # since the program last reset it
+    allocated: int  # in total, or since the program last reset it
 
 
 class RecentPeak:
@@ -20,15 +19,15 @@ class RecentPeak:
         self._last = figures()
 
     def restart(self) -> None:
-        """Of what comes."""
+        """Starts a new stretch."""
         self._last = self._figures()
 
     def take(self) -> tuple[int, int]:
-        """The peak and what tensors take now."""
+        """The peak of the stretch and the current bytes."""
         before, now = self._last, self._figures()
         self._last = now
         if now.allocated < before.allocated:
-            return now.current, now.current  # it was reset
-        # Where the allocator does not count what was allocated, both ends of the stretch are known.
+            return now.current, now.current  # the program has reset the counters
+        # If the allocator does not count allocations, only both ends of the stretch are known.
         bound = max(before.current + now.allocated - before.allocated, now.current)
         return bound if now.peak < before.peak else min(bound, now.peak), now.current

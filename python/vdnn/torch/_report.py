@@ -10,7 +10,7 @@ from ._sizes import format_size
 
 @dataclasses.dataclass(frozen=True)
 class Report:
-    """`devices`: the statistics of vdnn/stash.h by name of the device ("cuda:0"), since the program began."""
+    """`devices`: statistics of vdnn/stash.h since the program began, by name of the device ("cuda:0")."""
 
     tier: str
     devices: dict[str, dict[str, int]]
@@ -22,7 +22,7 @@ class Report:
 
 
 def overlap_of(figures: dict[str, int]) -> float | None:
-    """The part of the copies' time during which the compute stream did not wait; None where it is not measured."""
+    """The part of the copies' time in which the compute stream did not wait; None if it is not measured."""
     copied = figures["copy_nanoseconds"]
     return max(0.0, 1 - figures["wait_nanoseconds"] / copied) if copied else None
 

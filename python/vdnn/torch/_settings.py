@@ -1,4 +1,4 @@
-"""The arguments of one call of enable() or offload(), checked before anything is touched."""
+"""The arguments of one call of enable() or offload(), checked before anything changes."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ TIERS = ("auto", "python", "native")
 
 @dataclasses.dataclass(frozen=True)
 class Settings:
-    """Equal settings share their stashes, and with them what has been learned."""
+    """Settings of hooks. Equal settings share their stashes and what these have learned."""
 
     budget_bytes: int
-    host_bytes: int  # of the stash of one device; 0: a share of the machine's
+    host_bytes: int  # for the stash of one device; 0: a share of the machine's
     min_bytes: int  # smaller tensors stay
-    device_type: str  # "cuda", or "cpu" where there is no GPU
+    device_type: str  # "cuda", or "cpu" if there is no GPU
     tier: str
     window_bytes: int = 0  # 0: the two largest tensors
-    delay_seed: int = 0  # of tests: random delays before copies
+    delay_seed: int = 0  # for tests: random delays before copies
 
     def __post_init__(self) -> None:
         if self.tier not in TIERS:
@@ -38,7 +38,7 @@ class Settings:
             "ahead_bytes": self.window_bytes,
             "flight_bytes": self.window_bytes,
             "release_at_put": int(self.device_type == "cuda" and _pool.library() is not None),
-            "timed": int(self.device_type == "cuda"),  # report() tells the overlap; the host measures anyway
+            "timed": int(self.device_type == "cuda"),  # for the overlap in report(); the host always measures
             "delay_seed": self.delay_seed,
         }
 
@@ -67,9 +67,9 @@ def make_settings(
 
 
 def _share_of_host_memory() -> int:
-    """Of one device's stash. Page-locked memory cannot be swapped, so all that the machine's stashes take is bounded.
+    """The host budget of one device's stash. The machine's stashes share one bound, since page-locked memory cannot be swapped.
 
-    Ranks that torchrun starts on a machine have a GPU each, whether they see one or all. A process on its own may use all GPUs.
+    Each rank that torchrun starts uses one GPU, whether it sees one or all. A single process may use all GPUs.
     """
     ranks = os.environ.get("LOCAL_WORLD_SIZE", "")
     stashes = max(int(ranks) if ranks.isdecimal() else 1, torch.cuda.device_count(), 1)
@@ -77,7 +77,7 @@ def _share_of_host_memory() -> int:
 
 
 def _optional_size(value: int | str | None, name: str) -> int:
-    """0, the stash's own choice, for None."""
+    """The size of an option; 0, the stash's default, for None."""
     if value is None:
         return 0
     size = parse_size(value, name)

@@ -75,7 +75,7 @@ class RealNcclApi final : public NcclApi {
   RealNcclApi() {
     int version = 0;
     nccl_.ncclGetVersion(&version);
-    // An older one does not know the configuration that this header has.
+    // An older release does not know this header's configuration.
     constexpr int kMinor = NCCL_VERSION_CODE / 100 * 100;
     if (version < kMinor) {
       throw DeviceError("NCCL is too old: the library is " + format_version(version) + ", this build for " +
@@ -116,11 +116,10 @@ class RealNcclApi final : public NcclApi {
 
   NcclStatus group_start() override { return status(nccl_.ncclGroupStart()); }
   NcclStatus group_end() override { return status(nccl_.ncclGroupEnd()); }
-  NcclStatus all_reduce(std::uint64_t address, std::uint64_t count, DataType type, Reduction reduction,
-                        NcclComm comm, CudaStream stream) override {
-    const ncclRedOp_t operation = reduction == Reduction::kSum ? ncclSum : ncclAvg;
+  NcclStatus all_reduce(std::uint64_t address, std::uint64_t count, DataType type, NcclComm comm,
+                        CudaStream stream) override {
     return status(nccl_.ncclAllReduce(pointer_to<void>(address), pointer_to<void>(address), count,
-                                      native(type), operation, native(comm),
+                                      native(type), ncclSum, native(comm),
                                       static_cast<cudaStream_t>(stream)));
   }
   NcclStatus broadcast(std::uint64_t address, std::uint64_t count, DataType type, int root, NcclComm comm,
@@ -132,7 +131,7 @@ class RealNcclApi final : public NcclApi {
   double now_seconds() override {
     return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
   }
-  // A step takes milliseconds: this neither delays nor keeps a core busy.
+  // A step takes milliseconds: this pause neither delays it nor keeps a core busy.
   void rest() override { std::this_thread::sleep_for(std::chrono::microseconds(50)); }
 
  private:

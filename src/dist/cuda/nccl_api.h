@@ -1,6 +1,6 @@
 #pragma once
-// The calls of NCCL that the communicator makes, as one table: the only way to them, as CudaApi is to CUDA's.
-// A fake can stand in (tests/fakes/fake_nccl.h), and nothing of NCCL's headers shows.
+// The calls of NCCL that the communicator makes, as one table, as CudaApi is for CUDA's. All calls go through
+// it, so that a fake can stand in (tests/fakes/fake_nccl.h), and NCCL's headers are not visible here.
 //
 // Functions are named after NCCL's; errors are returned as NCCL numbers them.
 
@@ -14,7 +14,7 @@
 
 namespace vdnn {
 
-// Those that something here depends on or tests ask for.
+// The values that the communicator or tests distinguish.
 enum class NcclStatus : int {
   kSuccess = 0,
   kUnhandledCudaError = 1,
@@ -28,7 +28,7 @@ enum class NcclStatus : int {
 
 using NcclComm = void*;  // an ncclComm_t
 
-// Functions that take a communicator are called by one thread at a time, with its GPU set.
+// One thread at a time calls the functions with a communicator, with the communicator's GPU current.
 class NcclApi {
  public:
   NcclApi() = default;
@@ -37,33 +37,33 @@ class NcclApi {
   NcclApi& operator=(const NcclApi&) = delete;
 
   virtual std::string error_string(NcclStatus status) const = 0;
-  // Of what failed last, in words; may be empty.
+  // The text of the last error; may be empty.
   virtual std::string last_error(NcclComm comm) = 0;
 
   virtual NcclStatus get_unique_id(NcclId& id) = 0;
-  // Non-blocking, and so is every function that takes `comm`. Of the calling thread's GPU.
+  // Non-blocking, as is every function with `comm`. For the calling thread's GPU.
   virtual NcclStatus comm_init_rank(NcclComm& comm, int size, const NcclId& id, int rank) = 0;
   virtual NcclStatus comm_get_async_error(NcclComm comm, NcclStatus& status) = 0;
   virtual NcclStatus comm_finalize(NcclComm comm) = 0;
   virtual NcclStatus comm_destroy(NcclComm comm) = 0;
-  // Also gives `comm` back.
+  // Also destroys `comm`.
   virtual NcclStatus comm_abort(NcclComm comm) = 0;
 
-  // What is called between them is launched as one, at the end.
+  // Calls between them are launched together, at the end.
   virtual NcclStatus group_start() = 0;
   virtual NcclStatus group_end() = 0;
-  // In place, of `count` elements of the type, a floating-point one.
-  virtual NcclStatus all_reduce(std::uint64_t address, std::uint64_t count, DataType type,
-                                Reduction reduction, NcclComm comm, CudaStream stream) = 0;
+  // The sum over all ranks, in place, of `count` elements of a floating-point type.
+  virtual NcclStatus all_reduce(std::uint64_t address, std::uint64_t count, DataType type, NcclComm comm,
+                                CudaStream stream) = 0;
   virtual NcclStatus broadcast(std::uint64_t address, std::uint64_t count, DataType type, int root,
                                NcclComm comm, CudaStream stream) = 0;
 
-  // How whoever polls passes the time, so that a fake's passes as its ranks do.
+  // The clock and the pause between polls; a fake advances its clock in rest().
   virtual double now_seconds() = 0;
   virtual void rest() = 0;
 };
 
-// NCCL itself. Throws DeviceError where it is missing or too old, and where NCCL_COMM_BLOCKING is 1 in the
+// NCCL itself. Throws DeviceError if it is missing or too old, and if NCCL_COMM_BLOCKING is 1 in the
 // environment.
 std::unique_ptr<NcclApi> make_nccl_api();
 

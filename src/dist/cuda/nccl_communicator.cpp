@@ -41,8 +41,8 @@ std::uint64_t elements_of(const Collective& collective) {
   return collective.range.bytes / size_of(collective.type);
 }
 
-// A stream of the GPU and memory for a group of all-reduces, beside the device's own. Calls are made within a
-// scope of the context.
+// A stream and memory for a trial group of all-reduces, beside the device's own. Its functions are called
+// within a scope of the context.
 class ConnectionTrial {
  public:
   ConnectionTrial(CudaContext& context, std::uint64_t largest_bytes) : context_(context) {
@@ -66,8 +66,8 @@ class ConnectionTrial {
   ConnectionTrial& operator=(const ConnectionTrial&) = delete;
 
   CudaStream stream() const { return stream_; }
-  // The largest, and each a quarter of the one before, down to four bytes. NCCL picks one algorithm for those
-  // of a group that are within four times each other's size, so that each of these has its own.
+  // Sizes from the largest down to four bytes, each a quarter of the last. NCCL picks one algorithm for
+  // all-reduces of a group whose sizes are within a factor of four, so that each of these gets its own.
   std::vector<Collective> parts(DataType type) const {
     std::vector<Collective> typed = parts_;
     for (Collective& part : typed) {
@@ -105,7 +105,7 @@ class NcclCommunicator final : public Communicator {
   int rank() const override { return options_.rank; }
   int size() const override { return options_.size; }
   using Communicator::all_reduce;
-  Point all_reduce(StreamId stream, std::span<const Collective> parts, Reduction reduction) override;
+  Point all_reduce(StreamId stream, std::span<const Collective> parts) override;
   Point broadcast(StreamId stream, const Collective& collective, int root) override;
   void wait(const Frontier& frontier) override;
   void break_off(const std::string& cause) override;
@@ -117,7 +117,7 @@ class NcclCommunicator final : public Communicator {
     Point point;
   };
 
-  // Takes part in the exchange of ids whatever has failed here: the others wait for it.
+  // Takes part in the exchange of ids even after a failure here, since the others wait for it.
   NcclId exchange_id(const NcclSource& nccl);
   void start(const NcclId& id);
   void connect();
@@ -128,13 +128,13 @@ class NcclCommunicator final : public Communicator {
   template <class Call>
   Point submit(StreamId stream, std::span<const Collective> parts, const CollectiveAccesses& accesses,
                const std::string& name, const Call& call);
-  // Guarded by the caller, as all of NCCL's calls.
-  NcclStatus all_reduce_as_one(std::span<const Collective> parts, Reduction reduction, CudaStream native);
+  // The caller holds the lock, as for all of NCCL's calls.
+  NcclStatus all_reduce_as_one(std::span<const Collective> parts, CudaStream native);
   NcclStatus broadcast_alone(const Collective& collective, int root, CudaStream native) {
     return api_->broadcast(collective.range.begin, elements_of(collective), collective.type, root, comm_,
                            native);
   }
-  // Returns once NCCL is through with what `call` began and returned; what that waits for, `awaited` says.
+  // Returns once NCCL has finished `call`, which returned `status`. Errors state what it `awaited`.
   void finish(NcclStatus status, const std::string& call, double seconds, const std::string& awaited);
   NcclStatus poll();
   void check_async();
@@ -145,7 +145,7 @@ class NcclCommunicator final : public Communicator {
   std::string describe(NcclStatus status);  // guarded by the caller
   DeviceError error(const std::string& what) const { return DeviceError(who_ + ": " + what); }
   void throw_if_failed() const;  // guarded by the caller
-  // Keeps the first cause, breaks everything off and throws the first cause.
+  // Records `cause` if it is the first, breaks everything off, and throws the first cause.
   [[noreturn]] void fail(const std::exception_ptr& cause);
   void end(const std::exception_ptr& cause);
   [[noreturn]] void fail(const std::string& what) { fail(std::make_exception_ptr(error(what))); }
@@ -160,11 +160,11 @@ class NcclCommunicator final : public Communicator {
   const int exceptions_ = std::uncaught_exceptions();
   std::uint64_t library_bytes_ = 0;
   std::shared_ptr<NcclApi> api_;
-  // Guards what follows, and NCCL's calls: none of them waits but ncclCommAbort, which is made without it.
+  // Guards the members below and NCCL's calls. Only ncclCommAbort waits, and it is called without the lock.
   mutable std::mutex mutex_;
-  NcclComm comm_ = nullptr;  // null: given back
+  NcclComm comm_ = nullptr;  // null: destroyed
   std::exception_ptr cause_;
-  std::deque<Submitted> in_flight_;  // in order; those before the first that is in flight are forgotten
+  std::deque<Submitted> in_flight_;  // in order; completed ones at the front are removed
 };
 
 NcclCommunicator::NcclCommunicator(Device& device, const NcclOptions& options, const NcclSource& nccl,
@@ -189,9 +189,9 @@ NcclCommunicator::~NcclCommunicator() {
     lock.unlock();
     finish(begun, "ncclCommFinalize", options_.wait_seconds, "the other ranks finish");
     lock.lock();
-    api_->comm_destroy(std::exchange(comm_, nullptr));  // nobody could be told
+    api_->comm_destroy(std::exchange(comm_, nullptr));  // no other rank could be told
   } catch (const std::exception&) {
-    // Said, and given back, where it happened.
+    // It was thrown, and the communicator destroyed, where it happened.
   }
 }
 
@@ -254,14 +254,12 @@ void NcclCommunicator::connect() {
   try {
     for (const DataType type : std::set{DataType::kF32, options_.bucket_type}) {
       const std::vector<Collective> parts = trial.parts(type);
-      for (const Reduction reduction : {Reduction::kSum, Reduction::kAverage}) {
-        make("ncclAllReduce", [&] { return all_reduce_as_one(parts, reduction, trial.stream()); });
-      }
+      make("ncclAllReduce", [&] { return all_reduce_as_one(parts, trial.stream()); });
     }
     make("ncclBroadcast", [&] { return broadcast_alone(trial.smallest(), 0, trial.stream()); });
     wait_until_connected(trial.stream());
   } catch (...) {
-    fail(std::current_exception());  // it ends the work that the trial then waits for
+    fail(std::current_exception());  // ends the work for which the trial would wait
   }
 }
 
@@ -304,7 +302,7 @@ NcclStatus NcclCommunicator::poll() {
     const NcclStatus asked = api_->comm_get_async_error(comm_, state);
     return asked == NcclStatus::kSuccess ? state : asked;
   } catch (...) {
-    // Or what NCCL has begun could still be launched, behind what the stream is given next.
+    // Otherwise NCCL could still launch the collective, after later work of the stream.
     fail(std::current_exception());
   }
 }
@@ -312,24 +310,23 @@ NcclStatus NcclCommunicator::poll() {
 // --- collectives
 // -----------------------------------------------------------------------------------------------
 
-Point NcclCommunicator::all_reduce(StreamId stream, std::span<const Collective> parts, Reduction reduction) {
+Point NcclCommunicator::all_reduce(StreamId stream, std::span<const Collective> parts) {
   check_parts(who_, parts);
   return submit(stream, parts, accesses_of_all_reduce(parts), "ncclAllReduce",
-                [&](CudaStream native) { return all_reduce_as_one(parts, reduction, native); });
+                [&](CudaStream native) { return all_reduce_as_one(parts, native); });
 }
 
-NcclStatus NcclCommunicator::all_reduce_as_one(std::span<const Collective> parts, Reduction reduction,
-                                               CudaStream native) {
+NcclStatus NcclCommunicator::all_reduce_as_one(std::span<const Collective> parts, CudaStream native) {
   NcclStatus begun = api_->group_start();
   if (begun != NcclStatus::kSuccess) {
     return begun;
   }
   for (const Collective& part : parts) {
     if (begun == NcclStatus::kSuccess || begun == NcclStatus::kInProgress) {
-      begun = api_->all_reduce(part.range.begin, elements_of(part), part.type, reduction, comm_, native);
+      begun = api_->all_reduce(part.range.begin, elements_of(part), part.type, comm_, native);
     }
   }
-  // Also where one was refused: the thread's next call would be taken into the group.
+  // Also after a refused call: otherwise the thread's next call would join the group.
   const NcclStatus ended = api_->group_end();
   return begun == NcclStatus::kSuccess || begun == NcclStatus::kInProgress ? ended : begun;
 }
@@ -359,7 +356,7 @@ Point NcclCommunicator::submit(StreamId stream, std::span<const Collective> part
     throw_if_failed();
     const NcclStatus begun = call(native);
     lock.unlock();
-    // Until it is launched, what the stream is given next would run before it.
+    // Work submitted to the stream before the launch would run ahead of it.
     finish(begun, what, options_.wait_seconds, "it was launched");
   };
   check_async();
@@ -369,7 +366,7 @@ Point NcclCommunicator::submit(StreamId stream, std::span<const Collective> part
                                               .cost = parts.front().cost,
                                               .run = launch});
   const std::lock_guard lock(mutex_);
-  if (!captured) {  // a thread that captures is not told what is reached
+  if (!captured) {  // a thread that captures cannot query points
     forget_completed();
   }
   in_flight_.push_back({.name = what, .point = point});
@@ -449,10 +446,10 @@ void NcclCommunicator::end(const std::exception_ptr& cause) {
     cause_ = cause;
     broken = std::exchange(comm_, nullptr);
   }
-  // It joins NCCL's threads: who waits for a time on another thread is not to wait for that, too.
+  // It joins NCCL's threads. The thread that waits with a deadline must not wait for that, too.
   if (broken != nullptr) {
     const CudaContext::Scope scope = context_.enter_anyway();
-    api_->comm_abort(broken);  // what it says changes nothing any more
+    api_->comm_abort(broken);  // its result changes nothing any more
   }
 }
 

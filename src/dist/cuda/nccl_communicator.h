@@ -10,7 +10,7 @@
 
 namespace vdnn {
 
-// Called once; throws where there is no NCCL.
+// Called once; throws DeviceError if there is no NCCL.
 using NcclSource = std::function<std::shared_ptr<NcclApi>()>;
 
 std::unique_ptr<Communicator> make_nccl_communicator(Device& device, const NcclOptions& options,

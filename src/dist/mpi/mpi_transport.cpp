@@ -29,18 +29,18 @@ void check(int status, const char* call) {
   }
 }
 
-// MPI from its start to its end, both of which wait for all ranks and can be given no deadline: so a thread
-// of its own makes these calls, the first and the last (MPI wants them from the same thread), and whoever
-// waits for them waits as long as it likes. Where it gives up the thread stays behind, with what it shares.
+// MPI from its start to its end. Both wait for all ranks and accept no deadline. So a thread of its own makes
+// these two calls (MPI requires them from the same thread), and the caller waits for the thread with a
+// deadline. After a timeout the thread stays, and owns the shared state.
 class MpiLife {
  public:
   struct Started {
     World world;
-    MPI_Comm comm = MPI_COMM_NULL;  // ours alone
+    MPI_Comm comm = MPI_COMM_NULL;  // used by this transport alone
     int largest_tag = 0;
   };
 
-  // Throws what went wrong, DeviceError where it takes longer.
+  // Throws the failure of the start, or DeviceError after the deadline.
   explicit MpiLife(double seconds) {
     std::thread([shared = shared_] { live(*shared); }).detach();
     if (!wait_for(Phase::kStarted, seconds)) {
@@ -58,7 +58,7 @@ class MpiLife {
 
   const Started& started() const { return shared_->started; }
 
-  // Whether that came to its end in time. Once.
+  // True if MPI ended in time. Called once.
   bool finalize(double seconds) {
     move_to(Phase::kEnding);
     return wait_for(Phase::kEnded, seconds);
@@ -67,7 +67,7 @@ class MpiLife {
  private:
   enum class Phase { kStarting, kStarted, kEnding, kEnded, kLetGo };
   struct Shared {
-    Started started;             // not written to any more once MPI has
+    Started started;             // constant once MPI has started
     std::exception_ptr failure;  // likewise
     std::mutex mutex;            // guards what follows
     std::condition_variable moved;
@@ -99,11 +99,11 @@ class MpiLife {
     shared.moved.notify_all();
   }
 
-  // Whether MPI was started here: a program that has done so itself ends it itself.
+  // True if MPI was started here; a program that has started MPI itself also ends it.
   static bool start(Started& started) {
     int over = 0;
     check(MPI_Finalized(&over), "MPI_Finalized");
-    if (over != 0) {  // nearly every other call would end the process
+    if (over != 0) {  // almost every other call would end the process
       throw DeviceError("MPI has been finalized in this process, and cannot be started again");
     }
     int before = 0;
@@ -145,7 +145,7 @@ class MpiLife {
     }
   }
 
-  // The program does not know that lock, and collectives call MPI on threads of their own.
+  // The program does not use that lock, and collectives call MPI on threads of their own.
   static void require_program_threads() {
     int provided = 0;
     check(MPI_Query_thread(&provided), "MPI_Query_thread");
@@ -170,7 +170,7 @@ class MpiLife {
   const std::shared_ptr<Shared> shared_ = std::make_shared<Shared>();
 };
 
-// What all messages use. Outlives those that were let go.
+// State that all messages share. Abandoned messages keep it alive.
 class MpiCalls {
  public:
   explicit MpiCalls(MPI_Comm comm) : comm_(comm) {}
@@ -198,7 +198,7 @@ class MpiCalls {
     const std::lock_guard lock(mutex_);
     return test(request, MPI_STATUS_IGNORE);
   }
-  // Of a receive: how many bytes it had, once it is done. Of a send MPI leaves the status undefined.
+  // The received bytes of a completed receive. For a send MPI leaves the status undefined.
   std::optional<int> test_receive(MPI_Request& request) {
     const std::lock_guard lock(mutex_);
     MPI_Status status;
@@ -210,7 +210,7 @@ class MpiCalls {
     return bytes;
   }
 
-  // Of a receive that is not done.
+  // For a receive that is not done.
   void let_go(MPI_Request request, bool may_cancel, const std::shared_ptr<std::byte[]>& memory) noexcept {
     const std::lock_guard lock(mutex_);
     if (ended_) {
@@ -221,11 +221,11 @@ class MpiCalls {
         MPI_Test(&request, &done, MPI_STATUS_IGNORE) == MPI_SUCCESS && done != 0) {
       return;
     }
-    // It may still be read from or written to: by MPI, until that ends.
+    // MPI may access its memory until MPI ends.
     left_behind_.push_back(memory);
   }
 
-  // No call is made any more.
+  // No call of MPI follows.
   void end() {
     const std::lock_guard lock(mutex_);
     ended_ = true;
@@ -237,7 +237,7 @@ class MpiCalls {
   }
 
  private:
-  // Guarded by the caller.
+  // The caller holds the lock.
   bool test(MPI_Request& request, MPI_Status* status) const {
     check_not_ended();
     int done = 0;
@@ -245,7 +245,7 @@ class MpiCalls {
     return done != 0;
   }
 
-  // MPI itself would end the process.
+  // By default MPI ends the process.
   void check_not_ended() const {
     if (ended_) {
       throw DeviceError("MPI: a message after the end");
@@ -305,8 +305,8 @@ class MpiTransport final : public Transport {
                                         calls_->receive(from, number(tag), staged.bytes), staged);
   }
 
-  // Whoever waits asks every millisecond. Where nobody did for longer, nobody listened either: the machine
-  // was suspended, or all ranks were stopped, and none is to be given up for that.
+  // A wait polls every millisecond. A longer gap means that the machine was suspended or all ranks were
+  // stopped, which must not count as silence of a rank.
   double now_seconds() override {
     constexpr std::chrono::seconds kLongest(1);
     const std::lock_guard lock(clock_mutex_);
@@ -329,17 +329,17 @@ class MpiTransport final : public Transport {
   }
 
   void end_ranks(int status) override {
-    // It asks the launcher to end the others, which may not answer; nor may a call that another thread is in.
+    // MPI_Abort asks the launcher to end the others and may hang, as may another thread's call.
     constexpr std::chrono::seconds kPatience(5);
     std::thread([calls = calls_, status] { calls->end_ranks(status); }).detach();
     std::this_thread::sleep_for(kPatience);
   }
 
  private:
-  // Exchanges of a channel may share a tag where few of them are in flight: messages do not overtake.
+  // Exchanges of a channel may share a tag, since few are in flight and messages do not overtake each other.
   int number(Tag tag) const {
     constexpr std::uint64_t kNumbers = 64;
-    constexpr std::uint64_t kLast = kNumbers - 1;  // apart from the others: it is in flight beside them
+    constexpr std::uint64_t kLast = kNumbers - 1;  // separate, since it is in flight beside the others
     const std::uint64_t within = tag.number == kLastOfChannel ? kLast : tag.number % kLast;
     const auto channels = (static_cast<std::uint64_t>(life_.started().largest_tag) + 1) / kNumbers;
     if (tag.channel >= channels) {

@@ -8,7 +8,7 @@ PoolingSpec max_pooling(std::int64_t extent, std::int64_t stride) {
   return square_pooling(PoolingMode::kMax, extent, stride, 0);
 }
 
-// LeNet-5 as Caffe's examples have it (after LeCun et al. 1998): no ReLU behind the convolutions.
+// LeNet-5 as in Caffe's examples (after LeCun et al. 1998): no ReLU after the convolutions.
 void build_lenet(NetworkBuilder& net, std::int64_t classes) {
   Tensor x = net.input();
   x = net.convolution("conv1", x, square_convolution(20, 5, 1, 0));
@@ -18,7 +18,7 @@ void build_lenet(NetworkBuilder& net, std::int64_t classes) {
   classify(net, x, {500}, classes);
 }
 
-// The one column of "One weird trick for parallelizing convolutional neural networks" (Krizhevsky 2014),
+// The single column of "One weird trick for parallelizing convolutional neural networks" (Krizhevsky 2014),
 // without dropout.
 void build_alexnet(NetworkBuilder& net, std::int64_t classes) {
   Tensor x = net.input();

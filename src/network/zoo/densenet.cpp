@@ -1,5 +1,5 @@
 // Huang et al. 2017 (DenseNet-BC, table 1). Normalisation and ReLU come before the convolutions. Each layer's
-// new channels are put behind all that came before, two feature maps at a time as the authors' code does.
+// new channels are appended to all earlier ones, two feature maps at a time as in the authors' code.
 
 #include <array>
 

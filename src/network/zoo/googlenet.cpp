@@ -18,12 +18,12 @@ struct Inception {
 };
 
 Tensor halve(NetworkBuilder& net, const std::string& name, Tensor x) {
-  // With padding of 1, 112 becomes 56, as rounding up does where a framework has it.
+  // With a padding of 1, 112 becomes 56, as in frameworks that round up.
   return net.pooling(name, x, square_pooling(PoolingMode::kMax, 3, 2, 1));
 }
 
-// Four readers of x. The rectifiers at the ends of the branches are one behind the concatenation: it computes
-// the same, to the bit, and no branch's output has to be kept beside what it was copied into.
+// Four branches read x. One rectifier after the concatenation replaces those at the ends of the branches: it
+// computes the same bits, and no branch's output need be kept beside the concatenation.
 Tensor inception(NetworkBuilder& net, const std::string& block, Tensor x, const Inception& filters) {
   const std::string name = "inception_" + block + "_";
   const Tensor direct = net.convolution(name + "1x1", x, square_convolution(filters.direct, 1, 1, 0));

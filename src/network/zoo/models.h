@@ -1,5 +1,5 @@
 #pragma once
-// What the models of the zoo are put together from, and the lists of them, a source each.
+// The models of the zoo, one list per source, and the pieces that they are built from.
 
 #include <cstdint>
 #include <functional>
@@ -12,7 +12,7 @@ namespace vdnn::zoo {
 
 struct Model {
   std::string name;
-  Dims input;  // C, then space: the publication's
+  Dims input;  // C, then space; as published
   std::int64_t classes = 0;
   std::function<void(NetworkBuilder& net, std::int64_t classes)> build;
 };
@@ -25,24 +25,25 @@ std::vector<Model> mobilenet();
 std::vector<Model> densenet();
 std::vector<Model> unet();
 
-// Windows of one extent each way, over two dimensions of space unless said.
+// Windows of the same extent in every dimension; of space there are two unless `rank` is given.
 ConvolutionSpec square_convolution(std::int64_t filters, std::int64_t extent, std::int64_t stride,
                                    std::int64_t padding, std::size_t rank = 2);
 PoolingSpec square_pooling(PoolingMode mode, std::int64_t extent, std::int64_t stride, std::int64_t padding);
 
-// Layers `name` and its ReLU: "conv1_2" and "relu1_2", "inception_3a_1x1" and "inception_3a_1x1_relu".
+// A convolution and its ReLU. Layers "conv1_2" and "relu1_2", or "inception_3a_1x1" and
+// "inception_3a_1x1_relu".
 Tensor convolution_relu(NetworkBuilder& net, const std::string& name, Tensor x, const ConvolutionSpec& spec);
 
-// A convolution without a bias, then batch normalisation, whose shift takes its place. Layers `name` and
-// `NAME_bn`.
+// A convolution without a bias, then batch normalisation, whose shift replaces the bias. Layers NAME and
+// NAME_bn.
 Tensor convolution_norm(NetworkBuilder& net, const std::string& name, Tensor x, ConvolutionSpec spec);
 
-// The end of the classic networks: hidden layers with ReLU, one output a class, the loss. Layers fc1,
+// The end of the classic networks: hidden layers with ReLU, one output per class, the loss. Layers fc1,
 // relu_fc1, fc2, ..., loss.
 void classify(NetworkBuilder& net, Tensor x, const std::vector<std::int64_t>& hidden, std::int64_t classes);
 
-// The end of the later ones: the average of each channel, one output a class, the loss. Layers pool, fc,
-// loss.
+// The end of the later networks: the average of each channel, one output per class, the loss. Layers pool,
+// fc, loss.
 void classify_average(NetworkBuilder& net, Tensor x, std::int64_t classes);
 
 }  // namespace vdnn::zoo

@@ -1,7 +1,8 @@
-// A U-Net (Ronneberger et al. 2015, Cicek et al. 2016) as nnU-Net configures it (Isensee et al. 2021): two
-// convolutions a level, each followed by instance normalisation and leaky ReLU; down by a stride of 2 in a
-// level's first convolution, not by pooling; up by a transposed convolution, whose output stands before the
-// skip connection. In as many dimensions of space as the input has.
+// A U-Net (Ronneberger et al. 2015, Cicek et al. 2016) as nnU-Net configures it (Isensee et al. 2021). Each
+// level has two convolutions, each followed by instance normalisation and leaky ReLU. The way down is a
+// stride of 2 in a level's first convolution, not pooling. The way up is a transposed convolution, whose
+// output precedes the skip connection in the concatenation. The network has as many dimensions of space as
+// the input.
 
 #include <array>
 
@@ -11,7 +12,7 @@ namespace vdnn::zoo {
 
 namespace {
 
-constexpr std::array<std::int64_t, 3> kFilters{16, 32, 64};  // a level
+constexpr std::array<std::int64_t, 3> kFilters{16, 32, 64};  // by level
 constexpr float kNegativeSlope = 0.01F;
 
 Tensor convolution_block(NetworkBuilder& net, const std::string& level, const std::string& number, Tensor x,

@@ -74,7 +74,7 @@ class ClassicCatalog final : public OpCatalog {
     return classic::make_recipe(spec, types, mode, matrix_products_);
   }
 
-  // On a simulated device the description is all there is.
+  // A simulated device uses the description alone.
   static LayerRecipe layer(const CustomSpec& spec, const ops::LayerTypes& types, Mode mode) {
     return ops::custom_recipe(spec, types, mode, "sim", 1);
   }

@@ -15,16 +15,16 @@ namespace vdnn::classic {
 
 namespace {
 
-// What share/devices/titan-x.json has for convolutions and for memory.
+// The rates of share/devices/titan-x.json for convolutions and for memory.
 constexpr double kFlopsPerSecond = 4.2e12;
 constexpr double kBytesPerSecond = 268.8e9;
 // Of that rate; the header says why.
 constexpr double kImplicitEfficiency = 0.6;
 constexpr double kFftEfficiency = 0.55;
 constexpr double kWinogradEfficiency = 0.75;
-constexpr double kBlock = 64;                   // filters that share what is transformed
-constexpr std::uint64_t kReal = sizeof(float);  // of transforms, whatever the operands
-constexpr std::uint64_t kOffset = 4;            // that precomp looks up
+constexpr double kBlock = 64;                   // filters that share a transformed tile
+constexpr std::uint64_t kReal = sizeof(float);  // of transforms, for operands of any type
+constexpr std::uint64_t kOffset = 4;            // bytes of an offset in precomp's table
 constexpr std::uint64_t kComplex = 2 * sizeof(float);
 constexpr std::int64_t kTile = 32;
 constexpr std::int64_t kLargestPlane = 256;  // of fft, each way
@@ -60,7 +60,7 @@ using SecondsOf = std::function<double(const Cost&)>;
 
 class Estimate {
  public:
-  // `products`: what the methods that multiply matrices do so in.
+  // `products` is the precision of methods that multiply matrices.
   Estimate(const Convolution& convolution, Direction pass, DataType elements, ProductPrecision products,
            SecondsOf seconds)
       : c_(convolution),
@@ -103,7 +103,7 @@ class Estimate {
   bool dilated() const {
     return std::ranges::any_of(c_.dilation, [](std::int64_t dilation) { return dilation != 1; });
   }
-  // Of all dimensions: is `predicate(kernel, stride, padding, input)` true?
+  // True if `predicate(kernel, stride, padding, input)` holds for all dimensions.
   template <class Predicate>
   bool everywhere(Predicate predicate) const {
     for (std::size_t i = 0; i < c_.kernel.size(); ++i) {
@@ -141,7 +141,7 @@ class Estimate {
     add_product("gemm", product({element_, batch_, inputs_, window_, element_count(c_.output)}), cost_.flops);
   }
 
-  // What computes the convolution in another space: stride 1 only.
+  // Methods that compute the convolution in a transformed space: stride 1 only.
   void transformed() {
     const auto unit_stride = [](auto, auto stride, auto, auto) { return stride == 1; };
     const auto padded_less = [](auto kernel, auto, auto padding, auto) { return padding < kernel; };

@@ -8,7 +8,7 @@ std::vector<Algorithm> direct() {
 
 namespace {
 
-// Does the gradient want the feature maps beside dY?
+// Whether the gradient reads feature maps beside dY.
 enum class Backward : std::uint8_t { kReadsMaps, kReadsNoMap };
 
 // Y from X.

@@ -1,6 +1,6 @@
 #pragma once
-// Recipes of the layers that have operands or algorithms of their own on this catalog's GPUs; the others are
-// standard_recipes.h's. Shapes are those of a network, which has checked them.
+// Recipes of the layers that have operands or algorithms of their own on this catalog's GPUs. The others are
+// in standard_recipes.h. A network has checked the shapes.
 
 #include <vector>
 
@@ -10,12 +10,12 @@
 
 namespace vdnn::classic {
 
-// The one way to compute everything that is neither a convolution nor a matrix product.
+// The single algorithm of ops that are neither convolutions nor matrix products.
 std::vector<Algorithm> direct();
 
 LayerRecipe make_recipe(const ConvolutionSpec& spec, const ops::LayerTypes& types, Mode mode,
                         const ConvolutionAlgorithms& algorithms);
-// The passes of the convolution from its output to its input, exchanged.
+// A transposed convolution: the passes of the convolution from its output to its input, exchanged.
 LayerRecipe make_recipe(const TransposedConvolutionSpec& spec, const ops::LayerTypes& types, Mode mode,
                         const ConvolutionAlgorithms& algorithms);
 // Matrix products in this precision, which need no workspace.

@@ -1,4 +1,4 @@
-// Adam and AdamW over a parameter as it is stored; adam_coefficients.h has the formula.
+// Adam and AdamW over the stored form of a parameter; adam_coefficients.h has the formula.
 
 #include <cmath>
 

@@ -1,12 +1,13 @@
-// Batch normalisation through oneDNN, in place where it may be: its inference over X, its gradient over dY.
-// Space is shown to oneDNN as one dimension of two, whatever it is: channels last they lie alike, and for one
-// dimension of space, or none, it has no fast implementation.
+// Batch normalisation through oneDNN. It works in place where that is permitted: inference over X, the
+// gradient over dY. All space is described to oneDNN as a plane of one column. Channels last, the elements
+// have the same order, and oneDNN has no fast implementation for one dimension of space or none.
 
 #include "src/ops/cpu/layer_ops.h"
 #include "src/ops/cpu/loops.h"
 #include "src/ops/cpu/primitive_sequence.h"
 #include "src/ops/cpu/recipes.h"
 #include "src/ops/cpu/synchronized_batch_normalization.h"
+#include "src/ops/layer_operands.h"
 #include "src/ops/standard_recipes.h"
 
 namespace vdnn::cpu {
@@ -16,7 +17,7 @@ namespace {
 using Forward = dnnl::batch_normalization_forward;
 using Backward = dnnl::batch_normalization_backward;
 
-// The layer as oneDNN is shown it.
+// The layer as it is described to oneDNN.
 class Problem {
  public:
   Problem(const Context& context, const BatchNormalizationSpec& spec, const TensorType& type)
@@ -31,46 +32,51 @@ class Problem {
   }
 
   std::vector<Implementation> forward_training() const {
+    using namespace ops::normalization;
     const Forward::primitive_desc primitive = training_primitive();
     PrimitiveSequence sequence;
-    sequence.append(primitive, {{DNNL_ARG_SRC, sequence.read(0, map_)},
-                                {DNNL_ARG_SCALE, sequence.read(1, channel_)},
-                                {DNNL_ARG_SHIFT, sequence.read(2, channel_)},
-                                {DNNL_ARG_DST, sequence.write(0, map_)},
-                                {DNNL_ARG_MEAN, sequence.write(1, channel_)},
-                                {DNNL_ARG_VARIANCE, sequence.write(2, channel_)}});
+    sequence.append(primitive, {{DNNL_ARG_SRC, sequence.read(kForward.read(kX), map_)},
+                                {DNNL_ARG_SCALE, sequence.read(kForward.read(kScale), channel_)},
+                                {DNNL_ARG_SHIFT, sequence.read(kForward.read(kShift), channel_)},
+                                {DNNL_ARG_DST, sequence.write(kForward.write(kY), map_)},
+                                {DNNL_ARG_MEAN, sequence.write(kForward.write(kMean), channel_)},
+                                {DNNL_ARG_VARIANCE, sequence.write(kForward.write(kVariance), channel_)}});
     return {{.name = primitive.impl_info_str(), .sequence = std::move(sequence)}};
   }
 
+  // With the running statistics, or those of several ranks' batch: kNormalize has its operands in this order.
   std::vector<Implementation> forward_inference() const {
+    using namespace ops::normalization;
     const Forward::primitive_desc primitive = forward_primitive(
         dnnl::prop_kind::forward_inference, scale_and_shift() | dnnl::normalization_flags::use_global_stats);
     PrimitiveSequence sequence;
-    sequence.append(primitive, {{DNNL_ARG_SRC, sequence.read(0, map_)},
-                                {DNNL_ARG_SCALE, sequence.read(1, channel_)},
-                                {DNNL_ARG_SHIFT, sequence.read(2, channel_)},
-                                {DNNL_ARG_MEAN, sequence.read(3, channel_)},
-                                {DNNL_ARG_VARIANCE, sequence.read(4, channel_)},
-                                {DNNL_ARG_DST, sequence.write(0, map_)}});
+    sequence.append(primitive,
+                    {{DNNL_ARG_SRC, sequence.read(kInference.read(kX), map_)},
+                     {DNNL_ARG_SCALE, sequence.read(kInference.read(kScale), channel_)},
+                     {DNNL_ARG_SHIFT, sequence.read(kInference.read(kShift), channel_)},
+                     {DNNL_ARG_MEAN, sequence.read(kInference.read(kRunningMean), channel_)},
+                     {DNNL_ARG_VARIANCE, sequence.read(kInference.read(kRunningVariance), channel_)},
+                     {DNNL_ARG_DST, sequence.write(kInference.write(kY), map_)}});
     return {{.name = primitive.impl_info_str(), .sequence = std::move(sequence)}};
   }
 
   std::vector<Implementation> backward() const {
+    using namespace ops::normalization;
     const Backward::desc desc(dnnl::prop_kind::backward, map_, map_, epsilon_, scale_and_shift());
     const Backward::primitive_desc primitive(desc, scratchpad_attributes(), context_.engine,
                                              training_primitive());
     PrimitiveSequence sequence;
-    const PrimitiveSequence::PlaceIndex scale = sequence.read(4, channel_);
-    sequence.append(primitive, {{DNNL_ARG_SRC, sequence.read(0, map_)},
-                                {DNNL_ARG_MEAN, sequence.read(1, channel_)},
-                                {DNNL_ARG_VARIANCE, sequence.read(2, channel_)},
-                                {DNNL_ARG_DIFF_DST, sequence.read(3, map_)},
+    const PrimitiveSequence::PlaceIndex scale = sequence.read(kBackward.read(kScale), channel_);
+    sequence.append(primitive, {{DNNL_ARG_SRC, sequence.read(kBackward.read(kX), map_)},
+                                {DNNL_ARG_MEAN, sequence.read(kBackward.read(kMean), channel_)},
+                                {DNNL_ARG_VARIANCE, sequence.read(kBackward.read(kVariance), channel_)},
+                                {DNNL_ARG_DIFF_DST, sequence.read(kBackward.read(kDY), map_)},
                                 {DNNL_ARG_SCALE, scale},
-                                // oneDNN 2.6 does not run without one, though no gradient depends on it.
+                                // oneDNN 2.6 requires a shift, though no gradient depends on it.
                                 {DNNL_ARG_SHIFT, scale},
-                                {DNNL_ARG_DIFF_SRC, sequence.write(0, map_)},
-                                {DNNL_ARG_DIFF_SCALE, sequence.write(1, channel_)},
-                                {DNNL_ARG_DIFF_SHIFT, sequence.write(2, channel_)}});
+                                {DNNL_ARG_DIFF_SRC, sequence.write(kBackward.write(kDX), map_)},
+                                {DNNL_ARG_DIFF_SCALE, sequence.write(kBackward.write(kDScale), channel_)},
+                                {DNNL_ARG_DIFF_SHIFT, sequence.write(kBackward.write(kDShift), channel_)}});
     return {{.name = primitive.impl_info_str(), .sequence = std::move(sequence)}};
   }
 
@@ -97,22 +103,25 @@ class FollowKernel final : public CpuKernel {
  public:
   FollowKernel(const BatchNormalizationSpec& spec, const TensorType& type)
       : momentum_(spec.momentum), channels_(static_cast<std::size_t>(type.dims[1])) {
-    // oneDNN's variance is over n, what is kept is over n - 1.
+    // oneDNN's variance has the divisor n, the running variance n - 1.
     const double elements = static_cast<double>(type.elements()) / static_cast<double>(channels_) *
                             static_cast<double>(spec.ranks);
     unbiased_ = static_cast<float>(elements / (elements - 1));
   }
 
   void run(const OpOperands& operands, const StepScalars&) override {
-    follow(operands, 0, 1.0F);
-    follow(operands, 1, unbiased_);
+    using namespace ops::normalization;
+    follow(read_pointer<float>(operands, kFollow.read(kMean)),
+           read_pointer<float>(operands, kFollow.read(kRunningMean)), 1.0F,
+           write_pointer<float>(operands, kFollow.write(kRunningMean)));
+    follow(read_pointer<float>(operands, kFollow.read(kVariance)),
+           read_pointer<float>(operands, kFollow.read(kRunningVariance)), unbiased_,
+           write_pointer<float>(operands, kFollow.write(kRunningVariance)));
   }
 
  private:
-  void follow(const OpOperands& operands, std::size_t statistic, float factor) const {
-    const float* const batch = read_pointer<float>(operands, statistic);
-    const float* const running = read_pointer<float>(operands, 2 + statistic);
-    float* const moved = write_pointer<float>(operands, statistic);
+  // `moved` may be the memory of `running`.
+  void follow(const float* batch, const float* running, float factor, float* moved) const {
     for (std::size_t c = 0; c < channels_; ++c) {
       moved[c] = running[c] + momentum_ * (factor * batch[c] - running[c]);
     }
@@ -127,7 +136,7 @@ class FollowKernel final : public CpuKernel {
 
 LayerRecipe make_recipe(const Context& context, const BatchNormalizationSpec& spec, const LayerTypes& types,
                         Mode mode) {
-  // Checked before oneDNN is asked.
+  // The types are checked before oneDNN is called.
   LayerRecipe recipe = ops::standard_recipe(spec, types, mode, {.follow = own_algorithm()});
   const Problem problem(context, spec, types.inputs[0]);
   if (mode == Mode::kInference) {
@@ -157,7 +166,7 @@ std::unique_ptr<CpuKernel> make_kernel(const Context& context, const BatchNormal
   if (!forward) {
     return build_requested(context, problem.backward(), request);
   }
-  // Inference makes no statistics.
+  // Inference writes no statistics.
   const bool training = request.op.writes.size() > 1;
   return build_requested(context, training ? problem.forward_training() : problem.forward_inference(),
                          request);

@@ -1,11 +1,11 @@
 #pragma once
 // Sums over the channels of feature maps, channels last, and loops over their elements that know the channel.
 //
-// A sample is cut into blocks, whatever the number of threads; each is added up by itself, into a row of
-// lanes: a lane holds every so many-th element, and their number is a multiple of the channels, so that a
-// lane belongs to one channel and the loop over lanes is a vector loop however few channels there are. The
-// blocks' sums are then added in order. So results do not depend on the number of threads. Sums run in
-// double: products of two floats are exact there, which makes mean square minus squared mean a variance.
+// A sample is cut into blocks that do not depend on the number of threads. Each block is summed separately,
+// into a row of lanes. The number of lanes is a multiple of the channels, so that each lane belongs to one
+// channel, and the loop over lanes is a vector loop for any number of channels. The blocks' sums are then
+// added in order. So results do not depend on the number of threads. Sums are in double, where products of
+// two floats are exact, so that the mean square minus the squared mean is an accurate variance.
 
 #include <algorithm>
 #include <cstdint>
@@ -16,7 +16,7 @@
 
 namespace vdnn::cpu {
 
-// What is added up apart: each sample, or the whole batch as if it were one (`one_sample`).
+// The units that are summed: each sample, or the whole batch as one sample (`one_sample`).
 struct ChannelGeometry {
   std::uint64_t samples = 0;
   std::uint64_t channels = 0;
@@ -54,14 +54,14 @@ class ChannelWorkspace {
         coefficients_(pointer_to<float>(range.begin + 2 * sizeof(double) * geometry.samples *
                                                           geometry.blocks * geometry.lanes)) {}
 
-  // Of one block, or, once they are folded, with block 0 of each channel of the sample.
+  // The sums of a block. After folding, block 0 has the sums of each channel of the sample.
   double* sums(std::uint64_t sample, std::uint64_t block, std::uint64_t which) const {
     return sums_ + ((sample * geometry_.blocks + block) * 2 + which) * geometry_.lanes;
   }
   float* coefficients(std::uint64_t sample, std::uint64_t which) const {
     return coefficients_ + (sample * kCoefficients + which) * geometry_.lanes;
   }
-  // The same coefficient for all lanes of a channel.
+  // Sets the coefficient of all lanes of a channel.
   void set_coefficient(std::uint64_t sample, std::uint64_t which, std::uint64_t channel, double value) const {
     float* const lanes = coefficients(sample, which);
     for (std::uint64_t lane = channel; lane < geometry_.lanes; lane += geometry_.channels) {

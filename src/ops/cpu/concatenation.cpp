@@ -1,6 +1,6 @@
-// Concatenation of channels. Channels last, a place's channels lie together: each input is a table of places
-// by its channels, copied into, or out of, some columns of a wider one. Channels are counted in bytes: what
-// type they have does not matter.
+// Concatenation of channels. Channels last, the channels of a place are adjacent. So each input is a table of
+// places by channels, which is copied into some columns of a wider table, or out of them. Channels are
+// counted in bytes, so that their type does not matter.
 
 #include <cstring>
 
@@ -13,7 +13,7 @@ namespace vdnn::cpu {
 
 namespace {
 
-// The columns of the output that an input is.
+// The columns of the output that belong to an input.
 struct Slice {
   std::uint64_t begin = 0;
   std::uint64_t channels = 0;
@@ -22,7 +22,7 @@ struct Slice {
 struct Problem {
   std::uint64_t places = 0;
   std::uint64_t channels = 0;  // of the output
-  std::vector<Slice> slices;   // an input
+  std::vector<Slice> slices;   // one per input
 
   explicit Problem(const Op& op) {
     const std::uint64_t element = size_of(op.layer_outputs[0].data_type);
@@ -34,7 +34,7 @@ struct Problem {
   }
 };
 
-// `rows` rows of `columns` bytes, a given distance apart on either side.
+// Copies `rows` rows of `columns` bytes, with a given distance between rows on either side.
 void copy_columns(const std::byte* from, std::uint64_t from_distance, std::byte* to,
                   std::uint64_t to_distance, std::uint64_t rows, std::uint64_t columns) {
   for (std::uint64_t row = 0; row < rows; ++row) {
@@ -46,7 +46,7 @@ class ForwardKernel final : public CpuKernel {
  public:
   ForwardKernel(const Context& context, const Op& op) : threads_(context.threads), problem_(op) {}
 
-  // Each thread makes whole rows of the output, one input after the other.
+  // Each thread writes whole rows of the output, one input after the other.
   void run(const OpOperands& operands, const StepScalars&) override {
     std::byte* const y = write_pointer<std::byte>(operands, 0);
     const auto copy_places = [&](std::uint64_t begin, std::uint64_t end) {

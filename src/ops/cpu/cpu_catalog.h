@@ -1,5 +1,5 @@
 #pragma once
-// The catalog of the CPU: asks oneDNN for the implementations of each layer.
+// The catalog of the CPU: oneDNN's implementations of each layer.
 
 #include "src/ops/cpu/dnnl_support.h"
 #include "vdnn/op_catalog.h"

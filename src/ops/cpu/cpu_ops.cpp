@@ -20,13 +20,13 @@ namespace cpu {
 
 namespace {
 
-// A parameter's two forms: as checkpoints see it and as kernels do.
+// The two forms of a parameter: that of checkpoints and that of kernels.
 struct ParameterForms {
   dnnl::memory::desc logical;
   dnnl::memory::desc storage;
 };
 
-// Of the filter of a forward op's layer, where it has one.
+// The forms of the filter, if the layer of a forward op has one.
 std::optional<ParameterForms> filter_forms(const Context& context, const Op& op) {
   return std::visit(
       [&](const auto& spec) -> std::optional<ParameterForms> {
@@ -43,7 +43,7 @@ std::optional<ParameterForms> filter_forms(const Context& context, const Op& op)
       op.spec);
 }
 
-// Filters are the second read of a layer's forward op; everything else is stored as it is written.
+// Filters are the second read of a layer's forward op; all other parameters are stored in logical order.
 ParameterForms forms_of(const Context& context, const Tape& tape, const TapeParameter& parameter) {
   const ValueId read = parameter.copy != kNone ? parameter.copy : parameter.value;
   for (const OpId reader : tape.readers(read)) {
@@ -58,7 +58,7 @@ ParameterForms forms_of(const Context& context, const Tape& tape, const TapePara
   return {.logical = dense, .storage = dense};
 }
 
-// What oneDNN says while it runs, in our terms: the host's heap is no fault of the device's.
+// Translates oneDNN's errors: a shortage of host memory is not a failure of the device.
 [[noreturn]] void fail_running(const std::string& what, const dnnl::error& error) {
   if (error.status == dnnl_out_of_memory) {
     throw std::bad_alloc();
@@ -88,7 +88,7 @@ class CpuProgram final : public OpProgram {
 
   void pack_parameter(std::uint32_t parameter, std::span<const float> logical, void* storage) override {
     const ParameterForms& forms = forms_of_parameter(parameter, logical.size_bytes());
-    // oneDNN's memory objects know no const; the source of a reorder is only read.
+    // oneDNN's memory objects have no const; a reorder only reads its source.
     reorder({forms.logical, const_cast<float*>(logical.data())}, {forms.storage, storage});
   }
 
@@ -122,7 +122,7 @@ class CpuProgram final : public OpProgram {
           [&](const auto& spec) -> std::unique_ptr<CpuKernel> {
             const KernelRequest request{.tape = tape_, .op = op, .algorithm = algorithm};
             if constexpr (std::is_same_v<std::decay_t<decltype(spec)>, AllReduceSpec>) {
-              return nullptr;  // the communicator's
+              return nullptr;  // the communicator runs it
             } else if constexpr (requires { make_kernel(context_, spec, request); }) {
               return make_kernel(context_, spec, request);
             } else {
@@ -193,7 +193,7 @@ std::unique_ptr<OpLibrary> make_cpu_ops(const CpuOpsOptions& options) {
   if (options.threads < 1) {
     throw InvalidArgument("cpu ops: " + std::to_string(options.threads) + " compute threads");
   }
-  // oneDNN's barriers would wait for ever for threads that OpenMP does not give.
+  // oneDNN's barriers would wait for ever for threads that OpenMP does not start.
   if (options.threads > omp_get_thread_limit()) {
     throw InvalidArgument("cpu ops: " + std::to_string(options.threads) + " compute threads, OpenMP gives " +
                           std::to_string(omp_get_thread_limit()) + " (OMP_THREAD_LIMIT)");

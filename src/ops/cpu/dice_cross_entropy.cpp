@@ -1,5 +1,5 @@
-// Cross-entropy and soft Dice over one pass of probabilities each way. Of sample n and class k, over the
-// places that count (t is 1 at the target's class):
+// Cross-entropy and soft Dice with one pass over the probabilities in each direction. For sample n and class
+// k, with sums over the places that count (t is 1 at the target's class):
 //
 //   a = 2 sum p t + smooth, b = sum p + sum t + smooth, Dice = a / b
 //   loss = mean cross-entropy + 1 - (1 / N K) sum of a / b, over the N samples with a place that counts
@@ -15,6 +15,7 @@
 #include "src/ops/cpu/layer_ops.h"
 #include "src/ops/cpu/loops.h"
 #include "src/ops/cpu/recipes.h"
+#include "src/ops/layer_operands.h"
 
 namespace vdnn::cpu {
 
@@ -22,13 +23,13 @@ namespace {
 
 constexpr std::string_view kName = "dice cross-entropy";
 
-// A sample without a place that counts has no coefficients: they would be smooth / smooth.
+// False for a sample without a place that counts: its coefficients would be smooth / smooth.
 bool sample_counts(const ops::ClassPlaces& problem, std::span<const std::int32_t> targets,
                    std::uint64_t sample) {
   return std::ranges::any_of(targets.subspan(sample * problem.places, problem.places), counts);
 }
 
-// N K, what the mean of the coefficients is divided by.
+// N K, the divisor of the mean over coefficients.
 double count_coefficients(const ops::ClassPlaces& problem, std::span<const std::int32_t> targets) {
   std::uint64_t samples = 0;
   for (std::uint64_t sample = 0; sample < problem.samples; ++sample) {
@@ -37,7 +38,7 @@ double count_coefficients(const ops::ClassPlaces& problem, std::span<const std::
   return static_cast<double>(samples * problem.classes);
 }
 
-// A batch's places in pieces, none of which holds places of two samples.
+// A batch's places in pieces, each within one sample.
 class Pieces {
  public:
   explicit Pieces(const ops::ClassPlaces& problem)
@@ -62,7 +63,7 @@ class Pieces {
   std::uint64_t count_;
 };
 
-// What one piece sums of a class.
+// The sums of one piece for one class.
 struct ClassSums {
   double hits = 0;           // p t
   double probabilities = 0;  // p
@@ -75,7 +76,7 @@ struct ClassSums {
   }
 };
 
-// Both kinds of sums of each piece lie in the workspace.
+// The workspace holds both kinds of sums of each piece.
 std::uint64_t workspace_bytes(const ops::ClassPlaces& problem) {
   return Pieces(problem).count() * (sizeof(ClassMetrics) + problem.classes * sizeof(ClassSums));
 }
@@ -89,10 +90,13 @@ class ForwardKernel final : public CpuKernel {
         smooth_(static_cast<double>(smooth)) {}
 
   void run(const OpOperands& operands, const StepScalars&) override {
+    using namespace ops::class_loss;
     const std::span<const std::int32_t> targets = checked_targets(problem_, operands);
     const bool training = operands.writes.size() > 1;
-    const float* const logits = read_pointer<float>(operands, 0);
-    float* const probabilities = training ? write_pointer<float>(operands, 1) : nullptr;
+    const float* const logits = read_pointer<float>(operands, kForward.read(kLogits));
+    float* const probabilities =
+        training ? write_pointer<float>(operands, kForward.write(kProbabilities)) : nullptr;
+    float* const dice = training ? write_pointer<float>(operands, kForward.write(kDice)) : nullptr;
     auto* const metrics = pointer_to<ClassMetrics>(operands.workspace.begin);
     auto* const sums =
         pointer_to<ClassSums>(operands.workspace.begin + pieces_.count() * sizeof(ClassMetrics));
@@ -104,8 +108,7 @@ class ForwardKernel final : public CpuKernel {
     for (std::uint64_t piece = 0; piece < pieces_.count(); ++piece) {
       sum.add(metrics[piece]);
     }
-    sum.store(write_pointer<float>(operands, 0),
-              dice_loss(targets, sums, training ? write_pointer<float>(operands, 2) : nullptr));
+    sum.store(write_pointer<float>(operands, kForward.write(kMetrics)), dice_loss(targets, sums, dice));
   }
 
  private:
@@ -121,7 +124,7 @@ class ForwardKernel final : public CpuKernel {
         metrics.add(row, place_logits, target);
         sums[static_cast<std::size_t>(target)].targets += 1;
       }
-      // Probabilities may take the row's memory: after everything else that was asked of it.
+      // Last, since probabilities may overwrite the row.
       for (std::uint64_t k = 0; k < problem_.classes; ++k) {
         const double p = probability(place_logits[k], row);
         if (counts(target)) {
@@ -171,12 +174,14 @@ class BackwardKernel final : public CpuKernel {
       : threads_(context.threads), problem_(problem), weight_(static_cast<double>(weight)) {}
 
   void run(const OpOperands& operands, const StepScalars&) override {
-    const std::span targets(read_pointer<std::int32_t>(operands, 1), problem_.samples * problem_.places);
+    using namespace ops::class_loss;
+    const std::span targets(read_pointer<std::int32_t>(operands, kBackward.read(kTargets)),
+                            problem_.samples * problem_.places);
     const Counts counted{.places = count_places(targets),
                          .coefficients = count_coefficients(problem_, targets)};
-    const float* const probabilities = read_pointer<float>(operands, 0);
-    const float* const dice = read_pointer<float>(operands, 2);
-    float* const gradient = write_pointer<float>(operands, 0);
+    const float* const probabilities = read_pointer<float>(operands, kBackward.read(kProbabilities));
+    const float* const dice = read_pointer<float>(operands, kBackward.read(kDice));
+    float* const gradient = write_pointer<float>(operands, kBackward.write(kDLogits));
     const std::uint64_t classes = problem_.classes;
     for_each_piece(targets.size(), kPlacesPerPiece, threads_,
                    [&](std::uint64_t, std::uint64_t begin, std::uint64_t end) {
@@ -189,7 +194,7 @@ class BackwardKernel final : public CpuKernel {
   }
 
  private:
-  // What the means are divided by.
+  // The divisors of the means.
   struct Counts {
     double places = 0;
     double coefficients = 0;

@@ -10,7 +10,7 @@
 namespace vdnn::cpu {
 
 bool processor_multiplies_bf16() {
-  // Each set of instructions is a set of bits, those of the sets that it includes among them.
+  // The bits of an instruction set include those of all sets that it extends.
   constexpr auto kNeeded = static_cast<unsigned>(dnnl::cpu_isa::avx512_core_bf16);
   return (static_cast<unsigned>(dnnl::get_effective_cpu_isa()) & kNeeded) == kNeeded;
 }

@@ -1,5 +1,5 @@
 #pragma once
-// What the ops that go through oneDNN share.
+// Code shared by the ops that use oneDNN.
 
 #include <dnnl.hpp>
 #include <string>
@@ -11,15 +11,15 @@ namespace vdnn::cpu {
 struct Context {
   dnnl::engine engine;
   int threads = 1;
-  bool multiplies_bf16 = false;  // the processor does, so that oneDNN's bf16 kernels emulate nothing
+  bool multiplies_bf16 = false;  // in hardware, so that oneDNN's bf16 kernels emulate nothing
 };
 
-// Does this processor multiply bf16 (AVX512-BF16), and may oneDNN use that (DNNL_MAX_CPU_ISA)?
+// True if this processor multiplies bf16 (AVX512-BF16) and oneDNN may use that (DNNL_MAX_CPU_ISA).
 bool processor_multiplies_bf16();
 
-// oneDNN asks OpenMP how many threads there are, when a primitive is made (it fixes the partition and the
-// scratchpad) and again when it runs. The answer is a setting of the calling thread; this object fixes it for
-// a scope. With one thread no team is started.
+// Fixes the number of OpenMP threads, a setting of the calling thread, for a scope. oneDNN reads it when a
+// primitive is made, which fixes the partition and the scratchpad, and again when it runs. With one thread no
+// team is started.
 class ThreadScope {
  public:
   explicit ThreadScope(int threads);
@@ -34,16 +34,16 @@ class ThreadScope {
 
 dnnl::memory::dims to_dnnl(const Dims& dims);
 dnnl::memory::data_type to_dnnl(DataType type);
-// Dense, of one to five dimensions, channels last: NHWC for feature maps, KRSC for filters.
+// A dense descriptor of one to five dimensions, channels last: NHWC for feature maps, KRSC for filters.
 dnnl::memory::desc dense_desc(const TensorType& type);
-// The shape of `desc` in whatever layout an implementation prefers.
+// The shape of `desc` with the layout left to the implementation.
 dnnl::memory::desc any_desc(const dnnl::memory::desc& desc, dnnl::memory::data_type type);
-// The layout of `desc` over elements of another type.
+// The layout of `desc` with elements of another type.
 dnnl::memory::desc in_type(dnnl::memory::desc desc, dnnl::memory::data_type type);
-// Is it one of oneDNN's references, which are orders of magnitude slower than the others?
+// True for oneDNN's reference implementations, which are orders of magnitude slower than the others.
 bool is_reference(const dnnl::primitive_desc_base& primitive);
-// Dimensions, strides and inner blocks in words: equal names, equal layouts. Blocked layouts only, which all
-// filters are.
+// A name made of dimensions, strides and inner blocks: equal names mean equal layouts. For blocked layouts,
+// which all filters have.
 std::string layout_name(const dnnl::memory::desc& desc);
 
 }  // namespace vdnn::cpu

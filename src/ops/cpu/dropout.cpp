@@ -1,5 +1,5 @@
-// Dropout. Both passes are one function, since the mask is made again from its key; in inference, and with a
-// probability of 0, it is a copy.
+// Dropout. Both passes are the same function, since each makes the mask from its key. In inference, and with
+// a probability of 0, it is a copy.
 
 #include <algorithm>
 #include <bit>
@@ -16,10 +16,10 @@ namespace vdnn::cpu {
 
 namespace {
 
-// What the one op of inference is told by, whose operands are those of training.
+// The name by which the op of inference is told from that of training, whose operands are the same.
 constexpr std::string_view kCopyAlgorithm = "copy";
 
-// Or zero; without a branch, which nobody could foretell.
+// The value or zero, without a branch, which could not be predicted.
 float keep_if(bool kept, float value) {
   return std::bit_cast<float>(std::bit_cast<std::uint32_t>(value) & (0U - static_cast<std::uint32_t>(kept)));
 }

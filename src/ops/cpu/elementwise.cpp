@@ -1,6 +1,6 @@
-// ReLU, sigmoid, addition and conversion, forward and backward: loops that work in place as well. NaN passes
-// through, so that a run that diverges is seen in its loss. Gradients are told by Y: ReLU's sign is that of X
-// where it matters (a leaky one keeps it), and a sigmoid's slope is y (1 - y).
+// ReLU, sigmoid, addition and conversion, forward and backward. The loops also work in place. NaN passes
+// through, so that the loss shows that a run diverges. Gradients follow from Y: its sign is that of X
+// wherever ReLU's slope depends on it, and a sigmoid's slope is y (1 - y).
 
 #include <cmath>
 #include <cstring>
@@ -16,9 +16,9 @@ namespace vdnn::cpu {
 
 namespace {
 
-// Read and written arrays may be the same, but overlap in no other way: `omp simd` holds. Choices are
-// between a value at hand and a constant, which g++ makes without a branch: one would be guessed wrong half
-// of the time.
+// Read and written arrays may be identical but must not overlap otherwise, so `omp simd` is valid. Conditions
+// choose between a value and a constant, which g++ compiles without a branch; a branch would be mispredicted
+// half of the time.
 template <class Format>
 struct ReluForward {
   static void apply(const OpOperands& operands, std::uint64_t begin, std::uint64_t end) {
@@ -82,7 +82,7 @@ struct LeakyReluBackward {
   }
 };
 
-// The exponential is of -|x|: never large, so that small results keep their accuracy.
+// The exponential of -|x| is never large, so that small results keep their accuracy.
 template <class Format>
 struct SigmoidForward {
   static void apply(const OpOperands& operands, std::uint64_t begin, std::uint64_t end) {
@@ -121,7 +121,7 @@ struct Sum {
   }
 };
 
-// The gradient of a sum with respect to either term.
+// The gradient of a sum with respect to one term.
 template <class Format>
 struct Copy {
   static void apply(const OpOperands& operands, std::uint64_t begin, std::uint64_t end) {
@@ -168,8 +168,8 @@ std::unique_ptr<CpuKernel> elementwise_kernel(const Context& context, const Kern
   return std::make_unique<ElementwiseKernel<Function>>(context, request, function);
 }
 
-// One function for each pass, over the format of the layer's maps. `make` is given a format and gives back
-// both functions.
+// One function for each pass, compiled for the format of the layer's maps. `make` returns both functions for
+// a format.
 template <class Make>
 std::unique_ptr<CpuKernel> pass_kernel(const Context& context, const KernelRequest& request,
                                        const Make& make) {
@@ -191,7 +191,7 @@ LayerRecipe make_recipe(const Context&, const ReluSpec& spec, const LayerTypes& 
 std::unique_ptr<CpuKernel> make_kernel(const Context& context, const ReluSpec& spec,
                                        const KernelRequest& request) {
   const float slope = spec.negative_slope;
-  // Zero times an infinity would be none.
+  // Zero times infinity would be NaN.
   if (slope == 0) {
     return pass_kernel(context, request, []<class Format>(Format) {
       return std::pair(ReluForward<Format>{}, ReluBackward<Format>{});
@@ -226,7 +226,7 @@ LayerRecipe make_recipe(const Context&, const ConversionSpec& spec, const LayerT
   return ops::standard_recipe(spec, types, mode, {own_algorithm(), own_algorithm()});
 }
 
-// The gradient goes the other way.
+// The gradient is converted in the other direction.
 std::unique_ptr<CpuKernel> make_kernel(const Context& context, const ConversionSpec&,
                                        const KernelRequest& request) {
   const bool forward = request.op.direction == Direction::kForward;

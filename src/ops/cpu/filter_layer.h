@@ -1,14 +1,14 @@
 #pragma once
-// Layers with filters (src/ops/filter_layer.h) through oneDNN: three passes, and an opinion of each
-// implementation on how the filter should lie in memory.
+// Layers with filters (src/ops/filter_layer.h) through oneDNN: three passes, for each of which
+// implementations prefer different layouts of the filter.
 //
-// The filter is stored in the layout that the first forward implementation asks for (padding included, which
-// stays zero: oneDNN writes zeros there and an update of zeros by zeros makes zeros). An implementation that
-// wants it otherwise gets a reorder through its workspace. Each pass offers oneDNN's implementations in
-// oneDNN's order, then those that can also work on the stored layout itself ("@stored"), which need no copy.
+// The filter is stored in the layout of the first forward implementation. Padding is included and stays zero:
+// oneDNN writes zeros there, and an update of zeros by zeros makes zeros. For an implementation with another
+// layout the filter is reordered through the workspace. Each pass offers oneDNN's implementations in oneDNN's
+// order, then those that can also work on the stored layout ("@stored"), which need no copy.
 //
-// Over bf16 maps the forward and data passes read the filter's copy in bf16, which lies as the fp32 filter
-// does, and the filter's gradient is made in fp32.
+// For bf16 maps the forward and data passes read the filter's copy in bf16, which has the layout of the fp32
+// filter, and the filter's gradient is fp32.
 
 #include <functional>
 #include <memory>
@@ -22,8 +22,8 @@
 
 namespace vdnn::cpu {
 
-// What tells one implementation of a pass from another: its name, and how it wants the filter or makes the
-// filter's gradient.
+// The identity of an implementation of a pass: its name, and its layout of the filter or of the filter's
+// gradient.
 struct ImplementationIdentity {
   std::string name;
   dnnl::memory::desc filter;
@@ -31,37 +31,37 @@ struct ImplementationIdentity {
 };
 ImplementationIdentity identity_of(const dnnl::primitive_desc& primitive, Direction direction);
 
-// Shows every implementation of a pass over a filter (or a gradient of one) that lies so, in oneDNN's order,
-// until `visit` has seen enough and says false. See passes_of() (filter_passes.h).
+// Calls `visit` for every implementation of a pass with this layout of the filter or of its gradient, in
+// oneDNN's order, until it returns false. See passes_of() (filter_passes.h).
 using VisitImplementation = std::function<bool(const dnnl::primitive_desc&)>;
 using ForEachImplementation = std::function<void(Direction direction, const dnnl::memory::desc& filter,
                                                  const VisitImplementation& visit)>;
 
 using ops::FilterShape;
 
-// As operations want it: zero where there is no bias.
+// As operation descriptors have it: zero without a bias.
 dnnl::memory::desc bias_desc(const FilterShape& shape);
 
 struct FilterLayer {
   FilterShape shape;
   ForEachImplementation passes;
-  // The fp32 filter in logical (KRSC) order and as it is stored, both in oneDNN's dimensions: where there are
-  // groups, the first is the group.
+  // The fp32 filter in logical (KRSC) order and in stored order, both in oneDNN's dimensions. With groups,
+  // the first dimension is the group.
   dnnl::memory::desc logical;
   dnnl::memory::desc storage;
 };
 
-// Has oneDNN an implementation of every pass that is neither a reference nor known to be wrong?
+// True if oneDNN has, for every pass, an implementation that is neither a reference nor known to be wrong.
 bool has_fast_passes(const FilterLayer& layer);
 
-// Asks for the storage; throws InvalidArgument where oneDNN has no implementation.
+// Fixes the stored layout. Throws InvalidArgument if oneDNN has no implementation.
 FilterLayer make_filter_layer(FilterShape shape, ForEachImplementation passes);
 
 LayerRecipe filter_layer_recipe(const Context& context, const FilterLayer& layer, Mode mode);
 std::unique_ptr<CpuKernel> filter_layer_kernel(const Context& context, const FilterLayer& layer,
                                                const KernelRequest& request);
 
-// The layers that are one. All throw InvalidArgument where the types are not what the spec makes.
+// The layers with filters. All throw InvalidArgument if the types do not fit the spec.
 FilterLayer filter_layer(const Context& context, const ConvolutionSpec& spec, const LayerTypes& types);
 FilterLayer filter_layer(const Context& context, const TransposedConvolutionSpec& spec,
                          const LayerTypes& types);

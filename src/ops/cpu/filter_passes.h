@@ -1,11 +1,10 @@
 #pragma once
-// How the layers with filters ask oneDNN for the implementations of their passes. Such a layer describes an
-// *operation*: three of oneDNN's primitives and, for each, its descriptor over a filter that lies as asked.
-// Everything else is the same for all of them.
+// Queries oneDNN for the implementations of the passes of layers with filters. Such a layer describes an
+// *operation*: three of oneDNN's primitives and, for each, its descriptor over a filter of a given layout.
+// The rest is the same for all layers.
 
 #include <algorithm>
 #include <dnnl.hpp>
-#include <string>
 #include <vector>
 
 #include "src/ops/cpu/filter_layer.h"
@@ -13,9 +12,8 @@
 
 namespace vdnn::cpu {
 
-// In the order in which oneDNN's iterator shows them, some maybe twice; see visit_implementations(). The
-// iterator refers to the operation descriptor and to the forward hint that it was made from, so both have to
-// live until the last next_impl().
+// In the order of oneDNN's iterator, some possibly twice; see visit_implementations(). The iterator refers to
+// its operation descriptor and its forward hint, so both must live until the last next_impl().
 template <class PrimitiveDesc, class OperationDesc, class... Hint>
 std::vector<dnnl::primitive_desc> implementations_with(const dnnl::primitive_attr& attributes,
                                                        const OperationDesc& operation,
@@ -31,10 +29,10 @@ std::vector<dnnl::primitive_desc> implementations_with(const dnnl::primitive_att
   return result;
 }
 
-// In oneDNN's own order, whatever has been run before. Its iterator (2.6, primitive_iterator.hpp) takes what
-// it finds in the cache of primitives without advancing, and shows the implementations behind it late or
-// twice: the order that it gives depends on which of them some kernel uses. For attributes that no kernel is
-// made with, nothing of ours is in that cache, so those give the order.
+// In oneDNN's own order, independent of earlier runs. The order of its iterator (2.6, primitive_iterator.hpp)
+// depends on the cache of primitives: it returns cached implementations without advancing, and later ones
+// late or twice. So the order is queried with attributes that no kernel uses, for which the cache has
+// nothing.
 template <class PrimitiveDesc, class OperationDesc, class... Hint>
 void visit_implementations(Direction direction, const OperationDesc& operation, const dnnl::engine& engine,
                            const VisitImplementation& visit, const Hint&... hint) {
@@ -60,7 +58,7 @@ ForEachImplementation passes_of(const Operation& operation, const dnnl::engine& 
       visit_implementations<Forward>(direction, operation.forward(filter), engine, visit);
       return;
     }
-    // What the backward passes want to know of the forward pass.
+    // The hint that the backward passes need.
     const Forward hint(operation.forward(any_desc(filter, operation.input.data_type())),
                        scratchpad_attributes(), engine,
                        /*allow_empty=*/true);
@@ -85,7 +83,7 @@ struct WindowOperation {
 
   dnnl::algorithm algorithm;
   dnnl::memory::desc input;
-  dnnl::memory::desc bias;  // zero where there is none
+  dnnl::memory::desc bias;  // zero without a bias
   dnnl::memory::desc output;
   dnnl::memory::dims stride;
   dnnl::memory::dims dilation;  // as oneDNN counts it, from 0

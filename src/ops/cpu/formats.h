@@ -1,6 +1,6 @@
 #pragma once
-// Loops of our own over values of any floating-point type: an element is widened to fp32, computed with, and
-// rounded.
+// Access for loops of our own over values of any floating-point type: elements are widened to fp32 when read
+// and rounded when written.
 
 #include <cstddef>
 #include <cstdint>
@@ -12,8 +12,8 @@ namespace vdnn::cpu {
 
 using ops::with_format;
 
-// The operands of an op, by element. Elements are read and written by value, so that reads and writes may
-// share memory.
+// The elements of an op's operands. They are read and written by value, so that reads and writes may share
+// memory.
 template <class Format>
 struct ReadElements {
   const typename Format::Bits* bits;

@@ -1,5 +1,5 @@
-// Fully connected layers (oneDNN's inner product). The input may have space: weights K x C x space are then a
-// filter as large as the input, and nothing is flattened or copied.
+// Fully connected layers (oneDNN's inner product). If the input has space, the weights K x C x space are a
+// filter as large as the input, so that nothing is flattened or copied.
 
 #include "src/ops/cpu/filter_passes.h"
 #include "src/ops/cpu/recipes.h"
@@ -14,7 +14,7 @@ struct Operation {
   using BackwardFilter = dnnl::inner_product_backward_weights;
 
   dnnl::memory::desc input;
-  dnnl::memory::desc bias;  // zero where there is none
+  dnnl::memory::desc bias;  // zero without a bias
   dnnl::memory::desc output;
 
   Forward::desc forward(const dnnl::memory::desc& weights) const {

@@ -1,8 +1,8 @@
 // The norm of all gradients together and the scale that clips it (Pascanu et al. 2013), as
-// torch.nn.utils.clip_grad_norm_ has them: scale = min(1, max_norm / (norm + 1e-6)), here in double until it
-// is stored. Where the norm is not finite the scale is NaN: the parameters become NaN with the next update
-// and the run is seen to diverge. (max_norm / infinity would be zero and freeze most of the network
-// silently.) Padding in stored gradients is zero and adds nothing.
+// torch.nn.utils.clip_grad_norm_ computes them: scale = min(1, max_norm / (norm + 1e-6)), here in double
+// until it is stored. If the norm is not finite the scale is NaN. The next update then makes the parameters
+// NaN, so that the run visibly diverges; max_norm / infinity would be zero and silently freeze most of the
+// network. Padding in stored gradients is zero and adds nothing.
 
 #include <algorithm>
 #include <cmath>
@@ -57,7 +57,7 @@ class GradientNormKernel final : public CpuKernel {
  private:
   int threads_;
   GradientNormSpec spec_;
-  std::vector<std::uint64_t> elements_;  // as stored, of each gradient
+  std::vector<std::uint64_t> elements_;  // of each gradient in stored form
 };
 
 }  // namespace

@@ -1,6 +1,6 @@
 #pragma once
-// What an update multiplies its gradient by: 1, or what the norm of all gradients, the last operand that it
-// reads, gives.
+// The factor by which an update multiplies its gradient: 1, or the scale from the norm of all gradients,
+// which is then the update's last read.
 
 #include <optional>
 
@@ -11,13 +11,13 @@ namespace vdnn::cpu {
 
 struct GradientScale {
   float scale = 1;
-  bool skips = false;               // gradients have overflowed: nothing is updated
-  std::uint64_t skipped_steps = 0;  // before this one, which the optimizer does not count
+  bool skips = false;               // gradients have overflowed, so nothing is updated
+  std::uint64_t skipped_steps = 0;  // earlier ones, which the optimizer does not count
 };
 
 class GradientScaling {
  public:
-  // Of an update with so many states.
+  // For an update with `states` states of the optimizer.
   GradientScaling(const KernelRequest& request, std::size_t states) {
     const std::size_t norm = 2 + states;  // after the parameter, its gradient and the states
     if (request.op.reads.size() > norm) {

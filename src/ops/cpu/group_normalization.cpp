@@ -1,5 +1,5 @@
-// Group normalisation. oneDNN 2.6 has none, so these are loops of our own (channel_sums.h), which walk memory
-// as it lies.
+// Group normalisation. oneDNN 2.6 has none, so these are loops of our own (channel_sums.h), which go through
+// memory in order.
 
 #include <cmath>
 
@@ -7,6 +7,7 @@
 #include "src/ops/cpu/formats.h"
 #include "src/ops/cpu/layer_ops.h"
 #include "src/ops/cpu/recipes.h"
+#include "src/ops/layer_operands.h"
 #include "src/ops/standard_recipes.h"
 
 namespace vdnn::cpu {
@@ -32,8 +33,9 @@ class ForwardKernel final : public CpuKernel {
       : threads_(context.threads), epsilon_(static_cast<double>(spec.epsilon)), geometry_(spec, type) {}
 
   void run(const OpOperands& operands, const StepScalars&) override {
-    const ReadElements<Format> x(operands, 0);
-    const WriteElements<Format> y(operands, 0);
+    using namespace ops::normalization;
+    const ReadElements<Format> x(operands, kForward.read(kX));
+    const WriteElements<Format> y(operands, kForward.write(kY));
     const ChannelWorkspace workspace(geometry_, operands.workspace);
     add_up(geometry_, threads_, x, x, workspace);
     for (std::uint64_t sample = 0; sample < geometry_.samples; ++sample) {
@@ -58,6 +60,7 @@ class ForwardKernel final : public CpuKernel {
  private:
   void find_statistics(const OpOperands& operands, const ChannelWorkspace& workspace, std::uint64_t sample,
                        std::uint64_t group) const {
+    using namespace ops::normalization;
     const double* const sums = workspace.sums(sample, 0, 0);
     const double* const squares = workspace.sums(sample, 0, 1);
     const std::uint64_t begin = group * geometry_.group_channels;
@@ -71,19 +74,21 @@ class ForwardKernel final : public CpuKernel {
     const auto elements = static_cast<double>(geometry_.group_elements());
     const double exact_mean = sum / elements;
     const double variance = square / elements - exact_mean * exact_mean;
-    // What is saved is what is used: backward sees the same numbers.
+    // Forward uses the rounded numbers that it saves, so that backward uses the same.
     const auto mean = static_cast<float>(exact_mean);
     const auto reciprocal_deviation =
         static_cast<float>(1 / std::sqrt((variance < 0 ? 0 : variance) + epsilon_));
     if (operands.writes.size() > 1) {
-      write_pointer<float>(operands, 1)[sample * geometry_.groups + group] = mean;
-      write_pointer<float>(operands, 2)[sample * geometry_.groups + group] = reciprocal_deviation;
+      const std::uint64_t index = sample * geometry_.groups + group;
+      write_pointer<float>(operands, kForward.write(kMean))[index] = mean;
+      write_pointer<float>(operands, kForward.write(kReciprocalDeviation))[index] = reciprocal_deviation;
     }
+    const float* const scale = read_pointer<float>(operands, kForward.read(kScale));
+    const float* const shift = read_pointer<float>(operands, kForward.read(kShift));
     for (std::uint64_t channel = begin; channel < end; ++channel) {
-      const float factor = reciprocal_deviation * read_pointer<float>(operands, 1)[channel];
       workspace.set_coefficient(sample, 0, channel, mean);
-      workspace.set_coefficient(sample, 1, channel, factor);
-      workspace.set_coefficient(sample, 2, channel, read_pointer<float>(operands, 2)[channel]);
+      workspace.set_coefficient(sample, 1, channel, reciprocal_deviation * scale[channel]);
+      workspace.set_coefficient(sample, 2, channel, shift[channel]);
     }
   }
 
@@ -92,8 +97,8 @@ class ForwardKernel final : public CpuKernel {
   Geometry geometry_;
 };
 
-// With r the reciprocal deviation, z = (x - mean) r what was scaled, g = scale dY its gradient, and means
-// over the group: dX = r (g - mean(g) - z mean(g z)); dscale = sum of dY z, dshift = sum of dY.
+// With the reciprocal deviation r, the normalised value z = (x - mean) r, its gradient g = scale dY, and
+// means over the group: dX = r (g - mean(g) - z mean(g z)); dscale = sum of dY z, dshift = sum of dY.
 template <class Format>
 class BackwardKernel final : public CpuKernel {
  public:
@@ -101,9 +106,10 @@ class BackwardKernel final : public CpuKernel {
       : threads_(context.threads), geometry_(spec, type) {}
 
   void run(const OpOperands& operands, const StepScalars&) override {
-    const ReadElements<Format> x(operands, 0);
-    const ReadElements<Format> dy(operands, 3);
-    const WriteElements<Format> dx(operands, 0);
+    using namespace ops::normalization;
+    const ReadElements<Format> x(operands, kBackward.read(kX));
+    const ReadElements<Format> dy(operands, kBackward.read(kDY));
+    const WriteElements<Format> dx(operands, kBackward.write(kDX));
     const ChannelWorkspace workspace(geometry_, operands.workspace);
     add_up(geometry_, threads_, dy, x, workspace);
     for (std::uint64_t channel = 0; channel < geometry_.channels; ++channel) {
@@ -136,14 +142,18 @@ class BackwardKernel final : public CpuKernel {
     double reciprocal_deviation = 0;
   };
   Statistics statistics(const OpOperands& operands, std::uint64_t sample, std::uint64_t group) const {
+    using namespace ops::normalization;
     const std::uint64_t index = sample * geometry_.groups + group;
-    return {.mean = static_cast<double>(read_pointer<float>(operands, 1)[index]),
-            .reciprocal_deviation = static_cast<double>(read_pointer<float>(operands, 2)[index])};
+    const float* const mean = read_pointer<float>(operands, kBackward.read(kMean));
+    const float* const deviation = read_pointer<float>(operands, kBackward.read(kReciprocalDeviation));
+    return {.mean = static_cast<double>(mean[index]),
+            .reciprocal_deviation = static_cast<double>(deviation[index])};
   }
 
-  // Leaves sums of dY z where those of dY x were.
+  // Replaces the sums of dY x by those of dY z.
   void find_parameter_gradients(const OpOperands& operands, const ChannelWorkspace& workspace,
                                 std::uint64_t channel) const {
+    using namespace ops::normalization;
     double scale_gradient = 0;
     double shift_gradient = 0;
     for (std::uint64_t sample = 0; sample < geometry_.samples; ++sample) {
@@ -154,13 +164,14 @@ class BackwardKernel final : public CpuKernel {
       scale_gradient += product;
       shift_gradient += sum;
     }
-    write_pointer<float>(operands, 1)[channel] = static_cast<float>(scale_gradient);
-    write_pointer<float>(operands, 2)[channel] = static_cast<float>(shift_gradient);
+    write_pointer<float>(operands, kBackward.write(kDScale))[channel] = static_cast<float>(scale_gradient);
+    write_pointer<float>(operands, kBackward.write(kDShift))[channel] = static_cast<float>(shift_gradient);
   }
 
   void find_coefficients(const OpOperands& operands, const ChannelWorkspace& workspace, std::uint64_t sample,
                          std::uint64_t group) const {
-    const float* const scale = read_pointer<float>(operands, 4);
+    using namespace ops::normalization;
+    const float* const scale = read_pointer<float>(operands, kBackward.read(kScale));
     const double* const sums = workspace.sums(sample, 0, 0);
     const double* const products = workspace.sums(sample, 0, 1);
     const std::uint64_t begin = group * geometry_.group_channels;
@@ -191,7 +202,7 @@ class BackwardKernel final : public CpuKernel {
 
 LayerRecipe make_recipe(const Context&, const GroupNormalizationSpec& spec, const LayerTypes& types,
                         Mode mode) {
-  // Checked before anything is counted.
+  // The types are checked before the workspace is computed.
   LayerRecipe recipe = ops::standard_recipe(spec, types, mode, {});
   const std::uint64_t workspace_bytes = ChannelWorkspace::bytes(Geometry(spec, types.inputs[0]));
   for (std::vector<OpRecipe>* const pass : {&recipe.forward, &recipe.backward}) {

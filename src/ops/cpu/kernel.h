@@ -1,6 +1,6 @@
 #pragma once
-// How one op runs on the CPU. A program holds one kernel an op; everything that can be decided or allocated
-// beforehand was, so that run() only reads and writes the operands that it is given.
+// The code of one op on the CPU. A program holds one kernel per op. All decisions and allocations are made
+// when it is built, so that run() only reads and writes its operands.
 
 #include "src/ops/kernel_request.h"
 #include "vdnn/op_library.h"
@@ -14,7 +14,7 @@ class CpuKernel {
   CpuKernel& operator=(const CpuKernel&) = delete;
   virtual ~CpuKernel() = default;
 
-  // Operands in the order of the recipe. May be called from any thread, by one at a time.
+  // Operands have the order of the recipe. Any thread may call it, one at a time.
   virtual void run(const OpOperands& operands, const StepScalars& scalars) = 0;
 };
 

@@ -1,7 +1,8 @@
 #pragma once
-// Every kind of layer is a pair of overloads, found by the type of its spec: `make_recipe` says which ops it
-// has, `make_kernel` compiles one of them. Both throw InvalidArgument (or dnnl::error, which the callers
-// translate) for a layer that cannot be computed. The callers hold a ThreadScope: primitives are made here.
+// Every kind of layer is a pair of overloads, chosen by the type of its spec: `make_recipe` returns its
+// recipe, `make_kernel` compiles one of its ops. Both throw InvalidArgument (or dnnl::error, which the
+// callers translate) for a layer that cannot be computed. Callers hold a ThreadScope, since primitives are
+// made here.
 
 #include <memory>
 #include <span>
@@ -98,7 +99,7 @@ std::unique_ptr<CpuKernel> make_kernel(const Context& context, const GradientNor
 std::unique_ptr<CpuKernel> make_kernel(const Context& context, const GradientSumSpec& spec,
                                        const KernelRequest& request);
 
-// Of optimizers, which are no layers.
+// For optimizers, which are not layers.
 UpdateRecipe make_update_recipe(const SgdSpec& spec, const ParameterRecipe& parameter, bool clipped);
 UpdateRecipe make_update_recipe(const AdamSpec& spec, const ParameterRecipe& parameter, bool clipped);
 OpRecipe make_gradient_norm_recipe(const GradientNormSpec& spec, std::span<const ParameterRecipe> parameters);

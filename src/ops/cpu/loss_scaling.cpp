@@ -1,4 +1,4 @@
-// Dynamic loss scaling: gradient maps of losses times the scale, and the scale of the next step.
+// Dynamic loss scaling: multiplies gradient maps of losses by the scale, and updates the scale after a step.
 
 #include "src/ops/loss_scaling.h"
 

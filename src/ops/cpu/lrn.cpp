@@ -1,7 +1,7 @@
-// Local response normalisation across channels. Nothing in it looks along space, so all of space is one row:
-// oneDNN 2.6 has fast implementations for planes alone. What they have in backward is wrong where `size` is 7
-// or more and the channels are more than 16 and no multiple of it, and cannot even be made where it is 1, so
-// that only the sizes that networks use take them.
+// Local response normalisation across channels. It does not depend on the arrangement of space, so all of
+// space is described as one row of a plane: oneDNN 2.6 has fast implementations for planes alone. Their
+// backward pass is wrong for a `size` of 7 or more if the channels are more than 16 and not a multiple of it,
+// and it cannot be made for a `size` of 1. So only the sizes that networks use have them.
 
 #include <string>
 
@@ -40,13 +40,13 @@ PrimitiveLayer primitive_layer(const Context& context, const LrnSpec& spec, cons
       .backward = {},
       .backward_reads_input = true,
       .saved = "norms",
-      // The squares' sum, and a power that costs about as much as ten operations.
+      // The sum of squares, and a power that costs about ten operations.
       .cost = {.flops = static_cast<double>(type.elements()) * (2 * static_cast<double>(spec.size) + 10),
                .bytes = 2 * static_cast<double>(type.bytes())}};
   const auto forward = make_forward(mode, [&](dnnl::prop_kind kind) {
     const dnnl::lrn_forward::desc desc(kind, kAlgorithm, rows, spec.size, spec.alpha, spec.beta, spec.k);
     dnnl::lrn_forward::primitive_desc primitive(desc, attributes, context.engine);
-    // Backward follows: it takes what forward saves, and oneDNN's reference saves nothing.
+    // Backward must match: it reads what forward saves, and oneDNN's reference saves nothing.
     while (!may_be_fast(spec) && !is_reference(primitive)) {
       if (!primitive.next_impl()) {
         throw InvalidArgument(std::string(kLayer) + ": oneDNN has no reference of size " +

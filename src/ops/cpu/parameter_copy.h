@@ -1,6 +1,5 @@
 #pragma once
-// The copy of a parameter in a narrow type, as its update writes it: the last operand that it writes, where
-// there is one.
+// The copy of a parameter in a narrow type. If there is one, it is the last write of the parameter's update.
 
 #include "src/ops/cpu/formats.h"
 #include "src/ops/cpu/kernel.h"
@@ -9,10 +8,10 @@ namespace vdnn::cpu {
 
 class ParameterCopy {
  public:
-  // Where the copy lies while the op runs.
+  // The copy in the memory of a running op.
   class Writer {
    public:
-    // Elements [begin, end) of the parameter.
+    // Copies elements [begin, end) of the parameter.
     void write(const float* parameter, std::uint64_t begin, std::uint64_t end) const {
       if (bits_ == nullptr) {
         return;
@@ -33,7 +32,7 @@ class ParameterCopy {
     void* bits_;
   };
 
-  // Of an update.
+  // For an update.
   explicit ParameterCopy(const KernelRequest& request) {
     const Value& last = request.tape.value(request.op.writes.back());
     if (last.kind == ValueKind::kParameterCopy) {
@@ -48,7 +47,7 @@ class ParameterCopy {
 
  private:
   DataType type_ = DataType::kF32;
-  std::size_t operand_ = 0;  // the first is the parameter itself: there is no copy
+  std::size_t operand_ = 0;  // 0, the parameter itself: there is no copy
 };
 
 }  // namespace vdnn::cpu

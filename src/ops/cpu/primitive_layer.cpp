@@ -69,8 +69,9 @@ LayerRecipe primitive_layer_recipe(const PrimitiveLayer& layer) {
     const std::size_t bytes = saved_desc(layer).get_size();
     recipe.saved = {{.name = layer.saved,
                      .type = {.data_type = DataType::kU8, .dims = {static_cast<std::int64_t>(bytes)}}}};
-    forward.writes.push_back({kSaved, 0});
-    backward.reads.push_back({kSaved, 0});
+    constexpr Operand kSavedByForward{kSaved, 0};
+    forward.writes.push_back(kSavedByForward);
+    backward.reads.push_back(kSavedByForward);
     forward.cost.bytes += static_cast<double>(bytes);
     backward.cost.bytes += static_cast<double>(bytes);
   }

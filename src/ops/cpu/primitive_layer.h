@@ -1,7 +1,7 @@
 #pragma once
-// Layers without parameters of which oneDNN computes each pass by one primitive: pooling, upsampling, local
-// response normalisation. What a forward primitive leaves for the backward one (its *workspace*, in oneDNN's
-// words) is saved as bytes, since oneDNN alone knows what is in them.
+// Layers without parameters for which oneDNN computes each pass by one primitive: pooling, upsampling and
+// local response normalisation. The data that a forward primitive leaves for the backward one (its
+// *workspace*, in oneDNN's terms) is saved as bytes, since only oneDNN knows their format.
 
 #include <dnnl.hpp>
 #include <memory>
@@ -18,12 +18,12 @@ struct PrimitiveLayer {
   dnnl::primitive_desc_base forward;
   dnnl::primitive_desc_base backward;  // empty in inference
   bool backward_reads_input = false;
-  std::string saved;  // the name of what is saved, where anything is
-  Cost cost;          // of a pass, apart from what is saved
+  std::string saved;  // name of the saved value, if there is one
+  Cost cost;          // of a pass, without the saved value
 };
 
-// `make` makes the forward primitive of a kind. Training's serves inference as well, unless it saves
-// something that inference has no place for: the same computation is then the same primitive in both.
+// `make` makes the forward primitive of a kind. Inference uses training's primitive, too, so that both
+// compute alike, unless that primitive saves a value, for which inference has no memory.
 template <class Make>
 auto make_forward(Mode mode, const Make& make) {
   auto training = make(dnnl::prop_kind::forward_training);
@@ -31,11 +31,11 @@ auto make_forward(Mode mode, const Make& make) {
   return saves && mode == Mode::kInference ? make(dnnl::prop_kind::forward_inference) : training;
 }
 
-// Operands: forward reads X and writes Y and what is saved; backward reads dY, then X where it wants it, then
-// what was saved, and writes dX.
+// Operands: forward reads X and writes Y and the saved value; backward reads dY, then X if it needs it, then
+// the saved value, and writes dX.
 LayerRecipe primitive_layer_recipe(const PrimitiveLayer& layer);
 
-// What `request.op` was made in: an op of inference has nowhere to save anything.
+// The mode in which `request.op` was made, judged by whether it has memory for a saved value.
 Mode mode_of(const KernelRequest& request);
 std::unique_ptr<CpuKernel> primitive_layer_kernel(const Context& context, const PrimitiveLayer& layer,
                                                   const KernelRequest& request);

@@ -9,7 +9,7 @@ namespace vdnn::cpu {
 
 namespace {
 
-// A cache line: what oneDNN asks of a scratchpad.
+// A cache line: oneDNN's alignment of scratchpads.
 constexpr std::uint64_t kWorkspaceAlignment = 64;
 
 class SequenceKernel final : public CpuKernel {

@@ -1,12 +1,11 @@
 #pragma once
-// An op as a sequence of oneDNN primitives over memory that its operands provide: a plan first, from which
-// the workspace can be counted, then a kernel. Both the catalog and the program work from the same plan, so
-// that what is counted is what is used.
+// An op as a sequence of oneDNN primitives over the memory of its operands: first a plan, from which the
+// workspace is computed, then a kernel. The catalog and the program use the same plan, so that the counted
+// workspace is the one that is used.
 
 #include <cstdint>
 #include <memory>
 #include <string>
-#include <utility>
 #include <vector>
 
 #include "src/ops/cpu/dnnl_support.h"
@@ -16,7 +15,7 @@ namespace vdnn::cpu {
 
 class PrimitiveSequence {
  public:
-  // Where a memory object of the sequence finds its bytes: an operand, or an offset into the workspace.
+  // The bytes of a memory object of the sequence: an operand, or an offset into the workspace.
   enum class Source : std::uint8_t { kRead, kWrite, kWorkspace };
   struct Place {
     Source source = Source::kRead;
@@ -35,7 +34,7 @@ class PrimitiveSequence {
 
   PlaceIndex read(std::uint32_t operand, const dnnl::memory::desc& desc);
   PlaceIndex write(std::uint32_t operand, const dnnl::memory::desc& desc);
-  // Takes a piece of the workspace.
+  // Reserves a piece of the workspace.
   PlaceIndex scratch(const dnnl::memory::desc& desc);
   // `primitive` must have been made with scratchpad_attributes(); its scratchpad is added to the workspace.
   void append(const dnnl::primitive_desc_base& primitive, std::vector<Argument> arguments);
@@ -52,7 +51,7 @@ class PrimitiveSequence {
   std::uint64_t workspace_bytes_ = 0;
 };
 
-// Scratchpads are the caller's: they lie in the op's workspace.
+// Attributes that leave scratchpads to the caller; they are part of the op's workspace.
 dnnl::primitive_attr scratchpad_attributes();
 
 // One way to compute an op.
@@ -61,8 +60,8 @@ struct Implementation {
   PrimitiveSequence sequence;
 };
 std::vector<Algorithm> algorithms_of(const std::vector<Implementation>& implementations);
-// Builds the one that `request` names. Throws InvalidArgument where the tape was made by another library,
-// thread count or machine and knows that index by another name or workspace.
+// Builds the implementation that `request` selects. Throws InvalidArgument if the tape has another name or
+// workspace for that index, because it was made with another library, number of threads or machine.
 std::unique_ptr<CpuKernel> build_requested(const Context& context,
                                            const std::vector<Implementation>& implementations,
                                            const KernelRequest& request);

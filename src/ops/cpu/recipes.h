@@ -1,5 +1,5 @@
 #pragma once
-// What the recipes of this catalog share with those of others.
+// The building blocks that recipes of this catalog share with those of others.
 
 #include "src/ops/recipes.h"
 

@@ -1,10 +1,11 @@
-// Softmax cross-entropy: exponentials and sums in double. Places are taken in pieces (class_places.h); a
-// batch without space is one piece unless it is very large.
+// Softmax cross-entropy, with exponentials and sums in double. Places are processed in pieces
+// (class_places.h); a batch without space is one piece unless it is very large.
 
 #include "src/ops/cpu/class_places.h"
 #include "src/ops/cpu/layer_ops.h"
 #include "src/ops/cpu/loops.h"
 #include "src/ops/cpu/recipes.h"
+#include "src/ops/layer_operands.h"
 
 namespace vdnn::cpu {
 
@@ -16,7 +17,7 @@ std::uint64_t pieces_of(const ops::ClassPlaces& problem) {
   return piece_count(problem.samples * problem.places, kPlacesPerPiece);
 }
 
-// What each piece sums to; a single piece needs none.
+// For the sums of all pieces; a single piece needs none.
 std::uint64_t workspace_bytes(const ops::ClassPlaces& problem) {
   const std::uint64_t pieces = pieces_of(problem);
   return pieces > 1 ? pieces * sizeof(ClassMetrics) : 0;
@@ -28,9 +29,12 @@ class ForwardKernel final : public CpuKernel {
       : threads_(context.threads), problem_(problem) {}
 
   void run(const OpOperands& operands, const StepScalars&) override {
+    using namespace ops::class_loss;
     const std::span<const std::int32_t> targets = checked_targets(problem_, operands);
-    const float* const logits = read_pointer<float>(operands, 0);
-    float* const probabilities = operands.writes.size() > 1 ? write_pointer<float>(operands, 1) : nullptr;
+    const float* const logits = read_pointer<float>(operands, kForward.read(kLogits));
+    const bool training = operands.writes.size() > 1;
+    float* const probabilities =
+        training ? write_pointer<float>(operands, kForward.write(kProbabilities)) : nullptr;
     const std::uint64_t pieces = pieces_of(problem_);
     ClassMetrics single;
     ClassMetrics* const partial = pieces > 1 ? pointer_to<ClassMetrics>(operands.workspace.begin) : &single;
@@ -42,7 +46,7 @@ class ForwardKernel final : public CpuKernel {
     for (std::uint64_t piece = 0; piece < pieces; ++piece) {
       sum.add(partial[piece]);
     }
-    sum.store(write_pointer<float>(operands, 0));
+    sum.store(write_pointer<float>(operands, kForward.write(kMetrics)));
   }
 
  private:
@@ -55,7 +59,7 @@ class ForwardKernel final : public CpuKernel {
       if (counts(targets[place])) {
         metrics.add(row, place_logits, targets[place]);
       }
-      // May be the same row: after everything that was asked of it.
+      // Last, since probabilities may overwrite the row.
       for (std::uint64_t k = 0; probabilities != nullptr && k < problem_.classes; ++k) {
         probabilities[place * problem_.classes + k] = static_cast<float>(probability(place_logits[k], row));
       }
@@ -74,10 +78,12 @@ class BackwardKernel final : public CpuKernel {
       : threads_(context.threads), problem_(problem), weight_(static_cast<double>(weight)) {}
 
   void run(const OpOperands& operands, const StepScalars&) override {
-    const std::span targets(read_pointer<std::int32_t>(operands, 1), problem_.samples * problem_.places);
+    using namespace ops::class_loss;
+    const std::span targets(read_pointer<std::int32_t>(operands, kBackward.read(kTargets)),
+                            problem_.samples * problem_.places);
     const double counted = count_places(targets);
-    const float* const probabilities = read_pointer<float>(operands, 0);
-    float* const gradient = write_pointer<float>(operands, 0);
+    const float* const probabilities = read_pointer<float>(operands, kBackward.read(kProbabilities));
+    float* const gradient = write_pointer<float>(operands, kBackward.write(kDLogits));
     for_each_piece(targets.size(), kPlacesPerPiece, threads_,
                    [&](std::uint64_t, std::uint64_t begin, std::uint64_t end) {
                      for (std::uint64_t place = begin; place < end; ++place) {

@@ -1,7 +1,8 @@
 #pragma once
-// Sums of very many terms, in double and in an order that the number of terms alone decides: pieces of a
-// fixed size, in each of them a fixed number of lanes (which vector registers hold, however wide they are),
-// then the lanes, then the pieces. Neither threads nor instruction sets change a result.
+// Sums of very many terms, in double and in an order that depends only on the number of terms. A piece has a
+// fixed size and is summed into a fixed number of lanes, which vector registers of any width can hold. Then
+// the lanes are added, then the pieces. Neither the number of threads nor the instruction set changes a
+// result.
 
 #include <array>
 #include <cstdint>
@@ -12,7 +13,7 @@ namespace vdnn::cpu {
 
 inline constexpr std::uint64_t kTermsPerPiece = 16384;
 
-// Where sum_terms() leaves what each piece sums to; a single piece needs none.
+// Workspace for the sums of all pieces; a single piece needs none.
 inline std::uint64_t sum_workspace_bytes(std::uint64_t terms) {
   const std::uint64_t pieces = piece_count(terms, kTermsPerPiece);
   return pieces > 1 ? pieces * sizeof(double) : 0;
@@ -39,7 +40,7 @@ double sum_piece(std::uint64_t begin, std::uint64_t end, const Term& term) {
   return sum;
 }
 
-// term(0) + ... + term(terms - 1). `workspace`: of sum_workspace_bytes().
+// Returns term(0) + ... + term(terms - 1). `workspace` has sum_workspace_bytes().
 template <class Term>
 double sum_terms(std::uint64_t terms, int threads, const AddressRange& workspace, const Term& term) {
   if (terms <= kTermsPerPiece) {

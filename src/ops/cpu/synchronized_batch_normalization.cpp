@@ -4,6 +4,7 @@
 
 #include "src/ops/cpu/channel_sums.h"
 #include "src/ops/cpu/recipes.h"
+#include "src/ops/layer_operands.h"
 #include "src/ops/standard_recipes.h"
 
 namespace vdnn::cpu {
@@ -12,7 +13,7 @@ namespace {
 
 namespace position = ops::synchronized;
 
-// What all of them know of the layer: the whole batch is added up as one.
+// The layer as all kernels here see it: this rank's batch as one sample.
 struct Problem {
   int threads;
   double epsilon;
@@ -25,7 +26,7 @@ struct Problem {
         ranks(static_cast<double>(spec.ranks)),
         geometry(type, true) {}
 
-  // Of a channel, on this rank.
+  // Elements of a channel on this rank.
   double elements() const {
     return static_cast<double>(geometry.elements) / static_cast<double>(geometry.channels);
   }
@@ -39,10 +40,11 @@ class StatisticsKernel final : public CpuKernel {
   explicit StatisticsKernel(const Problem& problem) : problem_(problem) {}
 
   void run(const OpOperands& operands, const StepScalars&) override {
-    const float* const x = read_pointer<float>(operands, 0);
-    float* const share = write_pointer<float>(operands, 0);
-    float* const own_mean = write_pointer<float>(operands, 1);
-    float* const own_variance = write_pointer<float>(operands, 2);
+    using namespace ops::normalization;
+    const float* const x = read_pointer<float>(operands, kStatistics.read(kX));
+    float* const share = write_pointer<float>(operands, kStatistics.write(kMean));
+    float* const own_mean = write_pointer<float>(operands, kStatistics.write(kOwnMean));
+    float* const own_variance = write_pointer<float>(operands, kStatistics.write(kOwnVariance));
     const ChannelWorkspace workspace(problem_.geometry, operands.workspace);
     add_up(problem_.geometry, problem_.threads, x, x, workspace);
     for (std::uint64_t c = 0; c < problem_.geometry.channels; ++c) {
@@ -63,10 +65,11 @@ class VarianceKernel final : public CpuKernel {
   explicit VarianceKernel(const Problem& problem) : problem_(problem) {}
 
   void run(const OpOperands& operands, const StepScalars&) override {
-    const float* const mean = read_pointer<float>(operands, 0);
-    const float* const own_mean = read_pointer<float>(operands, 1);
-    const float* const own_variance = read_pointer<float>(operands, 2);
-    float* const share = write_pointer<float>(operands, 0);
+    using namespace ops::normalization;
+    const float* const mean = read_pointer<float>(operands, kVarianceShare.read(kMean));
+    const float* const own_mean = read_pointer<float>(operands, kVarianceShare.read(kOwnMean));
+    const float* const own_variance = read_pointer<float>(operands, kVarianceShare.read(kOwnVariance));
+    float* const share = write_pointer<float>(operands, kVarianceShare.write(kVariance));
     for (std::uint64_t c = 0; c < problem_.geometry.channels; ++c) {
       const double off = static_cast<double>(own_mean[c]) - static_cast<double>(mean[c]);
       share[c] = static_cast<float>((static_cast<double>(own_variance[c]) + off * off) / problem_.ranks);
@@ -83,14 +86,15 @@ class SumsKernel final : public CpuKernel {
   explicit SumsKernel(const Problem& problem) : problem_(problem) {}
 
   void run(const OpOperands& operands, const StepScalars&) override {
-    const float* const mean = read_pointer<float>(operands, 1);
-    const float* const variance = read_pointer<float>(operands, 2);
-    float* const means = write_pointer<float>(operands, 0);
-    float* const scale_gradient = write_pointer<float>(operands, 1);
-    float* const shift_gradient = write_pointer<float>(operands, 2);
+    using namespace ops::normalization;
+    const float* const mean = read_pointer<float>(operands, kSums.read(kMean));
+    const float* const variance = read_pointer<float>(operands, kSums.read(kVariance));
+    float* const means = write_pointer<float>(operands, kSums.write(kGradientMeans));
+    float* const scale_gradient = write_pointer<float>(operands, kSums.write(kDScale));
+    float* const shift_gradient = write_pointer<float>(operands, kSums.write(kDShift));
     const ChannelWorkspace workspace(problem_.geometry, operands.workspace);
-    add_up(problem_.geometry, problem_.threads, read_pointer<float>(operands, 3),
-           read_pointer<float>(operands, 0), workspace);
+    add_up(problem_.geometry, problem_.threads, read_pointer<float>(operands, kSums.read(kDY)),
+           read_pointer<float>(operands, kSums.read(kX)), workspace);
     const std::uint64_t channels = problem_.geometry.channels;
     const double elements = problem_.elements() * problem_.ranks;
     for (std::uint64_t c = 0; c < channels; ++c) {
@@ -108,15 +112,16 @@ class SumsKernel final : public CpuKernel {
   Problem problem_;
 };
 
-// dX = scale r (dY - mean(dY) - z mean(dY z)), r the reciprocal deviation.
+// dX = scale r (dY - mean(dY) - z mean(dY z)), with the reciprocal deviation r.
 class GradientKernel final : public CpuKernel {
  public:
   explicit GradientKernel(const Problem& problem) : problem_(problem) {}
 
   void run(const OpOperands& operands, const StepScalars&) override {
-    const float* const x = read_pointer<float>(operands, 0);
-    const float* const dy = read_pointer<float>(operands, 3);
-    float* const dx = write_pointer<float>(operands, 0);
+    using namespace ops::normalization;
+    const float* const x = read_pointer<float>(operands, kGradient.read(kX));
+    const float* const dy = read_pointer<float>(operands, kGradient.read(kDY));
+    float* const dx = write_pointer<float>(operands, kGradient.write(kDX));
     const ChannelWorkspace workspace(problem_.geometry, operands.workspace);
     find_coefficients(operands, workspace);
     const float* const mean = workspace.coefficients(0, 0);
@@ -138,10 +143,11 @@ class GradientKernel final : public CpuKernel {
 
  private:
   void find_coefficients(const OpOperands& operands, const ChannelWorkspace& workspace) const {
-    const float* const mean = read_pointer<float>(operands, 1);
-    const float* const variance = read_pointer<float>(operands, 2);
-    const float* const scale = read_pointer<float>(operands, 4);
-    const float* const means = read_pointer<float>(operands, 5);
+    using namespace ops::normalization;
+    const float* const mean = read_pointer<float>(operands, kGradient.read(kMean));
+    const float* const variance = read_pointer<float>(operands, kGradient.read(kVariance));
+    const float* const scale = read_pointer<float>(operands, kGradient.read(kScale));
+    const float* const means = read_pointer<float>(operands, kGradient.read(kGradientMeans));
     const std::uint64_t channels = problem_.geometry.channels;
     for (std::uint64_t c = 0; c < channels; ++c) {
       const double r = problem_.reciprocal_deviation(variance[c]);

@@ -1,7 +1,6 @@
 #pragma once
 // The ops of batch normalisation over the batches of several ranks (ops/standard_recipes.h) that oneDNN does
-// not have: its statistics are those of one batch, and its gradient takes statistics that were given to it
-// for constants.
+// not have. Its statistics are those of one batch, and its gradient treats given statistics as constants.
 
 #include <memory>
 
@@ -9,9 +8,9 @@
 
 namespace vdnn::cpu {
 
-// Gives these ops of the recipe their algorithms.
+// Sets the algorithms of these ops of the recipe.
 void set_synchronized_algorithms(LayerRecipe& recipe, const TensorType& type);
-// Of any but normalisation and the running statistics.
+// For any op but normalisation and the running statistics.
 std::unique_ptr<CpuKernel> make_synchronized_kernel(const Context& context,
                                                     const BatchNormalizationSpec& spec, const Op& op);
 

@@ -1,5 +1,5 @@
-// Upsampling by whole factors (oneDNN's resampling). Backward gathers: each element of dX sums its own part
-// of dY, in the same order whatever the number of threads.
+// Upsampling by whole factors (oneDNN's resampling). Backward gathers: each element of dX sums its part of
+// dY, in an order that does not depend on the number of threads.
 
 #include "src/ops/cpu/primitive_layer.h"
 #include "src/ops/cpu/recipes.h"
@@ -16,7 +16,7 @@ dnnl::algorithm algorithm_of(UpsamplingMode mode) {
 
 PrimitiveLayer primitive_layer(const Context& context, const UpsamplingSpec& spec, const LayerTypes& types,
                                Mode mode) {
-  // Checked before oneDNN is asked.
+  // The types are checked before oneDNN is called.
   const LayerRecipe recipe = ops::standard_recipe(spec, types, mode, {});
   PrimitiveLayer layer{.input = dense_desc(types.inputs[0]),
                        .output = dense_desc(types.outputs[0]),

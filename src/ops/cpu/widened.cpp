@@ -1,7 +1,6 @@
 #include "src/ops/cpu/widened.h"
 
 #include <algorithm>
-#include <functional>
 #include <type_traits>
 #include <utility>
 #include <variant>
@@ -17,7 +16,7 @@ namespace vdnn::cpu {
 
 namespace {
 
-// A cache line, as oneDNN wants operands.
+// A cache line: oneDNN's alignment of operands.
 constexpr std::uint64_t kAlignment = 64;
 
 bool any_narrow(std::span<const TensorType> types) {
@@ -35,18 +34,18 @@ bool all_bf16(std::span<const TensorType> types) {
   return std::ranges::all_of(types, [](const TensorType& type) { return type.data_type == DataType::kBf16; });
 }
 
-// An element belongs to one window at most.
+// True if an element belongs to at most one window.
 bool windows_are_apart(const PoolingSpec& spec) {
   return std::ranges::equal(spec.kernel, spec.stride, std::ranges::less_equal{});
 }
 
-// Over several ranks loops of our own make the statistics. Of channels that are not whole vectors of 16,
-// oneDNN 2.6 has no fast bf16 kernel.
+// Over several ranks loops of our own compute the statistics, in fp32. If the channels are not whole vectors
+// of 16, oneDNN 2.6 has no fast bf16 kernel.
 bool is_normalised_in_bf16(const BatchNormalizationSpec& spec, const TensorType& type) {
   return spec.ranks == 1 && type.dims.size() > 1 && type.dims[1] % 16 == 0;
 }
 
-// By oneDNN's bf16 kernels. Not where it has references alone, which are slower than the way by fp32.
+// True if oneDNN's bf16 kernels compute the layer. Its references do not, since they are slower than fp32.
 bool is_computed_in_bf16(const Context& context, const OpSpec& spec, const LayerTypes& types) {
   if (!context.multiplies_bf16 || !all_bf16(types.inputs) || !all_bf16(types.outputs)) {
     return false;
@@ -59,7 +58,7 @@ bool is_computed_in_bf16(const Context& context, const OpSpec& spec, const Layer
         } else if constexpr (std::is_same_v<Spec, BatchNormalizationSpec>) {
           return is_normalised_in_bf16(known, types.inputs[0]);
         } else if constexpr (std::is_same_v<Spec, PoolingSpec>) {
-          return windows_are_apart(known);  // oneDNN 2.6 sums gradients of windows that overlap in bf16
+          return windows_are_apart(known);  // oneDNN 2.6 sums gradients of overlapping windows in bf16
         } else {
           return false;
         }
@@ -67,19 +66,19 @@ bool is_computed_in_bf16(const Context& context, const OpSpec& spec, const Layer
       spec);
 }
 
-// Multiplied with feature maps, and so stored like them.
+// Parameters that are multiplied with feature maps, and so have their type.
 bool has_filter(const OpSpec& spec) {
   return std::holds_alternative<ConvolutionSpec>(spec) ||
          std::holds_alternative<TransposedConvolutionSpec>(spec) ||
          std::holds_alternative<FullyConnectedSpec>(spec);
 }
 
-// Of the copy of a value that has so many elements; 0 where it is not narrow.
+// Bytes of the fp32 copy of a value; 0 if the value is not narrow.
 std::uint64_t copy_bytes(DataType type, std::uint64_t elements) {
   return is_narrow(type) ? round_up(checked_multiply(elements, sizeof(float)), kAlignment) : 0;
 }
 
-// Of one operand of a layer's op, as the layer's types have it.
+// For one operand of a layer's op, with the layer's types.
 std::uint64_t copy_bytes(const Operand& operand, const LayerRecipe& recipe,
                          std::span<const TensorType> inputs, std::span<const TensorType> outputs) {
   switch (operand.role) {
@@ -102,7 +101,7 @@ std::uint64_t stored_elements(const Value& value) {
   return value.bytes / size_of(value.type.data_type);
 }
 
-// Of all operands of an op of the tape.
+// For all operands of an op of the tape.
 std::uint64_t copies_of(const Tape& tape, const Op& op) {
   std::uint64_t bytes = 0;
   for (const std::vector<ValueId>* const operands : {&op.reads, &op.writes}) {
@@ -159,7 +158,7 @@ class WidenedKernel final : public CpuKernel {
   }
 
  private:
-  // An operand; offset: of its copy in the workspace, where its type is narrow.
+  // An operand, and the offset of its copy in the workspace if its type is narrow.
   struct Copy {
     DataType type = DataType::kF32;
     std::uint64_t elements = 0;
@@ -208,7 +207,7 @@ class WidenedKernel final : public CpuKernel {
   std::uint64_t inner_bytes_ = 0;
   std::vector<Copy> reads_;
   std::vector<Copy> writes_;
-  // What the kernel is given; kept, so that no step allocates.
+  // The kernel's arguments, kept so that no step allocates.
   std::vector<AddressRange> read_ranges_;
   std::vector<AddressRange> write_ranges_;
 };
@@ -244,8 +243,7 @@ LayerRecipe widened_recipe(LayerRecipe recipe, const OpSpec& spec, std::span<con
           copies = checked_add(copies, copy_bytes(operand, recipe, inputs, outputs));
         }
       }
-      // Each element of a copy, four bytes, is passed over once more, with the two bytes that it is made of
-      // or rounded to.
+      // Each element costs a pass over the four bytes of its copy and the two bytes of the narrow value.
       op.cost.bytes += 1.5 * static_cast<double>(copies);
       for (Algorithm& algorithm : op.algorithms) {
         algorithm.workspace_bytes = checked_add(round_up(algorithm.workspace_bytes, kAlignment), copies);

@@ -1,8 +1,9 @@
-// Batch normalisation by kernels of our own: cuDNN's may not lie over X or dY, and saves no variance, of
-// which the running one is made.
+// Batch normalisation by kernels of our own: cuDNN's does not permit overwriting X or dY, and does not save
+// the variance, from which the running variance is made.
 
 #include "src/ops/cuda/layer_ops.h"
 #include "src/ops/cuda/normalization.h"
+#include "src/ops/layer_operands.h"
 #include "src/ops/standard_recipes.h"
 
 namespace vdnn::cuda {
@@ -22,7 +23,7 @@ struct ForwardLayout {
       : sums(workspace, geometry), reciprocal_deviation(workspace.take<float>(geometry.groups)) {}
 };
 
-// Of several ranks' batch.
+// For a batch of several ranks.
 struct SumsLayout {
   ChannelSumsLayout sums;
   float* reciprocal_deviation;
@@ -42,7 +43,7 @@ struct GradientLayout {
         reciprocal_deviation(workspace.take<float>(geometry.groups)) {}
 };
 
-// Of one rank's.
+// For the batch of one rank.
 struct InferenceLayout {
   float* reciprocal_deviation;
 
@@ -66,131 +67,152 @@ void launch_deviations(const Launcher& launcher, const float* variance, double e
                                        .elements = channels});
 }
 
-// Of the own batch, by writes 1 and 2.
-void launch_statistics(const Launcher& launcher, const Geometry& geometry, const OpOperands& operands,
-                       const GroupSumsLayout& layout) {
-  launch_group_sums(launcher, geometry, operands.reads[0], layout);
+// Of the own batch.
+struct Statistics {
+  float* mean;
+  float* variance;
+};
+
+void launch_statistics(const Launcher& launcher, const Geometry& geometry, const AddressRange& x,
+                       const GroupSumsLayout& layout, const Statistics& statistics) {
+  launch_group_sums(launcher, geometry, x, layout);
   launcher.launch(BatchStatistics{.sums = layout.group_sums,
                                   .count = geometry.group_elements(),
-                                  .mean = write_pointer<float>(operands, 1),
-                                  .variance = write_pointer<float>(operands, 2),
+                                  .mean = statistics.mean,
+                                  .variance = statistics.variance,
                                   .elements = geometry.groups});
 }
 
 OpKernel training_kernel(const Geometry& geometry, double epsilon) {
+  using namespace ops::normalization;
   return [=](const OpOperands& operands, const StepScalars&, const Launcher& launcher) {
     Workspace workspace(operands.workspace.begin);
     const ForwardLayout layout(workspace, geometry);
-    auto* const mean = write_pointer<float>(operands, 1);
-    auto* const variance = write_pointer<float>(operands, 2);
-    launch_statistics(launcher, geometry, operands, layout.sums);
-    launch_deviations(launcher, variance, epsilon, geometry.groups, layout.reciprocal_deviation);
+    const Statistics statistics{.mean = write_pointer<float>(operands, kForward.write(kMean)),
+                                .variance = write_pointer<float>(operands, kForward.write(kVariance))};
+    launch_statistics(launcher, geometry, operands.reads[kForward.read(kX)], layout.sums, statistics);
+    launch_deviations(launcher, statistics.variance, epsilon, geometry.groups, layout.reciprocal_deviation);
     launch_normalize(launcher, geometry, operands,
-                     {.mean = mean, .reciprocal_deviation = layout.reciprocal_deviation});
+                     {.mean = statistics.mean, .reciprocal_deviation = layout.reciprocal_deviation});
   };
 }
 
+// With the running statistics, or those of several ranks' batch: kNormalize has its operands in this order.
 OpKernel inference_kernel(const Geometry& geometry, double epsilon) {
+  using namespace ops::normalization;
   return [=](const OpOperands& operands, const StepScalars&, const Launcher& launcher) {
     Workspace workspace(operands.workspace.begin);
     const InferenceLayout layout(workspace, geometry);
-    launch_deviations(launcher, read_pointer<float>(operands, 4), epsilon, geometry.groups,
-                      layout.reciprocal_deviation);
-    launch_normalize(
-        launcher, geometry, operands,
-        {.mean = read_pointer<float>(operands, 3), .reciprocal_deviation = layout.reciprocal_deviation});
+    launch_deviations(launcher, read_pointer<float>(operands, kInference.read(kRunningVariance)), epsilon,
+                      geometry.groups, layout.reciprocal_deviation);
+    launch_normalize(launcher, geometry, operands,
+                     {.mean = read_pointer<float>(operands, kInference.read(kRunningMean)),
+                      .reciprocal_deviation = layout.reciprocal_deviation});
   };
 }
 
 OpKernel statistics_kernel(const Geometry& geometry, double ranks) {
+  using namespace ops::normalization;
   return [=](const OpOperands& operands, const StepScalars&, const Launcher& launcher) {
     Workspace workspace(operands.workspace.begin);
     const GroupSumsLayout layout(workspace, geometry);
-    launch_statistics(launcher, geometry, operands, layout);
-    launcher.launch(MeanShare{.own_mean = write_pointer<float>(operands, 1),
+    const Statistics own{.mean = write_pointer<float>(operands, kStatistics.write(kOwnMean)),
+                         .variance = write_pointer<float>(operands, kStatistics.write(kOwnVariance))};
+    launch_statistics(launcher, geometry, operands.reads[kStatistics.read(kX)], layout, own);
+    launcher.launch(MeanShare{.own_mean = own.mean,
                               .ranks = ranks,
-                              .share = write_pointer<float>(operands, 0),
+                              .share = write_pointer<float>(operands, kStatistics.write(kMean)),
                               .elements = geometry.groups});
   };
 }
 
 OpKernel variance_kernel(const Geometry& geometry, double ranks) {
+  using namespace ops::normalization;
   return [=](const OpOperands& operands, const StepScalars&, const Launcher& launcher) {
-    launcher.launch(VarianceShare{.mean = read_pointer<float>(operands, 0),
-                                  .own_mean = read_pointer<float>(operands, 1),
-                                  .own_variance = read_pointer<float>(operands, 2),
-                                  .ranks = ranks,
-                                  .share = write_pointer<float>(operands, 0),
-                                  .elements = geometry.groups});
+    launcher.launch(
+        VarianceShare{.mean = read_pointer<float>(operands, kVarianceShare.read(kMean)),
+                      .own_mean = read_pointer<float>(operands, kVarianceShare.read(kOwnMean)),
+                      .own_variance = read_pointer<float>(operands, kVarianceShare.read(kOwnVariance)),
+                      .ranks = ranks,
+                      .share = write_pointer<float>(operands, kVarianceShare.write(kVariance)),
+                      .elements = geometry.groups});
   };
 }
 
 OpKernel sums_kernel(const Geometry& geometry, double epsilon, double ranks) {
+  using namespace ops::normalization;
   return [=](const OpOperands& operands, const StepScalars&, const Launcher& launcher) {
     Workspace workspace(operands.workspace.begin);
     const SumsLayout layout(workspace, geometry);
-    auto* const scale_gradient = write_pointer<float>(operands, 1);
-    auto* const shift_gradient = write_pointer<float>(operands, 2);
-    launch_deviations(launcher, read_pointer<float>(operands, 2), epsilon, geometry.groups,
-                      layout.reciprocal_deviation);
-    launch_scale_and_shift_gradients(
-        launcher, geometry, operands,
-        {.mean = read_pointer<float>(operands, 1), .reciprocal_deviation = layout.reciprocal_deviation},
-        scale_gradient, shift_gradient, layout.sums);
+    auto* const scale_gradient = write_pointer<float>(operands, kSums.write(kDScale));
+    auto* const shift_gradient = write_pointer<float>(operands, kSums.write(kDShift));
+    launch_deviations(launcher, read_pointer<float>(operands, kSums.read(kVariance)), epsilon,
+                      geometry.groups, layout.reciprocal_deviation);
+    launch_scale_and_shift_gradients(launcher, geometry, operands,
+                                     {.mean = read_pointer<float>(operands, kSums.read(kMean)),
+                                      .reciprocal_deviation = layout.reciprocal_deviation},
+                                     scale_gradient, shift_gradient, layout.sums);
     launcher.launch(GradientMeans{.scale_gradient = scale_gradient,
                                   .shift_gradient = shift_gradient,
                                   .count = geometry.group_elements() * ranks,
-                                  .means = write_pointer<float>(operands, 0),
+                                  .means = write_pointer<float>(operands, kSums.write(kGradientMeans)),
                                   .elements = geometry.groups});
   };
 }
 
 OpKernel gradient_kernel(const Geometry& geometry, double epsilon) {
+  using namespace ops::normalization;
   return [=](const OpOperands& operands, const StepScalars&, const Launcher& launcher) {
     Workspace workspace(operands.workspace.begin);
     const GradientLayout layout(workspace, geometry);
-    launch_deviations(launcher, read_pointer<float>(operands, 2), epsilon, geometry.groups,
-                      layout.reciprocal_deviation);
-    launcher.launch(MeanCoefficients{.means = read_pointer<float>(operands, 5),
-                                     .scale = read_pointer<float>(operands, 4),
+    launch_deviations(launcher, read_pointer<float>(operands, kGradient.read(kVariance)), epsilon,
+                      geometry.groups, layout.reciprocal_deviation);
+    launcher.launch(MeanCoefficients{.means = read_pointer<float>(operands, kGradient.read(kGradientMeans)),
+                                     .scale = read_pointer<float>(operands, kGradient.read(kScale)),
                                      .reciprocal_deviation = layout.reciprocal_deviation,
                                      .of_x = layout.of_x,
                                      .constant = layout.constant,
                                      .elements = geometry.groups});
-    launch_input_gradient(
-        launcher, geometry, operands,
-        {.mean = read_pointer<float>(operands, 1), .reciprocal_deviation = layout.reciprocal_deviation},
-        {.of_x = layout.of_x, .constant = layout.constant});
+    launch_input_gradient(launcher, geometry, operands,
+                          {.mean = read_pointer<float>(operands, kGradient.read(kMean)),
+                           .reciprocal_deviation = layout.reciprocal_deviation},
+                          {.of_x = layout.of_x, .constant = layout.constant});
   };
 }
 
-// Over as many ranks' batches.
+// The running statistics follow the batches of `ranks` ranks.
 OpKernel follow_kernel(const Geometry& geometry, float momentum, double ranks) {
+  using namespace ops::normalization;
   const double elements = geometry.group_elements() * ranks;
-  // The variance is over n, what is kept is over n - 1.
+  // The batch's variance has the divisor n, the running variance n - 1.
   const auto unbiased = static_cast<float>(elements / (elements - 1));
   return [=](const OpOperands& operands, const StepScalars&, const Launcher& launcher) {
-    for (std::size_t statistic = 0; statistic < 2; ++statistic) {
-      launcher.launch(FollowStatistic{.batch = read_pointer<float>(operands, statistic),
-                                      .running = read_pointer<float>(operands, 2 + statistic),
-                                      .moved = write_pointer<float>(operands, statistic),
-                                      .momentum = momentum,
-                                      .factor = statistic == 0 ? 1.0F : unbiased,
-                                      .elements = geometry.groups});
-    }
+    launcher.launch(FollowStatistic{.batch = read_pointer<float>(operands, kFollow.read(kMean)),
+                                    .running = read_pointer<float>(operands, kFollow.read(kRunningMean)),
+                                    .moved = write_pointer<float>(operands, kFollow.write(kRunningMean)),
+                                    .momentum = momentum,
+                                    .factor = 1.0F,
+                                    .elements = geometry.groups});
+    launcher.launch(FollowStatistic{.batch = read_pointer<float>(operands, kFollow.read(kVariance)),
+                                    .running = read_pointer<float>(operands, kFollow.read(kRunningVariance)),
+                                    .moved = write_pointer<float>(operands, kFollow.write(kRunningVariance)),
+                                    .momentum = momentum,
+                                    .factor = unbiased,
+                                    .elements = geometry.groups});
   };
 }
 
 OpKernel backward_kernel(const Geometry& geometry, double epsilon) {
+  using namespace ops::normalization;
   return [=](const OpOperands& operands, const StepScalars&, const Launcher& launcher) {
     Workspace workspace(operands.workspace.begin);
     const BackwardLayout layout(workspace, geometry);
-    launch_deviations(launcher, read_pointer<float>(operands, 2), epsilon, geometry.groups,
-                      layout.reciprocal_deviation);
-    launch_gradients(
-        launcher, geometry, operands,
-        {.mean = read_pointer<float>(operands, 1), .reciprocal_deviation = layout.reciprocal_deviation},
-        layout.gradients);
+    launch_deviations(launcher, read_pointer<float>(operands, kBackward.read(kVariance)), epsilon,
+                      geometry.groups, layout.reciprocal_deviation);
+    launch_gradients(launcher, geometry, operands,
+                     {.mean = read_pointer<float>(operands, kBackward.read(kMean)),
+                      .reciprocal_deviation = layout.reciprocal_deviation},
+                     layout.gradients);
   };
 }
 
@@ -230,7 +252,7 @@ void set_synchronized_algorithms(LayerRecipe& recipe, const Geometry& geometry) 
 }  // namespace
 
 LayerRecipe make_recipe(const BatchNormalizationSpec& spec, const LayerTypes& types, Mode mode) {
-  // Checked before anything is counted.
+  // The types are checked before workspaces are computed.
   LayerRecipe recipe = ops::standard_recipe(spec, types, mode, {.follow = own_algorithm()});
   const Geometry geometry = geometry_of(types.inputs[0]);
   if (mode == Mode::kInference) {
@@ -256,7 +278,7 @@ OpKernel make_kernel(const BatchNormalizationSpec& spec, const KernelRequest& re
   if (request.op.position == 1) {
     return follow_kernel(geometry, spec.momentum, 1);
   }
-  // Inference makes no statistics.
+  // Inference writes no statistics.
   return request.op.writes.size() > 1 ? training_kernel(geometry, epsilon)
                                       : inference_kernel(geometry, epsilon);
 }

@@ -32,7 +32,7 @@ void launch_bias(const Launcher& launcher, const TensorType& type, const void* x
   });
 }
 
-// Sums are double whatever the format.
+// Sums are double for all formats.
 std::uint64_t bias_gradient_bytes(const TensorType& type) {
   return workspace_bytes<BiasGradientLayout<Fp32>>(type);
 }

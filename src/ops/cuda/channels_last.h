@@ -1,5 +1,5 @@
 #pragma once
-// Feature maps and filters as libraries are told that they lie: channels innermost, what is written first
+// Feature maps and filters as they are described to libraries: channels innermost, the first dimension
 // outermost.
 
 #include <cstddef>
@@ -9,7 +9,7 @@
 
 namespace vdnn::cuda {
 
-// Elements from one to the next along each dimension of a dense N x C x space.
+// The strides, in elements, of a dense N x C x space.
 inline Dims channels_last_strides(const Dims& dims) {
   Dims strides(dims.size());
   strides[1] = 1;

@@ -1,6 +1,6 @@
 #pragma once
-// What losses over classes share: a pass over the logits leaves the log of each place's sum of exponentials
-// in the workspace, from which metrics, probabilities and sums over classes are computed.
+// Launches shared by losses over classes. A pass over the logits leaves the log of each place's sum of
+// exponentials in the workspace, from which metrics, probabilities and sums over classes are computed.
 
 #include "src/ops/cuda/sums.h"
 #include "src/ops/standard_losses.h"
@@ -8,8 +8,8 @@
 namespace vdnn::cuda {
 
 struct ClassLossLayout {
-  double* log_sums;        // a place
-  std::uint64_t* largest;  // a place
+  double* log_sums;        // one per place
+  std::uint64_t* largest;  // one per place
   RowSumsLayout<3> metrics;
 
   ClassLossLayout(Workspace& workspace, const ops::ClassPlaces& problem)
@@ -18,10 +18,10 @@ struct ClassLossLayout {
         metrics(workspace, 1, problem.samples * problem.places) {}
 };
 
-// Reads logits and targets, makes log sums and metrics.
+// Reads logits and targets, and writes log sums and metrics to the workspace.
 void launch_place_metrics(const Launcher& launcher, const ops::ClassPlaces& problem,
                           const OpOperands& operands, const ClassLossLayout& layout);
-// In training: write 1, which may be the memory of the logits, so after all else that reads them.
+// In training. Launched last, since probabilities may overwrite the logits.
 void launch_probabilities(const Launcher& launcher, const ops::ClassPlaces& problem,
                           const OpOperands& operands, const ClassLossLayout& layout);
 

@@ -21,7 +21,7 @@ struct MapShape {
   std::uint64_t elements() const { return samples * places * channels; }
 };
 
-// Where samples do not matter: their places are one row.
+// The shape with the places of all samples as one sample.
 inline MapShape one_sample(const TensorType& type) {
   MapShape shape(type);
   shape.places *= shape.samples;

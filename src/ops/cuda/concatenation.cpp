@@ -1,5 +1,5 @@
-// Concatenation of channels: each input is a table of places by its channels, copied into, or out of, some
-// columns of a wider one.
+// Concatenation of channels: each input is a table of places by channels, which is copied into some columns
+// of a wider table, or out of them.
 
 #include "src/ops/cuda/copies.h"
 #include "src/ops/cuda/layer_ops.h"

@@ -1,5 +1,5 @@
 #pragma once
-// Floating-point numbers of one type as those of another, on the stream.
+// Conversions between floating-point types, on the stream.
 
 #include <cstdint>
 #include <string>
@@ -12,14 +12,14 @@
 
 namespace vdnn::cuda {
 
-// Numbers in memory: of `type`, the first at `begin`.
+// Numbers of `type` in memory, the first at `begin`.
 struct TypedNumbers {
   DataType type = DataType::kF32;
   std::uint64_t begin = 0;
 };
 
-// `to` becomes what `from` is, which is of another type, rounded to the nearest. Both are aligned to 16 bytes
-// and do not overlap.
+// Converts `from` to the type of `to`, which must differ, rounded to the nearest. Both must be aligned to 16
+// bytes and must not overlap.
 inline void launch_conversion(const Launcher& launcher, const TypedNumbers& from, const TypedNumbers& to,
                               std::uint64_t elements) {
   ops::with_format(from.type, [&]<class From>(From) {

@@ -1,5 +1,5 @@
-// clang-format off: cudnn-frontend wants to be told how it is used before it is included.
-// cuDNN is opened while the program runs; neither its log nor its files are wanted.
+// clang-format off: these macros configure cudnn-frontend and must precede its headers.
+// cuDNN is opened while the program runs; its log and its files are disabled.
 #define NV_CUDNN_FRONTEND_USE_DYNAMIC_LOADING
 #define NV_CUDNN_FRONTEND_DISABLE_LOGGING
 #define CUDNN_FRONTEND_SKIP_JSON_LIB
@@ -12,7 +12,6 @@
 
 #include <algorithm>
 #include <array>
-#include <exception>
 #include <mutex>
 #include <set>
 #include <utility>
@@ -24,7 +23,7 @@
 #include "streams/cuda/loaded_library.h"
 #include "vdnn/error.h"
 
-// cudnn-frontend looks all functions of cuDNN up here, and wants its user to define it.
+// The handle in which cudnn-frontend looks up cuDNN's functions; its user must define it.
 void* cudnn_frontend::cudnn_dlhandle = nullptr;
 
 namespace vdnn::cuda {
@@ -40,8 +39,8 @@ std::string to_text(std::size_t version) {
          std::to_string(version % 100);
 }
 
-// cuDNN opens NVRTC for every question and closes it again, which takes as long as all else that a plan
-// takes. While this process holds it open, too, it stays. Where only cuDNN finds it, it is opened as before.
+// cuDNN opens and closes NVRTC for every question, which takes as long as the rest of a plan. A handle of
+// this process keeps it loaded. If only cuDNN finds NVRTC, nothing is saved.
 void keep_nvrtc_open() {
   try {
     LoadedLibrary("libnvrtc.so." + std::to_string(CUDART_VERSION / 1000));
@@ -55,13 +54,13 @@ void* open_cudnn() {
   return fe::cudnn_dlhandle;
 }
 
-// Once a process, and never closed: cudnn-frontend remembers what it has looked up.
+// Opened once per process and never closed, since cudnn-frontend keeps the addresses of functions.
 void require_cudnn() {
   static void* const kHandle = open_cudnn();
   static_cast<void>(kHandle);
 }
 
-// On one line, and of the first engine that it names: cuDNN says of every engine why it cannot.
+// The reason of the first engine that is named, on one line: cuDNN gives a reason for every engine.
 std::string first_reason(const std::string& message) {
   std::string reason = message.substr(0, message.find("\n\n"));
   std::ranges::replace(reason, '\n', ' ');
@@ -126,7 +125,7 @@ NumericalNote note_of(cudnnBackendNumericalNote_t note) {
   }
 }
 
-// Asked of the plan: cudnn-frontend's own list does not know all of cuDNN's notes.
+// Queried from the plan, since cudnn-frontend's list lacks some of cuDNN's notes.
 std::vector<NumericalNote> notes_of(const fe::ExecutionPlan& plan) {
   std::vector<NumericalNote> notes;
   for (const cudnnBackendNumericalNote_t note : plan.getAllNumericNotes()) {
@@ -166,18 +165,18 @@ class ConvolutionGraph : public fe::graph::Graph {
     throw InvalidArgument("a convolution has no update pass");
   }
 
-  // Lists cuDNN's plans, none of which is built yet: for a handle's GPU, or, without one, for the properties
-  // that were set.
+  // Lists cuDNN's plans without building them: for the handle's GPU or, without a handle, for the given
+  // properties.
   void list_plans(const EngineQuestion& question, cudnnHandle_t handle = nullptr) {
     build_node(question, handle);
     require(create_execution_plans({fe::HeurMode_t::A, fe::HeurMode_t::FALLBACK}), question);
   }
 
-  // The name of the last engine that is recommended, not only fallen back to; empty where at most one is.
+  // The name of the last engine that is recommended and not only a fallback; empty if at most one is.
   std::string last_recommended(const EngineQuestion& question) {
     build_node(question, nullptr);
     if (create_execution_plans({fe::HeurMode_t::A}).is_bad()) {
-      return "";  // as for some questions in bf16, which cuDNN only has fallbacks for
+      return "";  // for example some questions in bf16, for which cuDNN has only fallbacks
     }
     std::string name;
     const std::int64_t count = get_execution_plan_count();
@@ -197,7 +196,7 @@ class ConvolutionGraph : public fe::graph::Graph {
                                  engine + " on this GPU");
   }
 
-  // Of plans that are listed: the operands in the order in which their addresses are taken.
+  // For listed plans: the operands in the order of their addresses.
   std::vector<Dims> operand_shapes(const EngineQuestion& question) {
     require(prepare_variant_pack_template(), question);
     std::vector<Dims> shapes;
@@ -209,7 +208,7 @@ class ConvolutionGraph : public fe::graph::Graph {
     return shapes;
   }
 
-  // What each plan has to say of itself; nothing of a plan that cannot be built.
+  // The engine of each plan; none for a plan that cannot be built.
   std::vector<Engine> engines() {
     std::vector<Engine> built;
     std::set<std::string> names;
@@ -234,7 +233,7 @@ class ConvolutionGraph : public fe::graph::Graph {
     require(handle == nullptr ? build_operation_graph() : build_operation_graph(handle), question);
   }
 
-  // cudnn-frontend takes addresses in the order of tensors' numbers: that of VendorOp::run().
+  // cudnn-frontend expects addresses in the order of tensors' numbers, which is that of VendorOp::run().
   enum Operand : std::int64_t { kFirstRead = 1, kSecondRead, kWrite };
 
   Tensor tensor(Operand operand, const char* name, const Dims& dims) {
@@ -265,7 +264,7 @@ void move_to_end(std::vector<Engine>& engines, const std::string& name) {
                         [&](const Engine& engine) { return engine.name != name; });
 }
 
-// Of the calling thread's GPU.
+// The engines of the calling thread's GPU.
 void* make_cudnn_handle() {
   cudnnHandle_t handle = nullptr;
   const cudnnStatus_t status = fe::detail::create_handle(&handle);

@@ -1,6 +1,6 @@
 #pragma once
-// A convolution by one of cuDNN's engines, to be run. It is beside the engines (convolution_engines.cpp),
-// which alone includes cudnn-frontend.
+// A convolution that runs on one of cuDNN's engines. It is defined in convolution_engines.cpp, the only
+// source that includes cudnn-frontend.
 
 #include <memory>
 #include <mutex>
@@ -11,14 +11,13 @@
 
 namespace vdnn::cuda {
 
-// Both outlive what they are given to.
+// Both must outlive the op.
 struct SharedCudnnHandle {
   void* handle = nullptr;       // a cudnnHandle_t
   std::mutex* mutex = nullptr;  // held while the handle is used
 };
 
-// Throws NoEngine where cuDNN does not list the engine for this
-// handle's GPU, or cannot build it.
+// Throws NoEngine if cuDNN does not list the engine for this handle's GPU, or cannot build it.
 std::unique_ptr<VendorOp> make_convolution_op(const SharedCudnnHandle& shared, const EngineQuestion& question,
                                               const std::string& engine);
 

@@ -9,7 +9,7 @@ namespace vdnn::cuda {
 
 // Some columns of a table; sizes in bytes.
 struct Columns {
-  std::uint64_t first = 0;     // the address of the first row's
+  std::uint64_t first = 0;     // address in the first row
   std::uint64_t distance = 0;  // between rows
 };
 
@@ -25,7 +25,7 @@ void launch_copy_in(const Launcher& launcher, const Columns& from, const Columns
                                     .elements = rows * columns});
 }
 
-// Of whole elements, of two bytes or four.
+// Copies whole elements of two or four bytes.
 inline void launch_copy(const Launcher& launcher, const Columns& from, const Columns& to, std::uint64_t rows,
                         std::uint64_t row_bytes) {
   const std::uint64_t all = from.first | from.distance | to.first | to.distance | row_bytes;
@@ -38,7 +38,7 @@ inline void launch_copy(const Launcher& launcher, const Columns& from, const Col
   }
 }
 
-// Of the first read into the first write, all of it; nothing where that is the same memory.
+// Copies the whole first read into the first write, unless both are the same memory.
 inline void launch_copy(const Launcher& launcher, const OpOperands& operands) {
   const std::uint64_t from = operands.reads[0].begin;
   const AddressRange& to = operands.writes[0];

@@ -1,6 +1,6 @@
 #pragma once
-// The catalog of CUDA: layers that kernels of our own compute, and those of cuDNN and cuBLASLt. Convolutions
-// have the engines that a source lists for them; what they offer is engine_algorithms.h's.
+// The catalog of CUDA: layers of kernels of our own, and those of cuDNN and cuBLASLt. The algorithms of a
+// convolution are made in engine_algorithms.h from the engines that a source lists.
 
 #include <memory>
 #include <string>
@@ -15,7 +15,7 @@ class CudaCatalog final : public OpCatalog {
  public:
   explicit CudaCatalog(std::shared_ptr<const EngineSource> engines, const ProductPrecisions& precisions = {});
 
-  // Throws NoEngine for a convolution that the source has none for.
+  // Throws NoEngine for a convolution for which the source has no engine.
   LayerRecipe recipe(const OpSpec& spec, std::span<const TensorType> inputs,
                      std::span<const TensorType> outputs, Mode mode) const override;
   UpdateRecipe update_recipe(const OptimizerSpec& spec, const ParameterRecipe& parameter,

@@ -30,7 +30,7 @@ OpKernel compile(const Tape& tape, const Op& op, std::uint32_t algorithm, Vendor
   return std::visit(
       [&](const auto& spec) -> OpKernel {
         if constexpr (std::is_same_v<std::decay_t<decltype(spec)>, AllReduceSpec>) {
-          return {};  // the communicator's
+          return {};  // the communicator runs it
         } else if constexpr (requires { make_kernel(spec, request, vendor); }) {
           return make_kernel(spec, request, vendor);
         } else if constexpr (requires { make_kernel(spec, request); }) {
@@ -99,7 +99,7 @@ class CudaProgram final : public OpProgram {
   Backends backends_;  // outlive the kernels
   const Tape& tape_;
   std::vector<OpKernel> kernels_;  // of the tape's ops
-  std::optional<AdamSpec> adam_;   // of all updates, where that is the optimizer
+  std::optional<AdamSpec> adam_;   // of all updates, if that is the optimizer
 };
 
 class CudaOps final : public OpLibrary {
@@ -127,7 +127,7 @@ class CudaOps final : public OpLibrary {
 Backends make_cuda_backends() {
   std::unique_ptr<const KernelTable> kernels = make_kernel_table();
   const int ordinal = gpu_of_thread();
-  // First: its handle then serves the library.
+  // First, so that the library uses its handle.
   std::unique_ptr<const EngineSource> engines = engines_of_this_gpu(ordinal);
   return {.kernels = std::move(kernels),
           .vendor = make_vendor_library(ordinal),

@@ -1,5 +1,5 @@
 #pragma once
-// The library on whatever stands behind kernels, vendors' ops and engines.
+// The library over replaceable implementations of kernel launches, vendors' ops and engines.
 
 #include <memory>
 #include <string>
@@ -11,7 +11,7 @@
 
 namespace vdnn::cuda {
 
-// None of them null.
+// None may be null.
 struct Backends {
   std::shared_ptr<const KernelTable> kernels;
   std::shared_ptr<VendorLibrary> vendor;
@@ -22,7 +22,7 @@ struct Backends {
   std::string cudnn_frontend;
 };
 
-// Kernels of our own, cuDNN and cuBLASLt for the calling thread's GPU. Throws as vdnn::make_cuda_ops().
+// Kernels of our own, cuDNN and cuBLASLt for the calling thread's GPU. Throws as vdnn::make_cuda_ops() does.
 Backends make_cuda_backends();
 
 std::unique_ptr<OpLibrary> make_cuda_ops(Backends backends);

@@ -1,11 +1,10 @@
-// Convolutions through cuDNN's graphs (convolution_op.h); pooling and local response normalisation, which
-// cuDNN's graphs do not have in full, through its descriptors; matrix products through cuBLASLt.
+// Convolutions through cuDNN's graphs (convolution_op.h), matrix products through cuBLASLt. Pooling and local
+// response normalisation use cuDNN's descriptors, since its graphs do not support them in full.
 
 #include <cublasLt.h>
 #include <cudnn.h>
 
 #include <algorithm>
-#include <array>
 #include <limits>
 #include <mutex>
 #include <utility>
@@ -27,7 +26,7 @@ namespace {
 constexpr float kOne = 1;
 constexpr float kZero = 0;
 
-// Functions under the names that they have in the libraries.
+// Functions by their names in the libraries.
 // NOLINTNEXTLINE(bugprone-macro-parentheses): a declaration's name
 #define VDNN_FUNCTION(name) decltype(&::name) name = library.find<decltype(&::name)>(#name)
 
@@ -87,7 +86,7 @@ struct CublasLt {
 
 #undef VDNN_FUNCTION
 
-// What a library has made and wants back by its own function.
+// An object of a library, which the library's own function destroys.
 template <class Pointer, class Status>
 using Owned = std::unique_ptr<std::remove_pointer_t<Pointer>, Status (*)(Pointer)>;
 
@@ -165,7 +164,7 @@ void* make_handle(const Library& library, const char* call, Status (*create)(Han
   return made;
 }
 
-// What ops of one library share.
+// State that the ops of one library share.
 struct CudnnContext {
   CudnnContext(const Cudnn& functions, int ordinal)
       : cudnn(functions), kept(cudnn_handles(), ordinal, [&functions] {
@@ -176,12 +175,12 @@ struct CudnnContext {
 
   const Cudnn& cudnn;
   const KeptHandle kept;
-  // Of the handle, which has one stream at a time and may be used by one thread.
+  // Guards the handle, which has one stream at a time and may be used by one thread.
   mutable std::mutex mutex;
 };
 
-// X, Y and what is done between them: a call forward, and one backward. Scaling factors are floats for maps
-// of every type that is known here.
+// A layer with one call forward and one backward between X and Y. Scaling factors are floats for all types of
+// maps here.
 template <class Descriptor>
 class MapOp : public VendorOp {
  public:
@@ -263,7 +262,7 @@ class PoolingOp final : public MapOp<PoolingDescriptor> {
   }
 };
 
-// cuDNN wants doubles of at least so much, which it rounds to floats, and 1e-5F and 0.01F are less as
+// cuDNN requires doubles of at least these values, which it rounds to floats; 1e-5F and 0.01F are smaller as
 // doubles.
 double at_least(double least, float value) {
   return std::max(least, static_cast<double>(value));
@@ -279,7 +278,7 @@ LrnDescriptor lrn_descriptor(const Cudnn& cudnn, const LrnSpec& spec) {
   return made;
 }
 
-// cuDNN has channels last for planes alone, and nothing looks along space.
+// cuDNN has channels last for planes alone, and the operation does not depend on the arrangement of space.
 TensorType as_rows(const Dims& dims) {
   Dims rows{dims[0], dims[1], 1, 1};
   for (std::size_t i = 2; i < dims.size(); ++i) {
@@ -330,8 +329,8 @@ std::string text_of(const MatrixProduct& p) {
          std::to_string(p.columns) + " in " + vdnn::to_string(p.factors);
 }
 
-// cuBLASLt takes what lies row by row for the transposed matrix, column by column: so the transposed product
-// is asked for, B' A' = C'.
+// cuBLASLt is column-major, and reads a row-major matrix as its transpose. So it computes the transposed
+// product, B' A' = C'.
 class MatrixProductOp final : public VendorOp {
  public:
   MatrixProductOp(const LtContext& context, const MatrixProduct& product)
@@ -372,7 +371,7 @@ class MatrixProductOp final : public VendorOp {
     return made;
   }
 
-  // Of a matrix of rows x columns, or its transposed, that lies row by row.
+  // The descriptor of a row-major matrix of rows x columns, or of its transpose.
   LtLayout layout(DataType elements, bool transposed, std::int64_t rows, std::int64_t columns) const {
     const std::int64_t length = transposed ? rows : columns;
     const std::int64_t count = transposed ? columns : rows;
@@ -381,8 +380,8 @@ class MatrixProductOp final : public VendorOp {
                       static_cast<std::uint64_t>(length), static_cast<std::uint64_t>(count), length);
   }
 
-  // The heuristic's first choice within the workspace: the same one for the same numbers, GPU and version.
-  // Partial sums may lie in the workspace, in fp32, and are then added in a fixed order.
+  // The heuristic's first choice within the workspace, which is the same for the same numbers, GPU and
+  // version. Partial sums in the workspace are fp32 and are added in a fixed order.
   cublasLtMatmulHeuristicResult_t choose(std::uint64_t most_workspace_bytes) const {
     const LtPreference preference =
         make_owned(lt(), "cublasLtMatmulPreferenceCreate", lt().cublasLtMatmulPreferenceCreate,
@@ -438,7 +437,7 @@ class CudnnLibrary final : public VendorLibrary {
   }
 
  private:
-  // Both libraries are there before the GPU is asked for anything.
+  // Both libraries are loaded before the first call to the GPU.
   Cudnn cudnn_functions_;
   CublasLt lt_functions_;
   CudnnContext cudnn_;

@@ -2,6 +2,7 @@
 
 #include "src/ops/cuda/class_loss.h"
 #include "src/ops/cuda/layer_ops.h"
+#include "src/ops/layer_operands.h"
 
 namespace vdnn::cuda {
 
@@ -32,10 +33,11 @@ struct BackwardLayout {
 
 void launch_dice(const Launcher& launcher, const ops::ClassPlaces& problem, const OpOperands& operands,
                  const ForwardLayout& layout, double smooth) {
-  const auto* const targets = read_pointer<std::int32_t>(operands, 1);
+  using namespace ops::class_loss;
+  const auto* const targets = read_pointer<std::int32_t>(operands, kForward.read(kTargets));
   launch_row_sums(launcher, PlaceCounts{.targets = targets, .places = problem.places}, layout.place_counts);
   launch_row_sums(launcher,
-                  ClassSums{.logits = read_pointer<float>(operands, 0),
+                  ClassSums{.logits = read_pointer<float>(operands, kForward.read(kLogits)),
                             .targets = targets,
                             .log_sums = layout.of_classes.log_sums,
                             .places = problem.places,
@@ -47,16 +49,18 @@ void launch_dice(const Launcher& launcher, const ops::ClassPlaces& problem, cons
                                    .classes = problem.classes,
                                    .smooth = smooth},
                   layout.dice);
-  if (operands.writes.size() > 2) {
+  const bool training = operands.writes.size() > 1;
+  if (training) {
     launcher.launch(StoreDice{.class_sums = layout.class_sums.sums,
                               .classes = problem.classes,
                               .smooth = smooth,
-                              .saved = write_pointer<float>(operands, 2),
+                              .saved = write_pointer<float>(operands, kForward.write(kDice)),
                               .elements = problem.samples * problem.classes});
   }
 }
 
 OpKernel forward_kernel(const ops::ClassPlaces& problem, double smooth) {
+  using namespace ops::class_loss;
   return [=](const OpOperands& operands, const StepScalars&, const Launcher& launcher) {
     Workspace workspace(operands.workspace.begin);
     const ForwardLayout layout(workspace, problem);
@@ -64,27 +68,29 @@ OpKernel forward_kernel(const ops::ClassPlaces& problem, double smooth) {
     launch_dice(launcher, problem, operands, layout, smooth);
     launcher.launch(StoreMetrics{.sums = layout.of_classes.metrics.sums,
                                  .dice = layout.dice.sums,
-                                 .metrics = write_pointer<float>(operands, 0)});
+                                 .metrics = write_pointer<float>(operands, kForward.write(kMetrics))});
     launch_probabilities(launcher, problem, operands, layout.of_classes);
   };
 }
 
 OpKernel backward_kernel(const ops::ClassPlaces& problem, double weight) {
+  using namespace ops::class_loss;
   return [=](const OpOperands& operands, const StepScalars&, const Launcher& launcher) {
     Workspace workspace(operands.workspace.begin);
     const BackwardLayout layout(workspace, problem);
-    const auto* const targets = read_pointer<std::int32_t>(operands, 1);
+    const auto* const targets = read_pointer<std::int32_t>(operands, kBackward.read(kTargets));
     launch_row_sums(launcher, PlaceCounts{.targets = targets, .places = problem.places}, layout.place_counts);
     launch_row_sums(launcher, SampleCounts{.place_counts = layout.place_counts.sums}, layout.counted);
-    launcher.launch(DiceGradient{.probabilities = read_pointer<float>(operands, 0),
-                                 .targets = targets,
-                                 .dice = read_pointer<float>(operands, 2),
-                                 .counted = layout.counted.sums,
-                                 .gradient = write_pointer<float>(operands, 0),
-                                 .places = Divisor(problem.places),
-                                 .classes = problem.classes,
-                                 .weight = weight,
-                                 .elements = problem.samples * problem.places});
+    launcher.launch(
+        DiceGradient{.probabilities = read_pointer<float>(operands, kBackward.read(kProbabilities)),
+                     .targets = targets,
+                     .dice = read_pointer<float>(operands, kBackward.read(kDice)),
+                     .counted = layout.counted.sums,
+                     .gradient = write_pointer<float>(operands, kBackward.write(kDLogits)),
+                     .places = Divisor(problem.places),
+                     .classes = problem.classes,
+                     .weight = weight,
+                     .elements = problem.samples * problem.places});
   };
 }
 

@@ -10,7 +10,7 @@ namespace vdnn::cuda {
 
 namespace {
 
-// What the one op of inference is told by, whose operands are those of training.
+// The name by which the op of inference is told from that of training, whose operands are the same.
 constexpr const char* kCopyAlgorithm = "copy";
 
 template <class Format>

@@ -91,7 +91,7 @@ LayerRecipe make_recipe(const ConversionSpec& spec, const LayerTypes& types, Mod
   return ops::standard_recipe(spec, types, mode, {own_algorithm(), own_algorithm()});
 }
 
-// The gradient goes the other way.
+// The gradient is converted in the other direction.
 OpKernel make_kernel(const ConversionSpec&, const KernelRequest& request) {
   const DataType input = request.op.layer_inputs[0].data_type;
   const DataType output = request.op.layer_outputs[0].data_type;

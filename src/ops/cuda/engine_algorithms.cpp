@@ -13,7 +13,7 @@ namespace vdnn::cuda {
 
 namespace {
 
-// Fastest first: by time, those without in the library's order after the others.
+// Fastest first: engines with times in their order, then the others in the library's order.
 std::vector<Engine> fastest_first(std::vector<Engine> engines) {
   std::ranges::stable_sort(engines, {}, [](const Engine& engine) {
     return engine.seconds.value_or(std::numeric_limits<double>::infinity());
@@ -21,8 +21,8 @@ std::vector<Engine> fastest_first(std::vector<Engine> engines) {
   return engines;
 }
 
-// Those that some limits choose by the library's order, whatever was timed, and those that they choose by
-// time, which are others only where all were timed.
+// The engines that are the choice for some limits, by the library's order or by time. Times add engines only
+// if all were timed.
 std::vector<Engine> offered(const std::vector<Engine>& engines) {
   std::vector<Engine> timed = engines;
   std::erase_if(timed, [](const Engine& engine) { return !engine.seconds; });
@@ -57,7 +57,7 @@ std::vector<Algorithm> algorithms_of(const EngineQuestion& question, std::vector
   return algorithms;
 }
 
-// A catalog is asked by several threads, and for the same convolution in many layers.
+// Several threads call a catalog, and many layers have the same convolution.
 class Answers {
  public:
   Answers(std::shared_ptr<const EngineSource> source, ProductPrecision precision)

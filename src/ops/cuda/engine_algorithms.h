@@ -1,9 +1,9 @@
 #pragma once
-// The algorithms of a convolution: the engines that a source has for it. Engines that round fp32 to TF32 are
-// left out unless that is permitted, those that sum narrow types in less than fp32 and those that do not give
-// the same bits twice always. An engine that the library lists after one with no more workspace is no choice,
-// and is left out, too, unless its time makes it one. Times change the order of the others and not which
-// there are: what was decided with times has its algorithms without them.
+// The algorithms of a convolution, made from the engines of a source. Engines that round fp32 to TF32 are
+// left out unless that is permitted. Engines that sum narrow types in less than fp32, or do not repeat their
+// bits, are always left out. So is an engine that the library lists after one with no more workspace, unless
+// its measured time makes it worthwhile. Times change the order of algorithms but not the set, so that
+// decisions made with times hold without them.
 
 #include <memory>
 
@@ -12,8 +12,8 @@
 
 namespace vdnn::cuda {
 
-// Asks each question once; throws NoEngine where the source does. Where an engine was timed, its algorithm
-// costs that; what the others cost is engine_costs.h's.
+// Asks the source each question once, and throws NoEngine if the source does. The cost of an engine is its
+// measured time if there is one, otherwise that of engine_costs.h.
 classic::ConvolutionAlgorithms engine_algorithms(std::shared_ptr<const EngineSource> source,
                                                  ProductPrecision precision);
 

@@ -7,13 +7,13 @@ namespace vdnn::cuda {
 
 namespace {
 
-// How much is permitted before it is: more permits less.
+// How much a limit must permit for the engine to be permitted; a larger need is permitted less often.
 int rounding(const Engine& engine) {
   return static_cast<int>(engine.rounds_inputs()) +
          static_cast<int>(engine.rounds_inputs() && !engine.rounds_to_tf32());
 }
 
-// Is `engine` permitted wherever `other` is?
+// True if all limits that permit `other` permit `engine`.
 bool replaces(const Engine& engine, const Engine& other) {
   return engine.workspace_bytes <= other.workspace_bytes &&
          (engine.deterministic() || !other.deterministic()) &&
@@ -61,15 +61,6 @@ bool permits(const EngineLimits& limits, const Engine& engine) {
   return engine.workspace_bytes <= limits.workspace_bytes &&
          (engine.deterministic() || !limits.deterministic) && (!engine.rounds_sums() || !limits.fp32_sums) &&
          (!engine.rounds_inputs() || limits.rounded_inputs || (limits.tf32 && engine.rounds_to_tf32()));
-}
-
-std::optional<std::size_t> choose_engine(std::span<const Engine> fastest_first, const EngineLimits& limits) {
-  const auto found =
-      std::ranges::find_if(fastest_first, [&](const Engine& engine) { return permits(limits, engine); });
-  if (found == fastest_first.end()) {
-    return std::nullopt;
-  }
-  return static_cast<std::size_t>(found - fastest_first.begin());
 }
 
 std::vector<Engine> choosable(std::span<const Engine> fastest_first) {

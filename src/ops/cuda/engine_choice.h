@@ -1,10 +1,11 @@
 #pragma once
-// Which of the engines that a library has for an op: the fastest that is permitted and whose workspace fits.
+// The choice among the engines that a library has for an op: the fastest that is permitted and whose
+// workspace fits.
 //
-// How fast an engine is only a device can tell. Without one, cuDNN's order stands in for time: its heuristic
-// lists what it takes to be faster first. So time is ordinal here, the position in the list (engine_costs.h
-// turns it into costs for predictions). A larger budget permits more engines and takes none away, so it never
-// leads to a later position: the model is monotone in the budget.
+// Only a device can tell how fast an engine is. Without one, cuDNN's order stands for time, since its
+// heuristic lists engines by estimated speed. So time is ordinal here: the position in the list, which
+// engine_costs.h turns into costs for predictions. A larger budget permits more engines and forbids none, so
+// that it never leads to a later position: the model is monotone in the budget.
 
 #include <cstddef>
 #include <cstdint>
@@ -18,7 +19,7 @@
 
 namespace vdnn::cuda {
 
-// What cuDNN says of an engine's numbers.
+// cuDNN's notes on the numerics of an engine.
 enum class NumericalNote : std::uint8_t {
   kTensorCore,                 // of fp32: inputs are rounded to TF32
   kDownConvertInputs,          // inputs are rounded to a smaller type
@@ -27,62 +28,58 @@ enum class NumericalNote : std::uint8_t {
   kNondeterministic,
   kWinograd,
   kStrictNanPropagation,
-  kUnknown  // one that a later cuDNN has: it may say anything
+  kUnknown  // a note of a later cuDNN, with unknown meaning
 };
 
 struct Engine {
   std::string name;  // cuDNN's: "eng" with the engine's number, then its knobs
   std::uint64_t workspace_bytes = 0;
   std::vector<NumericalNote> notes;
-  std::optional<double> seconds;  // measured, where it was
+  std::optional<double> seconds;  // if measured
 
   bool has(NumericalNote note) const;
   bool deterministic() const;  // same operands, same bits
-  // Are inputs rounded to a smaller type? On tensor cores fp32 is, to TF32.
+  // True if inputs are rounded to a smaller type. Tensor cores round fp32 to TF32.
   bool rounds_inputs() const;
-  // To TF32, of fp32, and nothing smaller.
+  // True if fp32 is rounded to TF32 and to no smaller type.
   bool rounds_to_tf32() const;
-  // Are sums of narrow types kept in less than fp32?
+  // True if sums of narrow types have less than fp32.
   bool rounds_sums() const;
   friend bool operator==(const Engine&, const Engine&) = default;
 };
 
-// Is it cuDNN's generic fallback, engine 0 of each kind of pass? It is told by its number, which comes
-// without knobs: one kernel for all shapes, with no tile size to choose, where every other engine of no
-// workspace (implicit GEMMs like eng28 of the forward pass or eng67 on Hopper) has knobs that the heuristic
-// sets for the question. In cuDNN 9.19 it is on the list of CUDNN_HEUR_MODE_FALLBACK ("without expectation of
-// providing optimal performance") for all 597 questions of the zoo on all GPUs of share/engines, and after
-// the recommended engines of nearly all of them. To be on that list is no sign by itself: tuned engines are,
-// too. Where the heuristic lists it first, as for depthwise convolutions, it is the library's choice all the
-// same.
+// True for cuDNN's generic fallback, engine 0 of each kind of pass. It is recognised by its number without
+// knobs: it is one kernel for all shapes, with no tile size to choose. Every other engine without workspace
+// (implicit GEMMs like eng28 of the forward pass or eng67 on Hopper) has knobs that the heuristic sets for
+// the question. In cuDNN 9.19 it is on the list of CUDNN_HEUR_MODE_FALLBACK ("without expectation of
+// providing optimal performance") for all 597 questions of the zoo on all GPUs of share/engines, and for
+// nearly all of them it follows the recommended engines. Being on that list is not sufficient, since tuned
+// engines are on it, too. If the heuristic lists the generic engine first, as for depthwise convolutions, it
+// is still the choice.
 bool is_generic_engine(std::string_view name);
 
 struct EngineLimits {
   std::uint64_t workspace_bytes = 0;  // at most
-  bool deterministic = false;         // only engines that are
-  // Also engines that round their inputs; permit it where these are smaller than fp32 already, for what
-  // tensor cores do to those is exact.
+  bool deterministic = false;         // permit only deterministic engines
+  // Permit engines that round their inputs. For types narrower than fp32 tensor cores are exact.
   bool rounded_inputs = true;
-  // Where they are not permitted: those all the same that round fp32 to TF32 and no further.
+  // Permit engines that round fp32 to TF32 and no further, even without rounded_inputs.
   bool tf32 = false;
-  // Only engines that sum in fp32 throughout, for narrow types.
+  // For narrow types, permit only engines that sum in fp32 throughout.
   bool fp32_sums = false;
 };
 
 using vdnn::ProductPrecision;
 using vdnn::ProductPrecisions;
 
-// The engines that training may use: they sum in fp32 and give the same bits twice. Any workspace is allowed.
-// Factors are fp32 for fp32 and TF32. For bf16 and fp16 they have that type and are not rounded further.
+// The limits of training: engines must sum in fp32 and repeat their bits. Any workspace is permitted. Factors
+// are fp32 for fp32 and TF32; for bf16 and fp16 they have that type and are not rounded further.
 EngineLimits training_limits(ProductPrecision precision);
 
 bool permits(const EngineLimits& limits, const Engine& engine);
 
-// The position of the first engine that keeps to the limits; empty where none does.
-std::optional<std::size_t> choose_engine(std::span<const Engine> fastest_first, const EngineLimits& limits);
-
-// Without those that no limits make the choice: an engine before them is permitted wherever they are. In the
-// same order.
+// The engines that are the choice for some limits, in the same order. Left out is an engine if an earlier one
+// is permitted by all limits that permit it.
 std::vector<Engine> choosable(std::span<const Engine> fastest_first);
 
 }  // namespace vdnn::cuda

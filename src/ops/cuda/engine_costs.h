@@ -1,15 +1,15 @@
 #pragma once
-// What each engine of a product costs, for predictions. Where engines were timed on the device, that is
-// known. Otherwise cuDNN's order is all there is: src/tape/order_costs.h turns that into costs, with one
-// exception, the generic fallback (is_generic_engine() in engine_choice.h). It serves where nothing else can,
-// without workspace and without being tuned to the shape, and NVIDIA expects no speed of it. An untimed
-// fallback that is not the first choice costs five times as much as that at least. Measured on one card for
-// the same algorithm of older versions of cuDNN: without workspace, AlexNet's and VGG-A's convolutions took
-// 2.1 to 2.9 times as long as with the best algorithms (src/ops/classic/convolution_algorithms.h); tensor
-// cores and Winograd have widened that gap since. So a plan falls back only where nothing else fits.
+// The cost of each engine of a product, for predictions. Engines that were timed on the device have their
+// times. For the others src/tape/order_costs.h turns cuDNN's order into costs, with one exception: the
+// generic fallback (is_generic_engine() in engine_choice.h). It needs no workspace and is not tuned to the
+// shape, and NVIDIA expects no speed of it. An untimed fallback costs at least five times as much as the
+// first choice, if that is another engine. The same algorithm of older versions of cuDNN was measured on one
+// card: without workspace, AlexNet's and VGG-A's convolutions took 2.1 to 2.9 times as long as with the best
+// algorithms (src/ops/classic/convolution_algorithms.h), and tensor cores and Winograd have widened that gap
+// since. So a plan uses the fallback only if nothing else fits.
 //
-// Only engines that some limits make the choice count (engine_choice.h), so that a table of recorded engines
-// and the library itself lead to the same costs.
+// Only engines count that are the choice for some limits (engine_choice.h), so that recorded engines and the
+// library itself lead to the same costs.
 
 #include "vdnn/op_catalog.h"
 
@@ -17,9 +17,9 @@ namespace vdnn::cuda {
 
 inline constexpr double kFallbackSlowdown = 5;
 
-// Of the algorithms of `op`, whose own cost is that of its arithmetic and operands. An algorithm that has a
-// cost with seconds was timed and keeps them; one that follows such takes longer than it. The type that an
-// algorithm multiplies in is part of its cost, for a device has a rate for each.
+// Sets the costs of the algorithms of `op`, whose own cost counts arithmetic and operands. An algorithm whose
+// cost has seconds was timed and keeps them; an untimed one after it costs more. The type in which an
+// algorithm multiplies is part of its cost, since a device has a rate for each type.
 void set_engine_costs(OpRecipe& op);
 
 }  // namespace vdnn::cuda

@@ -1,14 +1,13 @@
 #pragma once
-// Engines that are not to be trusted, whoever lists them: what others found to compute wrong values, or to
-// ask for memory beyond all measure, in which versions of cuDNN, for which questions. EngineSource::list()
-// leaves them out. A new finding is a new entry with its source, and a new kEngineRefusals.
+// Engines that must not be used: those that others found to compute wrong values or to request excessive
+// memory, with the versions of cuDNN and the questions concerned. EngineSource::list() leaves them out. A new
+// finding is a new entry with its source, and a new kEngineRefusals.
 
 #include <array>
 #include <cstdint>
 #include <limits>
 #include <optional>
 #include <span>
-#include <string>
 #include <string_view>
 #include <vector>
 
@@ -22,10 +21,10 @@ inline constexpr int kEngineRefusals = 1;
 // Major, minor, patch.
 using CudnnVersion = std::array<int, 3>;
 
-// Of an engine source by its name: "cudnn 9.19.0, recorded". Empty where its engines are not cuDNN's.
+// The version in an engine source's name, "cudnn 9.19.0, recorded". Empty if its engines are not cuDNN's.
 std::optional<CudnnVersion> cudnn_version_of(std::string_view source);
 
-// All conditions have to hold; one that is left out always does.
+// All conditions must hold; one that is left out always holds.
 struct EngineRefusal {
   std::string_view why;
   std::string_view source;
@@ -34,13 +33,13 @@ struct EngineRefusal {
   std::vector<DataType> elements;
   std::vector<Direction> directions;
   std::optional<std::size_t> dimensions_of_space;
-  // The engine's number: "eng12" with whatever knobs.
+  // The engine's number: "eng12" with any knobs.
   std::string_view engine;
   bool rounding_inputs = false;  // only engines that round their inputs
   bool wide_windows = false;     // only windows of more than one element
-  // Only where one of X, Y and filter has so many elements at least.
+  // Only if one of X, Y and filter has at least this number of elements.
   std::uint64_t tensor_elements = 0;
-  // Only engines that want more workspace than X, Y and filter take together.
+  // Only engines with more workspace than X, Y and filter together.
   bool workspace_beyond_operands = false;
 };
 
@@ -49,8 +48,8 @@ std::span<const EngineRefusal> engine_refusals();
 bool refuses(const EngineRefusal& refusal, const CudnnVersion& version, const EngineQuestion& question,
              const Engine& engine);
 
-// Without those that the list refuses, in the same order; `source` listed them. Throws NoEngine with the
-// reasons where none is left.
+// Removes the refused engines from a list of `source`, in the same order. Throws NoEngine with the reasons if
+// none is left.
 std::vector<Engine> trusted(const EngineQuestion& question, std::vector<Engine> engines,
                             std::string_view source);
 

@@ -1,9 +1,8 @@
 #pragma once
-// Who says which engines a GPU has for a convolution: cuDNN itself (convolution_engines.h), or what it said
-// once and was written down (recorded_engines.h). Both answer the same question alike.
+// A source of the engines that a GPU has for a convolution: cuDNN itself (convolution_engines.h), or recorded
+// answers of cuDNN (recorded_engines.h). Both answer the same question alike.
 
 #include <compare>
-#include <cstdint>
 #include <string>
 #include <vector>
 
@@ -22,7 +21,7 @@ struct EngineQuestion {
   DataType elements = DataType::kF32;
 };
 
-// Everything that the answer depends on, as texts: different questions, different texts.
+// Everything on which the answer depends, as texts. Different questions have different texts.
 struct QuestionTexts {
   std::string convolution;  // "batch 64, 3x16x16 to ..."
   std::string pass;         // "data gradient"
@@ -33,23 +32,23 @@ QuestionTexts texts_of(const EngineQuestion& question);
 // In one line.
 std::string to_string(const EngineQuestion& question);
 
-// There is no engine for the question, or none is known. Another source may have one: a network is not wrong
-// for that, so this is no InvalidArgument, to which lowering adds the layer's name.
+// There is no engine for the question, or none is known. It is not an InvalidArgument, since the network is
+// valid and another source may have an engine.
 class NoEngine : public Error {
  public:
   NoEngine(const EngineQuestion& question, const std::string& reason)
       : Error(to_string(question) + ": " + reason) {}
 };
 
-// Of one device. May be asked from one thread at a time.
+// The engines of one device. One thread at a time may call it.
 class EngineSource {
  public:
   virtual ~EngineSource() = default;
 
-  // What the library takes to be fastest first, without those that are not to be trusted
-  // (engine_refusals.h); at least one. The same question has the same answer. Throws NoEngine.
+  // At least one engine, in the library's order of estimated speed, without refused ones (engine_refusals.h).
+  // The same question has the same answer. Throws NoEngine.
   std::vector<Engine> list(const EngineQuestion& question) const;
-  // Whose engines they are: "cudnn 9.19.0".
+  // The library and its version: "cudnn 9.19.0".
   virtual std::string name() const = 0;
 
  protected:

@@ -6,7 +6,6 @@
 #include <array>
 #include <cerrno>
 #include <cmath>
-#include <cstddef>
 #include <fstream>
 #include <iterator>
 #include <limits>
@@ -29,7 +28,7 @@ using Json = nlohmann::ordered_json;
 constexpr int kSchema = 1;
 constexpr const char* kType = "engine timings";
 constexpr int kDeepest = 6;  // a number of an engine of a question of a device
-// A thousand times what the whole zoo comes to.
+// A thousand times the size for the whole zoo.
 constexpr std::uint64_t kMostBytes = std::uint64_t{256} << 20U;
 
 constexpr std::array kPlace{
@@ -121,7 +120,7 @@ std::string read_all(const std::filesystem::path& path) {
   return text;
 }
 
-// Nothing where the file is none: that was told when it was read first.
+// Empty if the file is invalid, which was reported when it was first read.
 EngineTimings what_is_in(const std::filesystem::path& path) {
   try {
     return EngineTimings(read_all(path));
@@ -131,8 +130,8 @@ EngineTimings what_is_in(const std::filesystem::path& path) {
   return {};
 }
 
-// While it lives, no other process has one for a file in the same folder, whose lock it is: the file itself
-// is replaced. Where a file system has no locks, writers do not wait for each other, and the last one wins.
+// A process-wide lock for writers. It locks the folder, since the file itself is replaced. On a file system
+// without locks writers do not wait for each other, and the last one wins.
 class Turn {
  public:
   explicit Turn(const std::filesystem::path& file)
@@ -242,7 +241,7 @@ void EngineTimingsFile::record(const std::string& question, const std::string& e
   changed_.emplace(question, engine);
 }
 
-// What other runs have written since this one has read the file.
+// Results that other runs have written since this one has read the file.
 EngineTimings EngineTimingsFile::with_the_files() const {
   EngineTimings merged = what_is_in(*path_);
   for (const auto& [question, engine] : changed_) {

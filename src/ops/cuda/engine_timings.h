@@ -1,7 +1,7 @@
 #pragma once
-// What trials of engines (engine_trials.h) came to, kept in a file from run to run: times, and who computed
-// right. One file has room for many devices; what was found holds for the same GPU, driver, cuDNN and
-// cudnn-frontend alone, so all of them are its key.
+// Results of trials of engines (engine_trials.h), kept in a file between runs: times, and which engines
+// compute correctly. A file holds many devices. A result is valid only for the same GPU, driver, cuDNN and
+// cudnn-frontend, which are its key.
 
 #include <filesystem>
 #include <functional>
@@ -17,10 +17,10 @@
 
 namespace vdnn::cuda {
 
-// Where engines were tried.
+// The device and libraries of a trial.
 struct TrialPlace {
-  std::string gpu;             // as its maker calls it
-  std::string driver;          // version of CUDA that it is for
+  std::string gpu;             // the vendor's name
+  std::string driver;          // version of CUDA that it supports
   std::string cudnn;           // version
   std::string cudnn_frontend;  // version
   friend bool operator<(const TrialPlace& a, const TrialPlace& b) {
@@ -32,19 +32,19 @@ struct TrialPlace {
 class EngineTimings {
  public:
   EngineTimings() = default;
-  // What text() wrote. Throws DataError where it is something else.
+  // Reads the format of text(). Throws DataError for anything else.
   explicit EngineTimings(std::string_view text);
 
-  // JSON (docs/engine_timings.schema.json), a line a question. The same content, the same text.
+  // JSON (docs/engine_timings.schema.json), one line per question. The same content has the same text.
   std::string text() const;
 
-  // Null where nothing is known.
+  // Null if nothing is known.
   const EngineTrial* find(const TrialPlace& place, const std::string& question,
                           const std::string& engine) const;
-  // Of an engine that could be run. In place of what was known of it.
+  // Records the trial of an engine that could be run, and replaces an earlier one.
   void record(const TrialPlace& place, const std::string& question, const std::string& engine,
               const EngineTrial& trial);
-  // What `other` has of engines of which nothing is known here.
+  // Adds the trials of `other` for engines of which nothing is known here.
   void add_missing(const EngineTimings& other);
 
  private:
@@ -53,21 +53,21 @@ class EngineTimings {
   std::map<TrialPlace, ByQuestion> places_;
 };
 
-// The timings of one place, in a file or, without one, for as long as this object lives. Used by one thread
-// at a time. No failure of the file ends a run: it is told to `warn`, and trials are made again.
+// The timings of one device and its libraries, in a file or, without one, in this object. One thread at a
+// time uses it. No failure of the file ends a run: `warn` gets it, and trials are made again.
 class EngineTimingsFile {
  public:
   using Warn = std::function<void(const std::string&)>;
 
-  // A file that is no such file, damaged, or of another version, is passed over and replaced by save(). What
-  // it has of other places is kept.
+  // A file that is damaged, of another format or another version is ignored, and replaced by save(). Results
+  // for other devices are kept.
   EngineTimingsFile(std::optional<std::filesystem::path> path, TrialPlace place, Warn warn);
 
   const EngineTrial* find(const std::string& question, const std::string& engine) const;
   void record(const std::string& question, const std::string& engine, const EngineTrial& trial);
-  // Adds to the file what was recorded since. Runs that write to it at the same time take turns, and of what
-  // two of them have recorded the first stays: find() then has what is in the file. The file is replaced as a
-  // whole or not at all. A failure is told once; nothing is saved after it.
+  // Adds new results to the file. Runs that write at the same time take turns. Of two results for one engine
+  // the first stays, and find() then returns that of the file. The file is replaced as a whole or not at all.
+  // A failure is reported once, and nothing is saved after it.
   void save();
 
  private:

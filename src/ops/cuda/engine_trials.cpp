@@ -18,11 +18,11 @@ namespace vdnn::cuda {
 namespace {
 
 constexpr std::uint64_t kAlignment = 256;
-// Period of the operands' values: a prime, so that no stride of a tensor meets the same ones again.
+// Period of the operands' values: a prime, so that no stride of a tensor repeats them.
 constexpr std::uint64_t kPeriod = 1'048'573;
 constexpr std::uint64_t kSeed = 20160317;
 constexpr std::size_t kSamples = 64;
-// Of all samples together, which bounds the host's part of a trial; corners are always looked at.
+// For all samples together, which bounds the host's work for a trial; corners are always checked.
 constexpr std::uint64_t kMostProducts = std::uint64_t{1} << 25U;
 
 constexpr double kDeviations = 8;
@@ -33,7 +33,7 @@ constexpr double kTf32Roundoff = 0x1p-11;
 constexpr double kFp16Roundoff = 0x1p-11;
 constexpr double kBf16Roundoff = 0x1p-8;
 
-// Of all bits set: a NaN in every type.
+// All bits set: a NaN in every type.
 constexpr std::byte kPartOfNan{0xFF};
 
 std::vector<float> random_values(std::uint64_t count) {
@@ -43,7 +43,7 @@ std::vector<float> random_values(std::uint64_t count) {
   return values;
 }
 
-// A reservation and its memory, aligned and one behind the other; given back with its owner.
+// A reservation and aligned blocks of its memory, one after another; freed with this object.
 class DeviceBlock {
  public:
   DeviceBlock(Device& device, std::uint64_t bytes)
@@ -60,7 +60,7 @@ class DeviceBlock {
       device_.decommit(range_);
       device_.unreserve(range_);
     } catch (const Error&) {
-      // A device that is lost keeps nothing; the cause has been thrown already.
+      // A lost device has nothing to free; the cause has been thrown already.
     }
   }
   DeviceBlock(const DeviceBlock&) = delete;
@@ -78,7 +78,7 @@ class DeviceBlock {
   std::uint64_t taken_ = 0;
 };
 
-// Page-locked memory, given back with its owner.
+// Page-locked memory, freed with this object.
 class HostBlock {
  public:
   HostBlock(Device& device, std::uint64_t bytes) : device_(device), range_(device.allocate_pinned(bytes)) {}
@@ -86,7 +86,7 @@ class HostBlock {
     try {
       device_.free_pinned(range_);
     } catch (const Error&) {
-      // As with the device's.
+      // As for device memory.
     }
   }
   HostBlock(const HostBlock&) = delete;
@@ -100,7 +100,7 @@ class HostBlock {
   AddressRange range_;
 };
 
-// The values that fill operands, repeated: as bytes of the operands' type, and as numbers.
+// The repeated values of operands: as bytes of the operands' type, and as numbers.
 struct TrialValues {
   std::vector<std::byte> stored;
   std::vector<float> numbers;
@@ -116,19 +116,19 @@ struct TrialValues {
   }
 };
 
-// An engine so many times slower than the best is not compared more closely.
+// An engine that is slower than the best by this factor is not timed more closely.
 constexpr double kTooSlow = 3;
 
-// How an engine is timed that follows others.
+// How the next engine is timed.
 struct TimingPlan {
   int runs = 1;
-  double best_seconds = std::numeric_limits<double>::infinity();  // of the engines before
+  double best_seconds = std::numeric_limits<double>::infinity();  // of the engines so far
   const std::function<bool()>& go_on;
 
   bool is_worth_more_runs(double seconds) const { return seconds < kTooSlow * best_seconds && go_on(); }
 };
 
-// The operands of one question on a device, and what their result has to be.
+// The operands of one question on a device, and the expected results.
 class Bench {
  public:
   Bench(Device& device, VendorLibrary& library, const EngineQuestion& question, const TrialValues& values)
@@ -149,12 +149,12 @@ class Bench {
     sampled_.emplace(device, samples_.size() * element_bytes());
   }
 
-  // What may still run, after a failure, has its memory until it has ended.
+  // After a failure, waits for work that may still use the memory.
   ~Bench() {
     try {
       device_.synchronize_all();
     } catch (const Error&) {
-      // Said already.
+      // The cause has been reported already.
     }
   }
   Bench(const Bench&) = delete;
@@ -162,7 +162,7 @@ class Bench {
 
   bool fits(const Engine& engine) const { return engine.workspace_bytes <= workspace_room(); }
 
-  // `workspace_bytes`: what fits. Once, before engines are run.
+  // Reserves the workspace; `workspace_bytes` must fit. Called once, before engines run.
   void allocate(std::uint64_t workspace_bytes) {
     block_.emplace(device_, operand_bytes_ + workspace_bytes);
     first_ = block_->take(bytes_of(tensors_.first));
@@ -176,17 +176,17 @@ class Bench {
     begin_timing();
   }
 
-  // Timed where `plan` says how.
+  // Timed if there is a plan.
   EngineTrial run(const Engine& engine, const TimingPlan* plan) {
     const std::unique_ptr<VendorOp> op = library_.convolution(question_, engine.name);
     if (op->workspace_bytes() > workspace_.bytes) {
       return {.failure = "it wants " + format_size(op->workspace_bytes()) + " of workspace on this device, " +
                          format_size(engine.workspace_bytes) + " were listed"};
     }
-    // What it does not write, and what it reads before it has written it, shows.
+    // NaN reveals elements that it does not write, or reads before they are written.
     upload(result_, 0);
     upload({.begin = workspace_.begin, .bytes = op->workspace_bytes()}, 0);
-    // CUDA loads an engine's kernels with its first run, which says nothing of the next.
+    // CUDA loads an engine's kernels in its first run, so that its time is not representative.
     const std::optional<double> second_run = plan == nullptr ? run_once(*op) : seconds_of(*op, 1);
     EngineTrial trial{
         .worst_error = worst_error(),
@@ -203,7 +203,7 @@ class Bench {
     return checked_multiply(element_count(dims), element_bytes());
   }
   std::uint64_t padded_bytes(const Dims& dims) const { return round_up(bytes_of(dims), kAlignment); }
-  // So that the operands are not the same.
+  // So that operands differ.
   std::uint64_t second_phase() const { return values_.numbers.size() / 2; }
   std::uint64_t budget() const { return device_.properties().budget_bytes; }
   std::uint64_t workspace_room() const { return budget() - operand_bytes_; }
@@ -286,8 +286,8 @@ class Bench {
     return worst;
   }
 
-  // Of one of `runs`, which the GPU makes back to back between two events. The run before the first event is
-  // not counted: while the GPU makes that, the host submits the others.
+  // The time of one of `runs` back-to-back runs between two events. The run before the first event is not
+  // counted: while the GPU executes it, the host submits the others.
   double seconds_of(const VendorOp& op, int runs) {
     launch(op, 1);
     device_.set_tracing(true);
@@ -301,7 +301,7 @@ class Bench {
     return seconds / runs;
   }
 
-  // Tracing waits for the device when it begins; here nothing is to be timed yet.
+  // Tracing waits for the device when it begins, so it begins before anything is timed.
   void begin_timing() {
     device_.set_tracing(true);
     upload(result_, 0);
@@ -327,7 +327,7 @@ class Bench {
   AddressRange workspace_;
 };
 
-// Of fp32 the inputs', of narrow types the result's.
+// The roundoff of the inputs for fp32, of the result for narrow types.
 double rounding_of(const Engine& engine, DataType elements) {
   switch (elements) {
     case DataType::kF16:
@@ -392,11 +392,11 @@ class DeviceTrials final : public EngineTrials {
     }
   }
 
-  // After a run that broke off.
+  // After a failed run.
   static void clear_up(Device& device) {
     device.set_tracing(false);
     device.recover();
-    device.take_trace();  // of what had begun
+    device.take_trace();  // of earlier work
   }
 
   static EngineTrial without_room(const Engine& engine, const Device& device) {

@@ -1,5 +1,5 @@
-// Convolutions, transposed convolutions and fully connected layers: a library's product, and a bias that is
-// added and summed by kernels of our own.
+// Convolutions, transposed convolutions and fully connected layers: a library computes the product, kernels
+// of our own add the bias and sum its gradient.
 
 #include <algorithm>
 #include <array>
@@ -19,7 +19,7 @@ namespace vdnn::cuda {
 
 namespace {
 
-// How a library makes the gradient of a filter.
+// How a library computes the gradient of a filter.
 struct FilterGradient {
   bool reads_dy_first = false;
   // The type that the vendor's op writes. cuDNN has no engine that reads narrow maps and writes fp32, so a
@@ -33,7 +33,7 @@ AddressRange narrow_gradient(const ops::FilterShape& shape, const FilterGradient
   return {.begin = begin, .bytes = is_narrow(gradient.written) ? type.bytes() : 0};
 }
 
-// Of the op's workspace, before the library's.
+// The part of the op's workspace that precedes the library's.
 std::uint64_t narrow_gradient_bytes(const ops::FilterShape& shape, const FilterGradient& gradient) {
   return round_up(narrow_gradient(shape, gradient, 0).bytes, kWorkspaceAlignment);
 }
@@ -114,8 +114,8 @@ OpKernel filter_kernel(const ops::FilterShape& shape, const FilterGradient& grad
              : map_kernel(shape, std::move(product), request);
 }
 
-// cuBLASLt's first choice within so much workspace. How much of it that one wants only a device can tell;
-// what is counted may not depend on whether there is one.
+// cuBLASLt's first choice within this workspace. Only a device can tell how much of it that choice uses, and
+// plans must not depend on a device, so all of it is counted.
 struct ProductChoice {
   const char* name;
   std::uint64_t most_workspace_bytes;
@@ -146,12 +146,12 @@ FilterGradient of_convolution(const ops::FilterShape& shape) {
   return {.written = shape.input.data_type};
 }
 
-// Of the convolution from its output to its input.
+// The passes of the convolution from its output to its input.
 FilterGradient of_transposed_convolution(const ops::FilterShape& shape) {
   return {.reads_dy_first = true, .written = shape.input.data_type};
 }
 
-// cuBLASLt writes fp32 of factors of any type.
+// cuBLASLt writes fp32 for factors of any type.
 constexpr FilterGradient kOfFullyConnected{.reads_dy_first = true};
 
 // The matrices are X (N x I), W (K x I) and Y (N x K).

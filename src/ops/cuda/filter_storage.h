@@ -1,9 +1,8 @@
 #pragma once
-// How filters lie. Those of a transposed convolution are, to the library, filters of the convolution from its
-// output to its input, so they are stored as those are: C x space x K.
+// The stored layouts of filters. To the library, the filters of a transposed convolution are those of the
+// convolution from its output to its input, so they are stored in that order: C x space x K.
 
 #include <span>
-#include <string_view>
 
 #include "vdnn/op_catalog.h"
 
@@ -12,7 +11,7 @@ namespace vdnn::cuda {
 inline constexpr const char* kDense = "dense";  // as logical: K x space x C
 inline constexpr const char* kTransposedFilter = "C x space x K";
 
-// Between logical and stored order, both of the parameter's elements.
+// Convert between logical and stored order; both have the parameter's elements.
 void pack(const ParameterRecipe& parameter, std::span<const float> logical, float* stored);
 void unpack(const ParameterRecipe& parameter, const float* stored, std::span<float> logical);
 

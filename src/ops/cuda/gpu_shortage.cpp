@@ -10,7 +10,7 @@ void throw_out_of_memory(const std::string& what) {
   std::size_t free = 0;
   std::size_t total = 0;
   if (cudaMemGetInfo(&free, &total) != cudaSuccess) {
-    cudaGetLastError();  // is not what failed
+    cudaGetLastError();  // clears the error of this call
   }
   throw OutOfMemory(what, {.in_use = total - free, .budget = total, .would_have_fitted = free});
 }

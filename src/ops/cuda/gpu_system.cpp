@@ -1,6 +1,5 @@
 #include "src/ops/cuda/gpu_system.h"
 
-#include <algorithm>
 #include <map>
 #include <mutex>
 #include <string>
@@ -19,8 +18,8 @@ namespace cuda {
 
 namespace {
 
-// What is made for a GPU goes where that is the calling thread's GPU, too: libraries give back what they have
-// on it.
+// Destroys an object with its GPU as the calling thread's current one, since libraries free their resources
+// there.
 template <class Part>
 class OnGpu {
  public:
@@ -40,7 +39,7 @@ class OnGpu {
   std::unique_ptr<Part> part_;
 };
 
-// Runs where the driver has set the GPU.
+// Runs with the GPU that the driver has made current.
 class GpuProgram final : public ops::ForwardingProgram {
  public:
   GpuProgram(std::shared_ptr<CudaContext> context, std::unique_ptr<OpProgram> program)
@@ -123,7 +122,7 @@ class CudaGpus final : public GpuSystem {
     return context;
   }
 
-  // Measured once: the device that a run is planned for and the one that it trains on have one budget.
+  // Measured once, so that planning and training have the same budget.
   std::uint64_t library_bytes(int ordinal) {
     const std::lock_guard lock(mutex_);
     if (const auto it = library_bytes_.find(ordinal); it != library_bytes_.end()) {
@@ -160,7 +159,7 @@ class CudaGpus final : public GpuSystem {
                                           std::shared_ptr<VendorLibrary> vendor,
                                           const GpuOpsOptions& options) {
     const auto make_device = [context, api = parts_.api, most = options.trial_bytes] {
-      // The libraries have taken of what was free since the budget was drawn up.
+      // The libraries have used some of the memory that was free when the budget was computed.
       return make_cuda_device(
           {.ordinal = context->ordinal(), .budget_bytes = most, .library_bytes = 0, .least_budget_bytes = 0},
           api);
@@ -188,7 +187,7 @@ std::shared_ptr<GpuSystem> make_gpu_system() {
 int roomiest_gpu(GpuSystem& gpus) {
   const int count = gpus.count();
   if (count == 1) {
-    return 0;  // nobody needs to ask
+    return 0;  // not needed
   }
   int best = 0;
   std::uint64_t most = 0;

@@ -1,5 +1,5 @@
 #pragma once
-// GPUs by any table of CUDA's calls, with any library of layers on them.
+// GPUs over any table of CUDA's calls and any library of layers.
 
 #include <functional>
 #include <memory>
@@ -19,11 +19,11 @@ struct GpuParts {
   std::function<std::unique_ptr<OpLibrary>(Backends)> make_ops = [](Backends backends) {
     return make_cuda_ops(std::move(backends));
   };
-  // Whether engines are tried before they are offered. Not where nothing is computed.
+  // True if engines are tried before they are offered; false if nothing is computed.
   bool trials = true;
 };
 
-// No part null.
+// No part may be null.
 std::shared_ptr<GpuSystem> make_gpu_system(GpuParts parts);
 
 }  // namespace vdnn::cuda

@@ -1,4 +1,4 @@
-// The norm of all gradients together: a launch for every so many gradients, then one over what those leave.
+// The norm of all gradients together: each launch sums several gradients, and a last one adds up their sums.
 
 #include <span>
 #include <utility>

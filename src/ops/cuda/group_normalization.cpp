@@ -2,6 +2,7 @@
 
 #include "src/ops/cuda/layer_ops.h"
 #include "src/ops/cuda/normalization.h"
+#include "src/ops/layer_operands.h"
 #include "src/ops/standard_recipes.h"
 
 namespace vdnn::cuda {
@@ -14,7 +15,7 @@ Geometry geometry_of(const GroupNormalizationSpec& spec, const TensorType& type)
 
 struct ForwardLayout {
   GroupSumsLayout sums;
-  // Where there is nothing to save them for.
+  // For inference, which does not save them.
   float* mean;
   float* reciprocal_deviation;
 
@@ -25,14 +26,16 @@ struct ForwardLayout {
 };
 
 OpKernel forward_kernel(const Geometry& geometry, double epsilon) {
+  using namespace ops::normalization;
   return [=](const OpOperands& operands, const StepScalars&, const Launcher& launcher) {
     Workspace workspace(operands.workspace.begin);
     const ForwardLayout layout(workspace, geometry);
     const bool training = operands.writes.size() > 1;
-    float* const mean = training ? write_pointer<float>(operands, 1) : layout.mean;
+    float* const mean = training ? write_pointer<float>(operands, kForward.write(kMean)) : layout.mean;
     float* const reciprocal_deviation =
-        training ? write_pointer<float>(operands, 2) : layout.reciprocal_deviation;
-    launch_group_sums(launcher, geometry, operands.reads[0], layout.sums);
+        training ? write_pointer<float>(operands, kForward.write(kReciprocalDeviation))
+                 : layout.reciprocal_deviation;
+    launch_group_sums(launcher, geometry, operands.reads[kForward.read(kX)], layout.sums);
     launcher.launch(GroupStatistics{.sums = layout.sums.group_sums,
                                     .count = geometry.group_elements(),
                                     .epsilon = epsilon,
@@ -45,12 +48,14 @@ OpKernel forward_kernel(const Geometry& geometry, double epsilon) {
 }
 
 OpKernel backward_kernel(const Geometry& geometry) {
+  using namespace ops::normalization;
   return [=](const OpOperands& operands, const StepScalars&, const Launcher& launcher) {
     Workspace workspace(operands.workspace.begin);
     const GradientsLayout layout(workspace, geometry);
     launch_gradients(
         launcher, geometry, operands,
-        {.mean = read_pointer<float>(operands, 1), .reciprocal_deviation = read_pointer<float>(operands, 2)},
+        {.mean = read_pointer<float>(operands, kBackward.read(kMean)),
+         .reciprocal_deviation = read_pointer<float>(operands, kBackward.read(kReciprocalDeviation))},
         layout);
   };
 }
@@ -58,7 +63,7 @@ OpKernel backward_kernel(const Geometry& geometry) {
 }  // namespace
 
 LayerRecipe make_recipe(const GroupNormalizationSpec& spec, const LayerTypes& types, Mode mode) {
-  // Checked before anything is counted.
+  // The types are checked before workspaces are computed.
   LayerRecipe recipe = ops::standard_recipe(spec, types, mode, {});
   const Geometry geometry = geometry_of(spec, types.inputs[0]);
   recipe.forward[0].algorithms = own_algorithm(workspace_bytes<ForwardLayout>(geometry));

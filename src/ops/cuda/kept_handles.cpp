@@ -4,7 +4,7 @@
 
 namespace vdnn::cuda {
 
-// `make` may take seconds, in which other GPUs' handles come and go: it is called without the lock.
+// `make` may take seconds, so it is called without the lock, which other GPUs' handles need.
 void* KeptHandles::take(int ordinal, const std::function<void*()>& make) {
   std::unique_lock lock(mutex_);
   Kept& mine = claim(ordinal);

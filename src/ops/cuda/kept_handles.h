@@ -2,10 +2,10 @@
 // Handles of cuDNN and cuBLASLt that live as long as the process.
 //
 // cudnnDestroy() and cublasLtDestroy() call cudaDeviceSynchronize(). That waits for the work of every session
-// on the GPU, and where a stream of the GPU is being captured, by any thread, it fails and invalidates the
-// capture. So no handle is destroyed: when a library ends, its handle serves the next one on that GPU. A GPU
-// has as many handles as libraries have used it at the same time. A program that calls cudaDeviceReset() may
-// use no library on that GPU afterwards.
+// on the GPU. If any thread captures a stream of the GPU, it fails and invalidates the capture. So no handle
+// is destroyed: when a library is destroyed, the next one on that GPU uses its handle. A GPU has as many
+// handles as libraries have used it at the same time. A program that calls cudaDeviceReset() must not use a
+// library on that GPU afterwards.
 
 #include <deque>
 #include <functional>
@@ -20,7 +20,7 @@ class KeptHandles {
   KeptHandles(const KeptHandles&) = delete;
   KeptHandles& operator=(const KeptHandles&) = delete;
 
-  // A handle of the GPU that nobody uses, else what `make` returns. Throws what `make` throws.
+  // An unused handle of the GPU, or a new one from `make`, whose exceptions it passes on.
   void* take(int ordinal, const std::function<void*()>& make);
   void give_back(void* handle) noexcept;
 
@@ -31,18 +31,18 @@ class KeptHandles {
     bool in_use = false;
   };
 
-  // One that nobody uses, from now on in use. Its handle may still have to be made.
+  // Marks an unused entry as used and returns it. Its handle may still have to be made.
   Kept& claim(int ordinal);
 
   std::mutex mutex_;      // guards what follows
-  std::deque<Kept> all_;  // stay where they are
+  std::deque<Kept> all_;  // addresses are stable
 };
 
-// Of each library those of the process.
+// The handles of the process, for each library.
 KeptHandles& cudnn_handles();
 KeptHandles& cublaslt_handles();
 
-// In use until it dies.
+// A handle in use for the lifetime of this object.
 class KeptHandle {
  public:
   KeptHandle(KeptHandles& kept, int ordinal, const std::function<void*()>& make)

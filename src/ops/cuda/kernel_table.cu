@@ -1,4 +1,4 @@
-// Launches the kernels that kernels/ defines. Nothing is computed here.
+// Launches the kernels that kernels/ defines.
 
 #include <cuda_runtime_api.h>
 
@@ -56,7 +56,7 @@ std::string architecture() {
   return std::to_string(properties.major) + "." + std::to_string(properties.minor);
 }
 
-// All kernels are built for the same architectures. What else may be wrong with the GPU a launch says.
+// All kernels are built for the same architectures. Other problems of the GPU show at a launch.
 void require_code_for_this_gpu() {
   cudaFuncAttributes attributes{};
   const cudaError_t error = cudaFuncGetAttributes(&attributes, run<ReluForward<Fp32>>);
@@ -77,8 +77,7 @@ void submit(const Kernel& kernel, cudaStream_t stream) {
   if (blocks > kMostBlocks) {
     fail(Kernel::kName, blocks, cudaErrorInvalidConfiguration);
   }
-  // Not <<<>>>, of which only the thread's last error tells: that may be of another call, of the program's
-  // own.
+  // Not <<<>>>: its errors are only in the thread's last error, which may come from the program's own calls.
   void* argument = const_cast<Kernel*>(&kernel);
   const cudaError_t error = cudaLaunchKernel(run<Kernel>, dim3(static_cast<unsigned>(blocks)),
                                              dim3(kBlockThreads), &argument, 0, stream);

@@ -1,7 +1,7 @@
 #pragma once
-// The GPUs whose engines can be told without one: `share/devices/` has the properties that cuDNN asks for,
-// `share/engines/` what it said of them. Both are part of the library, so that it finds them wherever it is
-// installed.
+// The GPUs whose engines are known without the GPU: `share/devices/` has the properties that cuDNN needs,
+// `share/engines/` its recorded answers. Both are compiled into the library, so that they do not depend on
+// where it is installed.
 
 #include <memory>
 #include <span>
@@ -19,7 +19,7 @@ struct KnownGpu {
 
 std::span<const KnownGpu> known_gpus();
 
-// cuDNN where it can be loaded, else what is recorded; null for a GPU of which nothing is known.
+// cuDNN if it can be loaded, otherwise its recorded answers; null for an unknown GPU.
 std::unique_ptr<EngineSource> engines_of_gpu(std::string_view name);
 
 }  // namespace vdnn::cuda

@@ -1,6 +1,6 @@
 #pragma once
-// How one op runs on a GPU: a function that launches kernels on a stream. A program holds one an op;
-// everything that can be decided beforehand was.
+// The code of one op on a GPU: a function that launches kernels on a stream. A program holds one per op. All
+// decisions that do not depend on the step are made when it is built.
 
 #include <functional>
 
@@ -28,7 +28,7 @@ class Launcher {
   void* stream_;
 };
 
-// Operands in the order of the recipe. May be called from any thread, by one at a time.
+// Operands have the order of the recipe. Any thread may call it, one at a time.
 using OpKernel = std::function<void(const OpOperands&, const StepScalars&, const Launcher&)>;
 
 }  // namespace vdnn::cuda

@@ -1,8 +1,7 @@
 #pragma once
-// Every kind of layer is a pair of overloads, found by the type of its spec: `make_recipe` says which ops it
-// has, `make_kernel` how one of them is launched. Both throw InvalidArgument for a layer that cannot be
-// computed. Layers that a vendor's library computes are handed it, and convolutions the engines that there
-// are.
+// Every kind of layer is a pair of overloads, chosen by the type of its spec: `make_recipe` returns its
+// recipe, `make_kernel` compiles one of its ops. Both throw InvalidArgument for a layer that cannot be
+// computed. The vendor's library, and the engines of convolutions, are arguments of the layers that use them.
 
 #include <span>
 
@@ -18,7 +17,7 @@ using classic::ConvolutionAlgorithms;
 using ops::LayerTypes;
 using ops::own_algorithm;
 
-// What layers with filters are computed by.
+// The algorithms of layers with filters.
 struct ProductAlgorithms {
   ConvolutionAlgorithms convolutions;
   ProductPrecision matrix_products = ProductPrecision::kFp32;
@@ -74,7 +73,7 @@ OpKernel make_kernel(const AdamSpec& spec, const KernelRequest& request);
 OpKernel make_kernel(const GradientNormSpec& spec, const KernelRequest& request);
 OpKernel make_kernel(const GradientSumSpec& spec, const KernelRequest& request);
 
-// Of what is no layer.
+// For optimizers and gradients, which are not layers.
 UpdateRecipe make_update_recipe(const SgdSpec& spec, const ParameterRecipe& parameter, bool clipped);
 UpdateRecipe make_update_recipe(const AdamSpec& spec, const ParameterRecipe& parameter, bool clipped);
 OpRecipe make_gradient_norm_recipe(const GradientNormSpec& spec, std::span<const ParameterRecipe> parameters);

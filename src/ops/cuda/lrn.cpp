@@ -1,6 +1,6 @@
 // Local response normalisation across channels, through cuDNN. Narrow maps are widened into the op's
 // workspace, normalised there in fp32 and rounded: cuDNN casts alpha, beta and k to the type of the maps
-// (cudnn_ops.h), where eight bits would be left of them in bf16.
+// (cudnn_ops.h), which would leave eight bits of them in bf16.
 
 #include <vector>
 

@@ -1,4 +1,4 @@
-// Stands in for convolution_engines.cpp where CMake found no cuDNN or no cudnn-frontend.
+// Replaces convolution_engines.cpp if CMake found no cuDNN or no cudnn-frontend.
 
 #include "src/ops/cuda/convolution_engines.h"
 

@@ -1,4 +1,4 @@
-// Where the library is built without CUDA.
+// Programs link it if the library is built without CUDA or they do not use its component cuda.
 
 #include "src/ops/cuda/kernel_table.h"
 #include "vdnn/error.h"
@@ -7,8 +7,8 @@ namespace vdnn::cuda {
 
 std::unique_ptr<const KernelTable> make_kernel_table() {
   throw DeviceError(
-      "cuda: this build has no kernels for GPUs; build with VDNN_CUDA=ON where the CUDA toolkit is "
-      "installed");
+      "cuda: this program has no kernels for GPUs: build vdnn where the CUDA toolkit is installed, or "
+      "link its component cuda");
 }
 
 }  // namespace vdnn::cuda

@@ -1,4 +1,4 @@
-// Stands in for cudnn_library.cpp where CMake found no CUDA, no cuDNN or no cudnn-frontend.
+// Replaces cudnn_library.cpp if CMake found no CUDA, no cuDNN or no cudnn-frontend.
 
 #include "src/ops/cuda/vendor_library.h"
 #include "vdnn/error.h"

@@ -1,6 +1,7 @@
 #include "src/ops/cuda/normalization.h"
 
 #include "src/ops/formats.h"
+#include "src/ops/layer_operands.h"
 
 namespace vdnn::cuda {
 
@@ -33,20 +34,21 @@ GroupSumsLayout::GroupSumsLayout(Workspace& workspace, const Geometry& geometry)
 void launch_group_sums(const Launcher& launcher, const Geometry& geometry, const AddressRange& x,
                        const GroupSumsLayout& layout) {
   launch_products(launcher, geometry.map, x, x, layout.products);
-  // The pieces of all channels of a group lie together.
+  // The pieces of all channels of a group are adjacent.
   launch_partial_sums(launcher, layout.products.sums, geometry.all_groups(),
                       geometry.group_channels * layout.products.pieces, layout.group_sums);
 }
 
 void launch_normalize(const Launcher& launcher, const Geometry& geometry, const OpOperands& operands,
                       const GroupMoments& moments) {
+  using namespace ops::normalization;
   ops::with_format(geometry.map.data_type, [&]<class Format>(Format) {
-    launcher.launch(GroupNormalize<Format>{.x = read_pointer<Stored<Format>>(operands, 0),
-                                           .scale = read_pointer<float>(operands, 1),
-                                           .shift = read_pointer<float>(operands, 2),
+    launcher.launch(GroupNormalize<Format>{.x = read_pointer<Stored<Format>>(operands, kForward.read(kX)),
+                                           .scale = read_pointer<float>(operands, kForward.read(kScale)),
+                                           .shift = read_pointer<float>(operands, kForward.read(kShift)),
                                            .mean = moments.mean,
                                            .reciprocal_deviation = moments.reciprocal_deviation,
-                                           .y = write_pointer<Stored<Format>>(operands, 0),
+                                           .y = write_pointer<Stored<Format>>(operands, kForward.write(kY)),
                                            .position = geometry.position(),
                                            .elements = geometry.map.elements()});
   });
@@ -60,7 +62,9 @@ void launch_scale_and_shift_gradients(const Launcher& launcher, const Geometry& 
                                       const OpOperands& operands, const GroupMoments& moments,
                                       float* scale_gradient, float* shift_gradient,
                                       const ChannelSumsLayout& layout) {
-  launch_products(launcher, geometry.map, operands.reads[3], operands.reads[0], layout.products);
+  using namespace ops::normalization;
+  launch_products(launcher, geometry.map, operands.reads[kBackward.read(kDY)],
+                  operands.reads[kBackward.read(kX)], layout.products);
   launch_partial_sums(launcher, layout.products.sums, geometry.map.samples * geometry.map.channels,
                       layout.products.pieces, layout.channel_sums);
   launcher.launch(ScaleAndShiftGradients{.gradients = gradients_of(layout, moments),
@@ -73,15 +77,16 @@ void launch_scale_and_shift_gradients(const Launcher& launcher, const Geometry& 
 
 void launch_input_gradient(const Launcher& launcher, const Geometry& geometry, const OpOperands& operands,
                            const GroupMoments& moments, const GradientCoefficients& coefficients) {
+  using namespace ops::normalization;
   ops::with_format(geometry.map.data_type, [&]<class Format>(Format) {
-    launcher.launch(GroupGradient<Format>{.x = read_pointer<Stored<Format>>(operands, 0),
+    launcher.launch(GroupGradient<Format>{.x = read_pointer<Stored<Format>>(operands, kBackward.read(kX)),
                                           .mean = moments.mean,
                                           .reciprocal_deviation = moments.reciprocal_deviation,
                                           .of_x = coefficients.of_x,
                                           .constant = coefficients.constant,
-                                          .dy = read_pointer<Stored<Format>>(operands, 3),
-                                          .scale = read_pointer<float>(operands, 4),
-                                          .dx = write_pointer<Stored<Format>>(operands, 0),
+                                          .dy = read_pointer<Stored<Format>>(operands, kBackward.read(kDY)),
+                                          .scale = read_pointer<float>(operands, kBackward.read(kScale)),
+                                          .dx = write_pointer<Stored<Format>>(operands, kBackward.write(kDX)),
                                           .position = geometry.position(),
                                           .elements = geometry.map.elements()});
   });
@@ -95,11 +100,13 @@ GradientsLayout::GradientsLayout(Workspace& workspace, const Geometry& geometry)
 
 void launch_gradients(const Launcher& launcher, const Geometry& geometry, const OpOperands& operands,
                       const GroupMoments& moments, const GradientsLayout& layout) {
-  launch_scale_and_shift_gradients(launcher, geometry, operands, moments, write_pointer<float>(operands, 1),
-                                   write_pointer<float>(operands, 2), layout.sums);
+  using namespace ops::normalization;
+  launch_scale_and_shift_gradients(launcher, geometry, operands, moments,
+                                   write_pointer<float>(operands, kBackward.write(kDScale)),
+                                   write_pointer<float>(operands, kBackward.write(kDShift)), layout.sums);
   launch_row_sums(launcher,
                   ScaledGradients{.gradients = gradients_of(layout.sums, moments),
-                                  .scale = read_pointer<float>(operands, 4),
+                                  .scale = read_pointer<float>(operands, kBackward.read(kScale)),
                                   .groups = geometry.groups,
                                   .group_channels = geometry.group_channels},
                   layout.scaled);

@@ -1,6 +1,6 @@
 #pragma once
-// Normalisation over sets of elements as launches, whatever the sets: groups of channels of a sample, or a
-// channel of the whole batch, which is a group of one channel of one sample that has the places of all.
+// Launches that normalise over sets of elements. A set is a group of channels of one sample, or one channel
+// of the whole batch. The latter counts as a group of one channel of a single sample with the places of all.
 
 #include "src/ops/cuda/column_sums.h"
 
@@ -42,13 +42,14 @@ struct GroupSumsLayout {
 void launch_group_sums(const Launcher& launcher, const Geometry& geometry, const AddressRange& x,
                        const GroupSumsLayout& layout);
 
-// What a group is normalised with.
+// The mean and the reciprocal standard deviation of each group.
 struct GroupMoments {
   const float* mean;
   const float* reciprocal_deviation;
 };
 
-// `operands`: X, scale and shift are the first reads, Y the first write.
+// `operands` begin as those of ops::normalization::kForward; further ones, which moments are made of, may
+// follow.
 void launch_normalize(const Launcher& launcher, const Geometry& geometry, const OpOperands& operands,
                       const GroupMoments& moments);
 
@@ -58,13 +59,13 @@ struct ChannelSumsLayout {
 
   ChannelSumsLayout(Workspace& workspace, const Geometry& geometry);
 };
-// `operands`: X, whatever the moments are made of (two) and dY are read.
+// `operands`: the reads are those of ops::normalization::kBackward up to dY.
 void launch_scale_and_shift_gradients(const Launcher& launcher, const Geometry& geometry,
                                       const OpOperands& operands, const GroupMoments& moments,
                                       float* scale_gradient, float* shift_gradient,
                                       const ChannelSumsLayout& layout);
 
-// dX from what each group's dY and X are multiplied with; `operands` as for launch_gradients().
+// Per-group coefficients of dY and X, from which dX is computed; `operands` as for launch_gradients().
 struct GradientCoefficients {
   const float* of_x;
   const float* constant;
@@ -80,8 +81,7 @@ struct GradientsLayout {
 
   GradientsLayout(Workspace& workspace, const Geometry& geometry);
 };
-// `operands`: X, whatever the moments are made of (two), dY and scale are read; the gradients of X, scale and
-// shift written.
+// `operands`: those of ops::normalization::kBackward.
 void launch_gradients(const Launcher& launcher, const Geometry& geometry, const OpOperands& operands,
                       const GroupMoments& moments, const GradientsLayout& layout);
 

@@ -1,4 +1,4 @@
-// Pooling through cuDNN, in the type of the maps; its backward pass finds maxima again from X and Y.
+// Pooling through cuDNN, in the type of the maps; its backward pass finds the maxima from X and Y.
 
 #include "src/ops/classic/layers.h"
 #include "src/ops/cuda/layer_ops.h"

@@ -46,7 +46,7 @@ std::string text_of(NumericalNote note) {
   return "unknown";
 }
 
-// What engines of several answers have in common: the name, then the notes.
+// The part of an engine that several answers share: the name, then the notes.
 using Kind = std::vector<std::string>;
 
 Kind kind_of(const Engine& engine) {
@@ -90,7 +90,7 @@ Json json_of(const std::vector<Engine>& engines, const Numbers& numbers) {
   return list;
 }
 
-// One answer, and the types that it is for.
+// One answer, and the types for which it holds.
 struct SharedAnswer {
   Json engines;
   std::string elements;
@@ -120,7 +120,7 @@ Json json_of(Answers::const_iterator begin, Answers::const_iterator end, const N
   return json;
 }
 
-// An item a line.
+// One item per line.
 template <class Items, class TextOf>
 std::string lines_of(const Items& items, const TextOf& text_of_item) {
   std::string lines;

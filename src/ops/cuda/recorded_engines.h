@@ -1,11 +1,11 @@
 #pragma once
-// What cuDNN said of a GPU's engines, written down for machines that do not have it (`share/engines/`). Of
-// each answer only the engines that some limits make the choice are kept (engine_choice.h), so that choices
-// are those that cuDNN's whole list leads to. A question that nobody asked then has no answer here:
-// workspaces are not extrapolated.
+// cuDNN's answers about a GPU's engines, recorded for machines without that GPU (`share/engines/`). Each
+// answer keeps only the engines that are the choice for some limits (engine_choice.h), so that choices are
+// those from cuDNN's whole list. Questions that were not recorded have no answer: workspaces are not
+// extrapolated.
 //
-// The text names each engine once, and each convolution; an answer that is the same for two types is there
-// once. Together that is a sixth of what answers take that are written out.
+// The text has each engine and each convolution once, and an answer once if it is the same for two types.
+// That takes a sixth of the size of answers that are written out.
 
 #include <map>
 #include <span>
@@ -19,9 +19,9 @@ namespace vdnn::cuda {
 
 class RecordedEngines final : public EngineSource {
  public:
-  // Asks `source` all `questions`. Throws what its list() throws.
+  // Asks `source` all `questions`, and passes the exceptions of its list() on.
   RecordedEngines(const EngineSource& source, std::span<const EngineQuestion> questions);
-  // What text() wrote. Throws DataError where it is something else.
+  // Reads the format of text(). Throws DataError for anything else.
   explicit RecordedEngines(std::string_view text);
 
   // "cudnn 9.19.0, recorded"

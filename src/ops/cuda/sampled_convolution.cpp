@@ -116,7 +116,7 @@ class Sum {
   }
 
  private:
-  // Where a tap of the window of `output` lies; false in the padding.
+  // Finds the input at a tap of the window of `output`; false in the padding.
   bool input_of(const Dims& output, const Dims& tap, Dims& input) const {
     for (std::size_t axis = 0; axis < input.size(); ++axis) {
       input[axis] = output[axis] * c_.stride[axis] - c_.padding[axis] + tap[axis] * dilation_[axis];
@@ -126,7 +126,7 @@ class Sum {
     }
     return true;
   }
-  // Whose window has `input` at this tap; false where none has.
+  // Finds the output whose window has `input` at this tap; false if there is none.
   bool output_of(const Dims& input, const Dims& tap, Dims& output) const {
     for (std::size_t axis = 0; axis < output.size(); ++axis) {
       const std::int64_t begin = input[axis] + c_.padding[axis] - tap[axis] * dilation_[axis];

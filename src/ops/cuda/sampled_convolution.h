@@ -1,7 +1,6 @@
 #pragma once
-// Single elements of a convolution in double precision, without all the others: what an engine's result is
-// held to before it is trusted. Elements are numbered as they lie: feature maps channels last, filters K,
-// window, C / groups.
+// Single elements of a convolution in double precision, the reference for checks of an engine's result.
+// Elements are numbered in memory order: feature maps channels last, filters K, window, C / groups.
 
 #include <cstdint>
 #include <span>
@@ -11,7 +10,7 @@
 
 namespace vdnn::cuda {
 
-// What a pass reads and writes, in the order of VendorLibrary::convolution(); dims N or K, C, space.
+// The operands of a pass, in the order of VendorLibrary::convolution(); dims are N or K, C, space.
 struct PassTensors {
   Dims first;
   Dims second;
@@ -19,7 +18,7 @@ struct PassTensors {
 };
 PassTensors tensors_of(const EngineQuestion& question);
 
-// A tensor of values that repeat: element i is values[(i + phase) mod their number]. So large operands take
+// A tensor of repeating values: element i is values[(i + phase) mod their number]. So large operands need
 // little memory on the host.
 struct RepeatedValues {
   std::span<const float> values;
@@ -40,10 +39,10 @@ struct SampledElement {
 SampledElement sample_convolution(const EngineQuestion& question, std::uint64_t element,
                                   const RepeatedValues& first, const RepeatedValues& second);
 
-// Products that an element sums at most.
+// The largest number of products that an element sums.
 std::uint64_t longest_sum(const EngineQuestion& question);
 
-// The corners of a tensor, each once, then others that are drawn, up to `count` in all.
+// The corners of a tensor, each once, then random elements, up to `count` in all.
 std::vector<std::uint64_t> sampled_elements(const Dims& dims, std::size_t count, std::uint64_t seed);
 
 }  // namespace vdnn::cuda

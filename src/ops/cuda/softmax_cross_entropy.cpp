@@ -2,6 +2,7 @@
 
 #include "src/ops/cuda/class_loss.h"
 #include "src/ops/cuda/layer_ops.h"
+#include "src/ops/layer_operands.h"
 
 namespace vdnn::cuda {
 
@@ -18,28 +19,32 @@ struct BackwardLayout {
 };
 
 OpKernel forward_kernel(const ops::ClassPlaces& problem) {
+  using namespace ops::class_loss;
   return [=](const OpOperands& operands, const StepScalars&, const Launcher& launcher) {
     Workspace workspace(operands.workspace.begin);
     const ClassLossLayout layout(workspace, problem);
     launch_place_metrics(launcher, problem, operands, layout);
-    launcher.launch(StoreMetrics{.sums = layout.metrics.sums, .metrics = write_pointer<float>(operands, 0)});
+    launcher.launch(StoreMetrics{.sums = layout.metrics.sums,
+                                 .metrics = write_pointer<float>(operands, kForward.write(kMetrics))});
     launch_probabilities(launcher, problem, operands, layout);
   };
 }
 
 OpKernel backward_kernel(const ops::ClassPlaces& problem, double weight) {
+  using namespace ops::class_loss;
   return [=](const OpOperands& operands, const StepScalars&, const Launcher& launcher) {
     Workspace workspace(operands.workspace.begin);
     const BackwardLayout layout(workspace, problem);
-    const auto* const targets = read_pointer<std::int32_t>(operands, 1);
+    const auto* const targets = read_pointer<std::int32_t>(operands, kBackward.read(kTargets));
     launch_row_sums(launcher, PlaceCounts{.targets = targets}, layout.counted);
-    launcher.launch(SoftmaxGradient{.probabilities = read_pointer<float>(operands, 0),
-                                    .targets = targets,
-                                    .counted = layout.counted.sums,
-                                    .gradient = write_pointer<float>(operands, 0),
-                                    .classes = Divisor(problem.classes),
-                                    .weight = weight,
-                                    .elements = problem.samples * problem.places * problem.classes});
+    launcher.launch(
+        SoftmaxGradient{.probabilities = read_pointer<float>(operands, kBackward.read(kProbabilities)),
+                        .targets = targets,
+                        .counted = layout.counted.sums,
+                        .gradient = write_pointer<float>(operands, kBackward.write(kDLogits)),
+                        .classes = Divisor(problem.classes),
+                        .weight = weight,
+                        .elements = problem.samples * problem.places * problem.classes});
   };
 }
 

@@ -1,6 +1,7 @@
 #pragma once
-// What kernels take from StepScalars, as it lies in memory where steps are replayed as graphs. What follows
-// from them in double precision is computed on the host either way, so that the bits are the same.
+// The numbers of a step that kernels use, as they are in device memory when steps are replayed as graphs.
+// Numbers derived from StepScalars in double precision are always computed on the host, so that bits are the
+// same with and without graphs.
 
 #include <type_traits>
 
@@ -12,12 +13,12 @@ namespace vdnn::cuda {
 
 struct StepNumbers {
   StepScalars scalars;
-  ops::AdamCoefficients adam;  // of a tape whose optimizer that is
+  ops::AdamCoefficients adam;  // for tapes with that optimizer
 };
 static_assert(sizeof(StepNumbers) <= kStepNumbersBytes);
 static_assert(std::is_trivially_copyable_v<StepNumbers>);
 
-// As the kernels of an op that is given `operands` get a part of the numbers, which is `value` in this step.
+// A part of the numbers as the kernels of an op with `operands` get it; its value in this step is `value`.
 template <class Numbers>
 PerStep<Numbers> per_step(const OpOperands& operands, Numbers StepNumbers::*part, const Numbers& value) {
   return {.value = value,

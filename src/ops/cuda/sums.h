@@ -1,6 +1,6 @@
 #pragma once
-// Sums of rows of terms as launches: of the pieces of each row, and, where there are several, of what those
-// come to.
+// Sums of rows of terms as launches: over the pieces of each row and, if there are several, over the pieces'
+// sums.
 
 #include <cstdint>
 
@@ -9,14 +9,14 @@
 
 namespace vdnn::cuda {
 
-// Where sums of rows lie, and those of their pieces.
+// The sums of rows and of their pieces in the workspace.
 template <std::uint32_t kCount>
 struct RowSumsLayout {
   std::uint64_t rows;
   std::uint64_t length;
   std::uint64_t pieces;
-  Sums<kCount>* sums;     // a row
-  Sums<kCount>* partial;  // rows x pieces; of single pieces the sums
+  Sums<kCount>* sums;     // one per row
+  Sums<kCount>* partial;  // rows x pieces; equal to `sums` for single pieces
 
   RowSumsLayout(Workspace& workspace, std::uint64_t row_count, std::uint64_t row_length)
       : rows(row_count),
@@ -26,7 +26,7 @@ struct RowSumsLayout {
         partial(pieces > 1 ? workspace.take<Sums<kCount>>(checked_multiply(rows, pieces)) : sums) {}
 };
 
-// Of rows of `length` sums.
+// Adds up rows of `length` sums.
 template <std::uint32_t kCount>
 void launch_partial_sums(const Launcher& launcher, const Sums<kCount>* partial, std::uint64_t rows,
                          std::uint64_t length, Sums<kCount>* sums) {

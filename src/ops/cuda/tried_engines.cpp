@@ -17,7 +17,7 @@ class Selection {
             const EngineQuestion& question)
       : parts_(parts), options_(options), question_(question), text_(to_string(question)) {}
 
-  // Those of `engines`, all of them permitted, that are right, in their order, with the times to go by.
+  // The correct ones of `engines`, all of which are permitted, in their order, with their times.
   std::vector<Engine> of(std::vector<Engine> engines) {
     timed_ = wants_times() && !left_untimed(engines) && has_time();
     drop_known(engines);
@@ -47,7 +47,7 @@ class Selection {
   }
   bool has_time() const { return parts_.report->seconds < options_.most_seconds; }
 
-  // Was time up when the question came in an earlier run, which had no less time and the same engines?
+  // True if an earlier run with at least this time and the same engines ran out of time at this question.
   bool left_untimed(const std::vector<Engine>& engines) const {
     return std::ranges::any_of(engines, [&](const Engine& engine) {
       const EngineTrial* const trial = parts_.timings->find(text_, engine.name);
@@ -61,13 +61,12 @@ class Selection {
     return enough ? trial : nullptr;
   }
 
-  // What is to be compared. Without times, and where some limit's first choice is all that is wanted, what no
-  // limit chooses is not tried.
+  // The engines to compare. Without times, engines that no limits choose are not tried.
   std::vector<Engine> compared(const std::vector<Engine>& engines) const {
     return timed_ && options_.timing == EngineTiming::kAll ? engines : choosable(engines);
   }
 
-  // A later run with no more time does the same: it leaves untimed what this one did, and no more than that.
+  // A later run with no more time then leaves exactly the same engines untimed.
   void note_whether_timed(const std::vector<Engine>& engines) {
     const std::optional<double> untimed = timed_ ? std::nullopt : std::optional(options_.most_seconds);
     if (!timed_ && left_untimed(engines)) {
@@ -83,8 +82,8 @@ class Selection {
     }
   }
 
-  // The file counts: another run may have written to it what holds for this one, too. Times are compared with
-  // times only. Where some are missing, for want of time, the library's order says more than the others do.
+  // The file's results count, since another run may have written to it. Times are compared only with times.
+  // If some are missing for lack of time, the library's order is used instead.
   void go_by_timings(std::vector<Engine>& engines) {
     drop_known(engines);
     timed_ = timed_ && !left_untimed(engines);
@@ -131,8 +130,8 @@ class Selection {
     return untried;
   }
 
-  // Drops from `engines` what fails. False where nothing can be tried: the operands have no room, so no op
-  // will have it either. When time is up, what is left is tried without being timed.
+  // Removes failing engines from `engines`. Returns false if nothing can be tried because the operands do not
+  // fit: then no op fits either. After the time limit the remaining engines are tried without timing.
   bool try_out(const std::vector<Engine>& untried, std::vector<Engine>& engines) {
     std::vector<EngineTrial> trials;
     const double begin = parts_.clock();
@@ -184,7 +183,7 @@ class Selection {
   const EngineQuestion& question_;
   const std::string text_;
   bool timed_ = false;    // this question's engines are
-  bool complete_ = true;  // all that are to be compared were tried
+  bool complete_ = true;  // all compared engines were tried
   bool counted_ = false;  // this question is
   std::vector<std::string> without_room_;
   std::string reasons_;

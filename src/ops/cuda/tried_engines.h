@@ -1,7 +1,8 @@
 #pragma once
-// Engines of a source that have been tried on the device: none that computes wrong values, with measured
-// times where those are wanted. The order is the library's, so that which engines there are does not depend
-// on times; engine_algorithms.h goes by these. Without times, only what some limits choose is tried.
+// Engines of a source after trials on the device: those that compute wrong values are removed, and times are
+// added if requested. The order stays the library's, so that the set of engines does not depend on times;
+// engine_algorithms.h orders by times. Without times, only engines that are the choice for some limits are
+// tried.
 
 #include <functional>
 #include <limits>
@@ -15,13 +16,13 @@
 namespace vdnn::cuda {
 
 struct TriedEnginesOptions {
-  // Only what these permit is tried; the rest follows it, untried.
+  // Only engines that these permit are tried; the others follow them, untried.
   EngineLimits limits;
-  // A question's engines have times if all that it is about were timed but those without room for it.
+  // A question's engines get times only if all compared engines were timed, except those without room.
   EngineTiming timing = EngineTiming::kOff;
-  // After so many seconds of trials, as the report counts them, no further engine is timed, only its results
-  // are looked at. The timings remember, by precision, of which questions, so that a run that goes by them
-  // has the same answers.
+  // After this many seconds of trials, counted by the report, engines are checked but no longer timed. The
+  // timings record, by precision, which questions that concerns, so that a run with these timings has the
+  // same answers.
   double most_seconds = std::numeric_limits<double>::infinity();
 };
 
@@ -30,22 +31,22 @@ struct TriedEnginesParts {
   std::shared_ptr<EngineTrials> trials;
   std::shared_ptr<EngineTimingsFile> timings;
   EngineTimingsFile::Warn warn;
-  std::shared_ptr<EngineTrialReport> report = {};  // goes on from what it has; null: nobody asks
-  // Seconds since whenever. Empty: the steady clock.
+  std::shared_ptr<EngineTrialReport> report = {};  // continued if given; null: no report
+  // A clock in seconds with any origin. Empty: the steady clock.
   std::function<double()> clock = {};
 };
 
 class TriedEngines final : public EngineSource {
  public:
-  // No part is null or empty.
+  // No part may be null or empty.
   TriedEngines(TriedEnginesParts parts, const TriedEnginesOptions& options);
-  // "cudnn 9.19.0", or, where all are timed, which offers more of them, "cudnn 9.19.0, timed".
+  // "cudnn 9.19.0", or "cudnn 9.19.0, timed" if all engines are timed, which offers more of them.
   std::string name() const override;
 
  private:
-  // Each engine is tried once for each place of the timings; the first run that finds it wrong, and each one
-  // after, is warned with its name, the question and the worst error. Throws NoEngine where all that is
-  // permitted is wrong or cannot be run.
+  // Each engine is tried once per device of the timings. Every run in which a wrong engine is left out gets a
+  // warning with its name, the question and the worst error. Throws NoEngine if all permitted engines are
+  // wrong or cannot be run.
   std::vector<Engine> do_list(const EngineQuestion& question) const override;
 
   TriedEnginesParts parts_;

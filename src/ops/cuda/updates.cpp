@@ -1,4 +1,4 @@
-// Optimizers (momentum SGD, Adam and AdamW) and gradient accumulation over a parameter as it is stored.
+// Optimizers (momentum SGD, Adam and AdamW) and gradient accumulation over the stored form of a parameter.
 
 #include <optional>
 
@@ -14,8 +14,8 @@ std::uint64_t stored_elements(const KernelRequest& request) {
   return request.tape.value(request.op.reads[0]).bytes / sizeof(float);
 }
 
-// What an update has beside parameter, gradient and states: of a read that follows them the scale of its
-// gradient, of a write that follows them the parameter's copy.
+// The operands of an update beside parameter, gradient and states: a read for the scale of its gradient, and
+// a write for the parameter's copy.
 class Additions {
  public:
   Additions(const KernelRequest& request, std::size_t states) : norm_(2 + states), copy_(1 + states) {

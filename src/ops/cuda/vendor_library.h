@@ -1,11 +1,11 @@
 #pragma once
-// Everything that cuDNN and cuBLASLt compute, as problems: numbers and shapes go in, an op that can be run
-// comes out. Nothing of their headers shows, so that the layers and their tests need neither: a fake
+// The problems that cuDNN and cuBLASLt compute: from numbers and shapes they make an op that can be run.
+// Their headers are not visible here, so that the layers and their tests need neither: a fake
 // (tests/fakes/fake_vendor_library.h) computes the same problems on the host.
 //
-// Feature maps are fp32, bf16 or fp16, dense, channels last; filters KRSC with the channels of one group.
-// Sums are fp32 whatever the type, and rounded once to what is written. TF32 is taken where it is asked for,
-// by name of a convolution's engine, alone. All of them give the same bits for the same operands.
+// Feature maps are fp32, bf16 or fp16, dense, channels last; filters are KRSC with the channels of one group.
+// Sums are fp32 for all types and rounded once to the result. TF32 is used only on request, for a convolution
+// by the name of its engine. All ops give the same bits for the same operands.
 
 #include <cstdint>
 #include <memory>
@@ -18,7 +18,7 @@
 
 namespace vdnn::cuda {
 
-// C = op(A) op(B), matrices row by row: C of rows x columns, op(A) of rows x inner, op(B) of inner x columns.
+// C = op(A) op(B) with row-major matrices: C rows x columns, op(A) rows x inner, op(B) inner x columns.
 struct MatrixProduct {
   std::int64_t rows = 0;
   std::int64_t columns = 0;
@@ -27,7 +27,7 @@ struct MatrixProduct {
   bool transposed_b = false;
   bool tf32 = false;  // fp32 factors may be rounded to TF32
   DataType factors = DataType::kF32;
-  DataType result = DataType::kF32;  // that of the factors, or fp32
+  DataType result = DataType::kF32;  // the type of the factors, or fp32
   std::uint64_t most_workspace_bytes = 0;
 };
 
@@ -40,8 +40,9 @@ struct PoolingProblem {
   DataType elements = DataType::kF32;
 };
 
-// Of fp32 maps: cuDNN casts the factors of the formula to the type of the tensor (cudnn_ops.h), where narrow
-// types would lose most of their bits. One or more dimensions of space, which do not matter.
+// For fp32 maps only: cuDNN casts the factors of the formula to the type of the tensor (cudnn_ops.h), and
+// narrow types would lose most of their bits. Any number of dimensions of space; their arrangement does not
+// matter.
 struct LrnProblem {
   LrnSpec spec;
   Dims x;
@@ -62,14 +63,14 @@ class VendorOp {
   virtual ~VendorOp() = default;
 
   virtual std::uint64_t workspace_bytes() const = 0;
-  // Submits it to the stream (a cudaStream_t). Operands are aligned to 16 bytes, the workspace to 256, and
-  // none overlaps the write. Throws DeviceError with the library's name for the error, the call and its
-  // numbers.
+  // Submits the op to the stream (a cudaStream_t). Operands must be aligned to 16 bytes, the workspace to
+  // 256, and none may overlap the write. Throws DeviceError with the library's name for the error, the call
+  // and its numbers.
   virtual void run(const VendorOperands& operands, void* stream) const = 0;
 };
 
-// Of one GPU; ops outlive neither it nor the library. Thread-safe, and so are its ops as long as none is run
-// by two threads at once. What it cannot compute is a DeviceError, of convolutions NoEngine.
+// The library of one GPU, which must outlive its ops. Thread-safe; its ops are, too, unless two threads run
+// the same op. For problems that it cannot compute it throws DeviceError, for convolutions NoEngine.
 class VendorLibrary {
  public:
   VendorLibrary() = default;
@@ -77,21 +78,21 @@ class VendorLibrary {
   VendorLibrary& operator=(const VendorLibrary&) = delete;
   virtual ~VendorLibrary() = default;
 
-  // By an engine that an engine source named for the question; two or three dimensions of space. Forward
-  // reads X and W, the data gradient dY and W, the filter gradient X and dY. All, and what is written, is of
+  // A convolution by an engine that an engine source named for the question; two or three dimensions of
+  // space. Forward reads X and W, the data gradient dY and W, the filter gradient X and dY. All operands have
   // the question's type.
   virtual std::unique_ptr<VendorOp> convolution(const EngineQuestion& question,
                                                 const std::string& engine) = 0;
-  // Reads A and B. Wants most_workspace_bytes at most.
+  // Reads A and B. Uses at most most_workspace_bytes.
   virtual std::unique_ptr<VendorOp> matrix_product(const MatrixProduct& product) = 0;
-  // Both read X; backward X, Y and dY.
+  // Forward reads X; backward reads X, Y and dY.
   virtual std::unique_ptr<VendorOp> pooling(const PoolingProblem& problem) = 0;
   virtual std::unique_ptr<VendorOp> lrn(const LrnProblem& problem) = 0;
 };
 
-// cuDNN and cuBLASLt on the calling thread's GPU, which is number `ordinal`. Throws DeviceError where one of
-// them cannot be loaded or was not there to build with. Waits for no work of the GPU, nor does its end, so
-// that others may capture meanwhile.
+// cuDNN and cuBLASLt on the calling thread's GPU, whose number is `ordinal`. Throws DeviceError if one of
+// them cannot be loaded or the build did not have it. Neither this call nor the destructor waits for work of
+// the GPU, so that others may capture meanwhile.
 std::unique_ptr<VendorLibrary> make_vendor_library(int ordinal);
 
 }  // namespace vdnn::cuda

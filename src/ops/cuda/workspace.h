@@ -1,6 +1,6 @@
 #pragma once
-// Arrays one behind the other in an op's workspace. What lays them out is written once: from address 0 it
-// says how many bytes they take, from where the workspace begins where they lie.
+// Arrays one after another in an op's workspace. The same code computes their size, when it starts at address
+// 0, and their addresses, when it starts at the workspace.
 
 #include <cstdint>
 
@@ -28,7 +28,7 @@ class Workspace {
   std::uint64_t end_;
 };
 
-// Of the layout that an object of this class is; its constructor takes a Workspace, then these.
+// The size of a layout: a class whose constructor takes a Workspace, then these arguments.
 template <class Layout, class... Arguments>
 std::uint64_t workspace_bytes(const Arguments&... arguments) {
   Workspace workspace;

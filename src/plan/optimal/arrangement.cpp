@@ -9,8 +9,8 @@
 #include <utility>
 #include <vector>
 
-#include "src/plan/lowering.h"
 #include "src/plan/placement.h"
+#include "src/plan/schedule_builder.h"
 #include "src/plan/waits.h"
 #include "vdnn/size.h"
 
@@ -18,17 +18,18 @@ namespace vdnn::optimal {
 
 namespace {
 
-// What becomes of the memory of a transfer's value, as positions in a list of lifetimes.
-struct Residence {
-  std::size_t out = 0;   // until it has left
-  std::size_t back = 0;  // once it is back
-  OpId first_use = 0;    // then
-  // As the plan has it.
+// A value's stay on the host (plan.h): the lifetimes of its memory on the device before and after it, as
+// positions in a list.
+struct HostStay {
+  std::size_t out = 0;   // ends when the value has left
+  std::size_t back = 0;  // begins when it is fetched
+  OpId first_use = 0;    // of the second life
+  // As in the plan.
   std::uint32_t asked_end = 0;
   std::uint32_t asked_begin = 0;
 };
 
-// A buffer's name, and how many of that name came before.
+// A buffer's name, and how many earlier buffers have the same name.
 using Key = std::pair<std::string, int>;
 
 // `visit(position, key)` for each of a schedule's lifetimes.
@@ -43,7 +44,7 @@ void visit_keys(const Schedule& schedule, std::span<const Lifetime> all, const V
 
 constexpr std::uint64_t kNowhere = ~std::uint64_t{0};
 
-// Where nothing lies that lives at the same time.
+// The lowest offset at which the buffer overlaps none that lives at the same time.
 std::uint64_t lowest_free(std::span<const Lifetime> all, std::span<const std::uint64_t> offsets,
                           std::size_t me, std::uint64_t alignment) {
   std::vector<std::pair<std::uint64_t, std::uint64_t>> taken;
@@ -68,7 +69,7 @@ std::uint64_t lowest_free(std::span<const Lifetime> all, std::span<const std::ui
 // size. Those that are added lie as low as they can.
 struct SamePlaces {
   SamePlaces(const Problem& problem, const Plan& plan, const Schedule& before)
-      : schedule(lower_layer_wise(problem.tape(), plan, nullptr)), all(lifetimes(schedule)) {
+      : schedule(build_layer_wise_schedule(problem.tape(), plan, nullptr)), all(lifetimes(schedule)) {
     const std::uint64_t alignment = problem.costs().alignment_bytes;
     std::map<Key, const Buffer*> known;
     const std::vector<Lifetime> all_before = lifetimes(before);
@@ -108,9 +109,9 @@ class Arranger {
         alignment_(problem.costs().alignment_bytes) {}
 
   Schedule run(Placements& placements, std::uint64_t most) {
-    lower();
+    build();
     if (give_way_.copies != GiveWay::Copies::kNone) {
-      find_residences();
+      find_host_stays();
       soften();
     }
     look_ahead();
@@ -118,7 +119,7 @@ class Arranger {
     settle(lifetimes_, placement, alignment_);
     if (give_way_.copies != GiveWay::Copies::kNone && harden()) {
       const std::map<Key, std::uint64_t> offsets = by_name(placement);
-      lower();
+      build();
       look_ahead();
       placement = pack(lifetimes_, in_order(offsets), alignment_);
     }
@@ -130,17 +131,17 @@ class Arranger {
   }
 
  private:
-  void lower() {
+  void build() {
     first_.clear();
-    schedule_ = lower_layer_wise(problem_.tape(), plan_, &first_);
+    schedule_ = build_layer_wise_schedule(problem_.tape(), plan_, &first_);
     lifetimes_ = lifetimes(schedule_);
     if (!plan_.transfers.empty() && !give_way_.results) {
       keep_results();
     }
   }
 
-  // A result is copied to the host behind all offloads that were started before: whoever took its few bytes
-  // would wait for all of them. Not what has many, or is offloaded itself.
+  // A result is copied to the host after all offloads that were started earlier, so the next user of its few
+  // bytes would wait for all of them. Large results, and those that are offloaded themselves, are left out.
   void keep_results() {
     std::vector<bool> result(schedule_.buffers.size(), false);
     std::vector<bool> offloaded(schedule_.buffers.size(), false);
@@ -158,7 +159,7 @@ class Arranger {
     }
   }
 
-  // The next inputs may come early if the places of these are free.
+  // The next step's inputs may come early if the places of these are free.
   void look_ahead() {
     std::vector<bool> input(schedule_.buffers.size(), false);
     for (const Instruction& instruction : schedule_.instructions) {
@@ -174,12 +175,12 @@ class Arranger {
   }
 
   // The plan's transfers of a value, in order of time, are the schedule's prefetches of it.
-  void find_residences() {
+  void find_host_stays() {
     std::vector<std::size_t> lifetime_of(schedule_.buffers.size(), 0);
     for (std::size_t each = 0; each < lifetimes_.size(); ++each) {
       lifetime_of[lifetimes_[each].buffer] = each;
     }
-    std::vector<std::vector<Residence>> by_value(problem_.tape().values().size());
+    std::vector<std::vector<HostStay>> by_value(problem_.tape().values().size());
     std::vector<BufferId> place(problem_.tape().values().size(), kNone);
     std::vector<OpId> first_use(schedule_.buffers.size(), kNone);
     OpId slot = 0;
@@ -191,7 +192,7 @@ class Arranger {
             {.out = lifetime_of[place[instruction.value]], .back = lifetime_of[instruction.buffer]});
       }
       for (const BufferUse& use : uses(problem_.tape(), instruction)) {
-        // A recomputation may also write copies of what is there already.
+        // A recomputation may also write a copy of a value that is there already.
         const bool copy = use.write && instruction.kind == InstructionKind::kRecompute;
         if (use.value != kNone && !copy && schedule_.buffers[use.buffer].space == Space::kDevice) {
           place[use.value] = use.buffer;
@@ -208,11 +209,11 @@ class Arranger {
     std::ranges::stable_sort(in_time, {},
                              [&](std::size_t each) { return plan_.transfers[each].prefetch_with; });
     std::vector<std::size_t> seen(by_value.size(), 0);
-    residences_.resize(plan_.transfers.size());
+    host_stays_.resize(plan_.transfers.size());
     for (const std::size_t each : in_time) {
       const ValueId value = plan_.transfers[each].value;
-      residences_[each] = by_value[value][seen[value]++];
-      residences_[each].first_use = first_use[lifetimes_[residences_[each].back].buffer];
+      host_stays_[each] = by_value[value][seen[value]++];
+      host_stays_[each].first_use = first_use[lifetimes_[host_stays_[each].back].buffer];
     }
   }
 
@@ -220,31 +221,31 @@ class Arranger {
     return problem_.gaps()[problem_.gap_at(transfer.value, transfer.prefetch_with)];
   }
 
-  // What the plan's times ask for becomes what may be.
+  // Lifetimes shrink to what the plan needs; the times that it asks for become soft.
   void soften() {
     find_starts();
     for (std::size_t each = 0; each < plan_.transfers.size(); ++each) {
       const Transfer& transfer = plan_.transfers[each];
       const Gap& gap = gap_of(transfer);
-      Residence& residence = residences_[each];
+      HostStay& stay = host_stays_[each];
       OpId left = gap.last_before;
-      OpId fetched = residence.first_use;
+      OpId fetched = stay.first_use;
       if (give_way_.copies == GiveWay::Copies::kQueues) {
         if (transfer.offload_with != kNone) {
           left = std::max(left, slot_at(starts_[transfer.offload_with + 1] + gap.offload_seconds));
         }
         fetched = std::min(fetched, slot_at(starts_[fetched] - gap.prefetch_seconds));
       }
-      Lifetime& out = lifetimes_[residence.out];
+      Lifetime& out = lifetimes_[stay.out];
       out.end = std::min(out.soft_end, first_[std::min<std::size_t>(left + 1, first_.size() - 1)]);
-      residence.asked_end = out.soft_end;
-      Lifetime& back = lifetimes_[residence.back];
+      stay.asked_end = out.soft_end;
+      Lifetime& back = lifetimes_[stay.back];
       back.begin = std::max(back.soft_begin, first_[fetched]);
-      residence.asked_begin = back.soft_begin;
+      stay.asked_begin = back.soft_begin;
     }
   }
 
-  // Of each op, were there no copies; then the end.
+  // When each op would start if there were no copies; then the end of the step.
   void find_starts() {
     starts_.assign(1, 0);
     for (OpId op = 0; op < problem_.slots(); ++op) {
@@ -257,21 +258,21 @@ class Arranger {
     return behind == 0 ? 0 : std::min(static_cast<OpId>(behind - 1), static_cast<OpId>(problem_.slots() - 1));
   }
 
-  // Puts what may be into the plan's slots; false where that changes nothing.
+  // Writes the soft times that were granted into the plan. False: nothing changes.
   bool harden() {
     bool changed = false;
     for (std::size_t each = 0; each < plan_.transfers.size(); ++each) {
       Transfer& transfer = plan_.transfers[each];
-      const Residence& residence = residences_[each];
-      const std::uint32_t end = lifetimes_[residence.out].soft_end;
-      if (end < residence.asked_end) {  // released with the last op that ends before
+      const HostStay& stay = host_stays_[each];
+      const std::uint32_t end = lifetimes_[stay.out].soft_end;
+      if (end < stay.asked_end) {  // released with the last op that ends before
         const auto behind = std::ranges::upper_bound(first_, end) - first_.begin();
         const Gap& gap = gap_of(transfer);
         transfer.release_with = std::max(gap.last_before, static_cast<OpId>(behind) - 2);
         changed = true;
       }
-      const std::uint32_t begin = lifetimes_[residence.back].soft_begin;
-      if (begin > residence.asked_begin) {
+      const std::uint32_t begin = lifetimes_[stay.back].soft_begin;
+      if (begin > stay.asked_begin) {
         transfer.prefetch_with = static_cast<OpId>(std::ranges::lower_bound(first_, begin) - first_.begin());
         changed = true;
       }
@@ -302,7 +303,7 @@ class Arranger {
   std::vector<std::uint32_t> first_;  // an op: its first instruction
   std::vector<double> starts_;
   std::vector<Lifetime> lifetimes_;
-  std::vector<Residence> residences_;  // a transfer
+  std::vector<HostStay> host_stays_;  // a transfer
 };
 
 }  // namespace
@@ -322,14 +323,14 @@ std::vector<OpId> ops_without_place(const Problem& problem, const Plan& plan, co
 }
 
 std::optional<Schedule> arrange_as_before(const Problem& problem, const Plan& plan, const Schedule& before,
-                                          std::uint64_t most) {
+                                          Placements& placements, std::uint64_t most) {
   const std::uint64_t alignment = problem.costs().alignment_bytes;
   SamePlaces same(problem, plan, before);
   if (most_live_bytes(same.all, alignment) > most) {
     return std::nullopt;
   }
   if (same.placement.bytes > most) {
-    same.placement = find_placement(same.all, alignment, most);
+    same.placement = placements.find(same.all, alignment, most);
   }
   if (same.placement.bytes > most) {
     return std::nullopt;

@@ -1,7 +1,7 @@
 #pragma once
-// A plan with addresses: lowered, placed, and where places are scarce, what is resident without need may have
-// to give way: what has been copied to the host stays only until others take its place, and what is fetched
-// comes no sooner than its place is free.
+// Turns a plan into a schedule with addresses. Where addresses are scarce, values that are resident without
+// need give way: a value that has been copied to the host stays only until another takes its place, and a
+// value that is fetched comes no sooner than its place is free.
 
 #include <array>
 #include <cstdint>
@@ -15,17 +15,18 @@
 
 namespace vdnn::optimal {
 
-// What of a plan may give way where it does not fit.
+// Which parts of a plan may give way if it does not fit.
 struct GiveWay {
   enum class Copies : std::uint8_t {
     kNone,
-    kQueues,  // what waits for the link: each copy keeps the time that it takes on a link that is free
-    kAll      // they may hold up the ops
+    kQueues,  // only the time in which a copy waits for the link
+    kAll      // copies may hold up ops
   };
   Copies copies = Copies::kNone;
-  // The few bytes of results, while they are copied to the host behind the offloads: who takes them waits.
+  // The few bytes of a result, while its copy to the host queues after the offloads. The next user of these
+  // bytes then waits.
   bool results = false;
-  // So large a part more than the plan asks for may be taken before anything does.
+  // The fraction by which the arena may first exceed the plan's memory.
   double room = 0;
 };
 inline constexpr std::array kWaysToGive{GiveWay{},
@@ -39,24 +40,24 @@ inline constexpr std::array kWaysToGive{GiveWay{},
                                         GiveWay{.copies = GiveWay::Copies::kAll, .results = true}};
 
 // `next_load`: from this slot on, the places of inputs that have left are kept free for the next step's.
-// `goal`: for what is not persistent, in bytes; taken more only where no better addresses are found. What
-// gives way changes the transfers of `plan`. A schedule whose arena has more than `most` bytes is of no use:
-// it has no waits.
+// `goal`: bytes for all that is not persistent; exceeded only if no better addresses are found. Parts that
+// give way change the transfers of `plan`. A schedule whose arena exceeds `most` bytes is of no use: it gets
+// no waits.
 Schedule arrange(const Problem& problem, Plan& plan, OpId next_load, std::uint64_t goal, GiveWay give_way,
                  Placements& placements, std::uint64_t most = ~std::uint64_t{0});
 
-// Of a schedule with workspaces, a buffer: the op that it is the workspace of; kNone: none.
+// By buffer of the schedule: the op whose workspace it is; kNone: none.
 std::vector<OpId> ops_of_workspaces(const Schedule& schedule);
 
-// `plan` differs from that of `before` in algorithms alone. The ops whose new workspaces have no place within
-// `most` bytes where everything else lies where it lay.
+// `plan` differs from that of `before` in algorithms alone. Returns the ops whose new workspaces have no
+// place within `most` bytes if everything else stays where it is.
 std::vector<OpId> ops_without_place(const Problem& problem, const Plan& plan, const Schedule& before,
                                     std::uint64_t most);
 
-// The schedule of `plan`, which differs from that of `before` in algorithms alone. Everything lies where it
-// lay if there is room for new workspaces then, within `most` bytes; else all is placed anew. Nothing: no
+// The schedule of `plan`, which differs from that of `before` in algorithms alone. Everything stays where it
+// is if the new workspaces then have room within `most` bytes; else everything is placed anew. Nothing: no
 // addresses are found.
 std::optional<Schedule> arrange_as_before(const Problem& problem, const Plan& plan, const Schedule& before,
-                                          std::uint64_t most);
+                                          Placements& placements, std::uint64_t most);
 
 }  // namespace vdnn::optimal

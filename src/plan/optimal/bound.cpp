@@ -33,9 +33,9 @@
 #include <map>
 #include <numeric>
 
-#include "src/plan/lowering.h"
 #include "src/plan/optimal/fetch_bound.h"
 #include "src/plan/optimal/operands.h"
+#include "src/plan/recomputation.h"
 #include "vdnn/optimal_plan.h"
 
 namespace vdnn {
@@ -44,7 +44,7 @@ namespace optimal {
 
 namespace {
 
-// Slots that are looked at.
+// The number of slots that are evaluated.
 constexpr std::size_t kSlots = 64;
 // Each takes a third off the stretch that the least value lies in: together more than a double tells apart.
 constexpr int kThirds = 90;
@@ -54,7 +54,7 @@ bool reads(const Op& op, ValueId value) {
   return std::ranges::find(op.reads, value) != op.reads.end();
 }
 
-// The bound holds for any choice of slots, and the fullest say most.
+// The bound holds for any choice of slots. The fullest give the greatest.
 std::vector<OpId> fullest_slots(const Problem& problem) {
   std::vector<OpId> fullest(problem.slots());
   std::iota(fullest.begin(), fullest.end(), OpId{0});
@@ -117,7 +117,7 @@ void Bound::find_least(double room) {
   std::vector<double> least;
   for (OpId op = 0; op < problem_.slots(); ++op) {
     const std::vector<Choice>& choices = problem_.choices(op);
-    // Where nothing fits, whatever is said holds.
+    // If nothing fits, no plan does, and any bound holds.
     const auto fits = std::find_if(choices.begin(), choices.end() - 1, [&](const Choice& choice) {
       return operands_[op] + static_cast<double>(choice.workspace_bytes) <= room;
     });
@@ -187,8 +187,8 @@ double Bound::split(const Crossing& alive, double excess, double before, double 
     return std::max(before, moved / costs.device_to_host) +
            std::max(after + seconds_again(excess - moved), moved / costs.host_to_device);
   };
-  // Operands of the slot itself are never gone, so that `excess` may be more than what can be: then nothing
-  // fits, and whatever is said holds.
+  // Operands of the slot itself are never gone, so `excess` may exceed the bytes that can be gone. Then no
+  // plan fits, and any bound holds.
   const double again = alive.again.empty() ? 0 : alive.again.back().bytes;
   double low = std::max(excess - again, 0.0);
   double high = excess;

@@ -1,5 +1,5 @@
 #pragma once
-// A lower bound on the time of a step in the memory that there is: bound.cpp proves it.
+// A lower bound on the time of a step in a given amount of memory. bound.cpp proves it.
 
 #include <cstdint>
 #include <vector>
@@ -12,7 +12,8 @@ class Bound {
  public:
   explicit Bound(const Problem& problem);
 
-  // `device_bytes`: parameters included. At least `enough`: then it is not looked at to its end.
+  // `device_bytes`: parameters included. `enough`: seconds; once the bound reaches it, the rest is not
+  // computed.
   double seconds(std::uint64_t device_bytes, double enough);
 
  private:
@@ -31,7 +32,7 @@ class Bound {
   struct Crossing {
     OpId slot = 0;
     double bytes = 0;
-    std::vector<Made> made;   // of those, what an op can make again and the slot's own does not read
+    std::vector<Made> made;   // those that an op can make again and that the slot's op does not read
     std::vector<Sums> again;  // the cheapest first
   };
 

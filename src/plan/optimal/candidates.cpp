@@ -17,25 +17,25 @@ namespace {
 
 // How often ops step down in the search for addresses.
 constexpr int kStepsDown = 3;
-// Where there are no more gaps, plans are tried in which one more value leaves.
+// With at most this many gaps, plans are tried in which one more value leaves.
 constexpr std::size_t kFewGaps = 40;
 
-// Parts of the memory that plans try to leave free where no addresses are found.
+// Fractions of the memory that plans try to leave free if no addresses are found.
 constexpr std::array kSlacks{0.03, 0.08};
 
-// Plans that take more than is enough by a larger part do not fit with smaller workspaces.
+// A plan that exceeds its memory by a larger fraction does not fit with smaller workspaces.
 constexpr double kNear = 0.1;
 
-// Ops that are looked at one by one: each takes a forecast.
+// Ops that are replaced one by one: each costs a forecast.
 constexpr std::size_t kMostOneByOne = 8;
 
-// The part of an algorithm's time that another one takes that is to replace it.
+// An algorithm that replaces another takes at most this fraction of its time.
 constexpr double kMuchFaster = 0.5;
 
-// Everything is placed anew for a workspace, and that has failed so often for the same plan: no more tries.
+// After this many failures to place everything anew for one plan, no more are tried.
 constexpr int kMostFailures = 8;
 
-// Of what is alive at the fullest moment, the most that a plan should reserve.
+// A plan should reserve at most this many times the bytes that are alive at the fullest moment.
 constexpr double kMostReserved = 1.02;
 
 std::uint64_t with_room(std::uint64_t bytes, const GiveWay& give_way) {
@@ -45,8 +45,13 @@ std::uint64_t with_room(std::uint64_t bytes, const GiveWay& give_way) {
 }  // namespace
 
 Candidates::Candidates(const Problem& problem, const Problem& first, const PlanOptions& options,
-                       Contest& contest)
-    : problem_(problem), first_(first), options_(options), contest_(contest), layout_(problem) {}
+                       Contest& contest, Placements& placements)
+    : problem_(problem),
+      first_(first),
+      options_(options),
+      contest_(contest),
+      model_(problem),
+      placements_(placements) {}
 
 std::uint64_t Candidates::committed_bytes(std::uint64_t bytes) const {
   return round_up(problem_.persistent_bytes() + bytes, problem_.costs().granule_bytes);
@@ -54,7 +59,7 @@ std::uint64_t Candidates::committed_bytes(std::uint64_t bytes) const {
 
 void Candidates::consider(const Decisions& decisions, std::uint64_t bytes, std::uint64_t enough,
                           Insistence insistence) {
-  if (!layout_.evaluate(decisions, bytes).feasible()) {
+  if (!model_.evaluate(decisions, bytes).feasible()) {
     return;
   }
   Schedule schedule = arrange_and_enter(bytes, {}, enough);
@@ -62,18 +67,18 @@ void Candidates::consider(const Decisions& decisions, std::uint64_t bytes, std::
       (problem_.gaps().size() <= kFewGaps && consider_with_moves(decisions, bytes, enough))) {
     return;
   }
-  // Steps down move a few workspaces alone.
+  // Stepping down moves only a few workspaces.
   const bool near =
       static_cast<double>(committed_bytes(schedule.arena_bytes)) <= (1 + kNear) * static_cast<double>(enough);
   if (!(near && consider_with_steps(decisions, std::move(schedule), bytes, enough)) &&
       !consider_with_slack(decisions, bytes, enough)) {
-    layout_.evaluate(decisions, bytes);
+    model_.evaluate(decisions, bytes);
     consider_with_delays(bytes, enough);
   }
 }
 
 void Candidates::consider_closer(const Decisions& decisions, std::uint64_t bytes, std::uint64_t enough) {
-  if (!layout_.evaluate(decisions, bytes).feasible()) {
+  if (!model_.evaluate(decisions, bytes).feasible()) {
     return;
   }
   const Schedule schedule = arranged(bytes, {}, enough).schedule;
@@ -88,7 +93,7 @@ void Candidates::consider_without_last_resorts(const Leader& leader, std::uint64
   }
   PlannedSchedule known = leader.schedule;
   bool changed = replace_in_place(known, last_resorts(known.plan), enough);
-  if (changed && contest_.enter(known) > (leader.seconds + leader.least_seconds) / 2) {
+  if (changed && contest_.enter(known) > leader.expected_seconds()) {
     replace_one_by_one(leader, enough);
   }
   changed = false;
@@ -103,7 +108,7 @@ void Candidates::consider_without_last_resorts(const Leader& leader, std::uint64
   }
 }
 
-// A large workspace may make its op wait for a copy that was there before. So each is kept only where it
+// A large workspace may make its op wait for a copy that had the place earlier. So each is kept only if it
 // makes the step shorter.
 void Candidates::replace_one_by_one(const Leader& leader, std::uint64_t enough) {
   PlannedSchedule known = leader.schedule;
@@ -122,15 +127,15 @@ void Candidates::replace_one_by_one(const Leader& leader, std::uint64_t enough) 
 }
 
 double Candidates::lost_to_last_resorts(const Decisions& decisions, std::uint64_t bytes) {
-  layout_.evaluate(decisions, bytes);
+  model_.evaluate(decisions, bytes);
   double seconds = 0;
   for (OpId op = 0; op < problem_.slots(); ++op) {
-    seconds += first_.lost_to_last_resort(op, problem_.choices(op)[layout_.choice(op)].algorithm);
+    seconds += first_.lost_to_last_resort(op, problem_.choices(op)[model_.choice(op)].algorithm);
   }
   return seconds;
 }
 
-// Those that lose most come first.
+// The ops that lose most come first.
 std::vector<OpId> Candidates::last_resorts(const Plan& plan) const {
   std::vector<OpId> result;
   for (OpId op = 0; op < problem_.slots(); ++op) {
@@ -143,7 +148,7 @@ std::vector<OpId> Candidates::last_resorts(const Plan& plan) const {
   return result;
 }
 
-// Everything else stays where it lies: no op is in another's way, since each has its workspace for itself.
+// Everything else stays where it is. No op is in another's way: only one workspace is alive at a time.
 bool Candidates::replace_in_place(PlannedSchedule& known, std::span<const OpId> ops,
                                   std::uint64_t enough) const {
   const std::uint64_t most = enough - std::min(enough, problem_.persistent_bytes());
@@ -197,7 +202,7 @@ bool Candidates::rearrange(PlannedSchedule& known, OpId op, std::uint64_t enough
 // False: there are no addresses for the plan.
 bool Candidates::adopt(PlannedSchedule& known, Plan plan, std::uint64_t enough) const {
   std::optional<Schedule> schedule = arrange_as_before(
-      problem_, plan, known.schedule, enough - std::min(enough, problem_.persistent_bytes()));
+      problem_, plan, known.schedule, placements_, enough - std::min(enough, problem_.persistent_bytes()));
   if (!schedule || !fits(*schedule, enough)) {
     return false;
   }
@@ -205,35 +210,35 @@ bool Candidates::adopt(PlannedSchedule& known, Plan plan, std::uint64_t enough) 
   return true;
 }
 
-// Results give way (they are smaller than a granule); then one more value leaves, for another address. All
-// of that is tried: any may be the fastest that fits.
+// Results, which are smaller than a granule, give way; then one more value leaves, for another address. All
+// of these are tried: any may be the fastest that fits.
 bool Candidates::consider_with_moves(const Decisions& decisions, std::uint64_t bytes, std::uint64_t enough) {
   constexpr GiveWay kResults{.results = true};
-  layout_.evaluate(decisions, bytes);
-  Decisions as_chosen = decisions;  // what the value leaves behind is for its way back, not for ops
+  model_.evaluate(decisions, bytes);
+  Decisions as_chosen = decisions;  // the memory that is freed is for the value's way back, not for ops
   for (OpId op = 0; op < problem_.slots(); ++op) {
-    as_chosen.least_choice[op] = static_cast<std::uint8_t>(layout_.choice(op));
+    as_chosen.least_choice[op] = static_cast<std::uint8_t>(model_.choice(op));
   }
   bool any_fits = consider_as_evaluated(bytes, enough, kResults);
   for (std::uint32_t gap = 0; gap < decisions.fates.size(); ++gap) {
     Decisions moved = as_chosen;
     moved.fates[gap] = Fate::kOffload;
-    if (decisions.fates[gap] == Fate::kKeep && layout_.evaluate(moved, bytes).feasible()) {
+    if (decisions.fates[gap] == Fate::kKeep && model_.evaluate(moved, bytes).feasible()) {
       any_fits = consider_as_evaluated(bytes, enough, kResults) || any_fits;
     }
   }
   return any_fits;
 }
 
-// Nothing gives way but the workspaces of ops that lie too high, a few times. `schedule` is the decisions'
-// own, which does not fit. False: no other fits either.
+// Ops whose workspaces lie too high step down, a few times; nothing else gives way. `schedule` is that of the
+// decisions, which does not fit. False: no other fits either.
 bool Candidates::consider_with_steps(Decisions decisions, Schedule schedule, std::uint64_t bytes,
                                      std::uint64_t enough) {
-  layout_.evaluate(decisions, bytes);
+  model_.evaluate(decisions, bytes);
   for (int step = 1; step <= kStepsDown; ++step) {
     bool stepped = false;
     for (const OpId op : ops_too_high(schedule, bytes)) {
-      const std::uint32_t choice = layout_.choice(op);
+      const std::uint32_t choice = model_.choice(op);
       std::uint32_t next = choice;
       for (int each = 0; each < step; ++each) {
         next = problem_.next_smaller(op, next);
@@ -244,7 +249,7 @@ bool Candidates::consider_with_steps(Decisions decisions, Schedule schedule, std
     if (!stepped) {
       return false;
     }
-    layout_.evaluate(decisions, bytes);
+    model_.evaluate(decisions, bytes);
     schedule = arrange_and_enter(bytes, {}, enough);
     if (fits(schedule, enough)) {
       return true;
@@ -253,21 +258,21 @@ bool Candidates::consider_with_steps(Decisions decisions, Schedule schedule, std
   return false;
 }
 
-// A little memory stays free wherever it can.
+// A little memory stays free at every slot that permits it.
 bool Candidates::consider_with_slack(const Decisions& decisions, std::uint64_t bytes, std::uint64_t enough) {
   return std::ranges::any_of(kSlacks, [&](double slack) {
-    layout_.evaluate(decisions, bytes, slack);
+    model_.evaluate(decisions, bytes, slack);
     return consider_as_evaluated(bytes, enough);
   });
 }
 
-// False: it does not fit.
+// Returns whether the plan fits.
 bool Candidates::consider_as_evaluated(std::uint64_t bytes, std::uint64_t enough, GiveWay give_way) {
   return fits(arrange_and_enter(bytes, give_way, enough), enough);
 }
 
-// Of what was evaluated last: what is resident without need gives way. Where ops are held up, less room may
-// be the faster.
+// Of the decisions that were evaluated last: values that are resident without need give way. If that holds up
+// ops, less room may be faster.
 void Candidates::consider_with_delays(std::uint64_t bytes, std::uint64_t enough) {
   std::uint64_t committed = 0;
   for (const GiveWay& give_way : std::span(kWaysToGive).subspan(1)) {
@@ -290,8 +295,8 @@ void Candidates::consider_with_delays(std::uint64_t bytes, std::uint64_t enough)
   }
 }
 
-// Ops whose workspaces reach beyond the goal; or, where none does, those that other buffers which do were
-// kept from lying lower by.
+// Ops whose workspaces reach beyond the goal. If none does: ops whose workspaces are alive together with
+// buffers that reach beyond it.
 std::vector<OpId> Candidates::ops_too_high(const Schedule& schedule, std::uint64_t goal) const {
   const std::vector<OpId> op_of = ops_of_workspaces(schedule);
   const std::vector<Lifetime> all = lifetimes(schedule);
@@ -315,19 +320,19 @@ std::vector<OpId> Candidates::ops_too_high(const Schedule& schedule, std::uint64
   return high.empty() ? beside : high;
 }
 
-// Decisions that were evaluated last. To be forecast only within `enough` bytes, or where it takes less than
-// all that is known.
+// Of the decisions that were evaluated last. The schedule has waits only if it fits in `enough` bytes or has
+// a lower peak than all known.
 PlannedSchedule Candidates::arranged(std::uint64_t goal, const GiveWay& give_way, std::uint64_t enough) {
   PlannedSchedule candidate;
   candidate.plan.options = options_;
-  layout_.write(candidate.plan);
+  model_.write(candidate.plan);
   const std::uint64_t most = std::max(enough, contest_.smallest_peak_bytes());
-  candidate.schedule = arrange(problem_, candidate.plan, layout_.next_load(), goal, give_way, placements_,
+  candidate.schedule = arrange(problem_, candidate.plan, model_.next_load(), goal, give_way, placements_,
                                most - std::min(most, problem_.persistent_bytes()));
   return candidate;
 }
 
-// Decisions that were evaluated last. Returns their schedule, entered or not.
+// Of the decisions that were evaluated last. Returns their schedule, entered or not.
 Schedule Candidates::arrange_and_enter(std::uint64_t goal, const GiveWay& give_way, std::uint64_t enough) {
   PlannedSchedule candidate = arranged(goal, give_way, enough);
   enter_if_small(candidate, enough);
@@ -345,7 +350,7 @@ void Candidates::enter_if_small(const PlannedSchedule& candidate, std::uint64_t 
   }
 }
 
-// More room is no excuse to place badly.
+// The most bytes that a schedule should reserve, however large the budget.
 std::uint64_t Candidates::close_bytes(const Schedule& schedule) const {
   const std::uint64_t live = most_live_bytes(lifetimes(schedule), problem_.costs().alignment_bytes);
   return static_cast<std::uint64_t>(kMostReserved * static_cast<double>(live));

@@ -1,38 +1,40 @@
 #pragma once
-// From decisions to plans with addresses, which enter the contest.
+// Turns decisions into plans with addresses, which enter the contest.
 
 #include <cstdint>
 #include <vector>
 
 #include "src/plan/optimal/arrangement.h"
 #include "src/plan/optimal/contest.h"
-#include "src/plan/optimal/layout.h"
 #include "src/plan/optimal/problem.h"
+#include "src/plan/optimal/step_model.h"
 
 namespace vdnn::optimal {
 
-// Whether other schedules are looked for where no addresses are found.
+// Whether other schedules are tried if no addresses are found.
 enum class Insistence : std::uint8_t { kNone, kUsual };
 
 class Candidates {
  public:
-  // `first` is the same problem without a limit but the user's. All outlive this.
-  Candidates(const Problem& problem, const Problem& first, const PlanOptions& options, Contest& contest);
+  // `first` is the same problem without a limit but the user's. `placements` are shared by all problems: some
+  // lead to the same schedules. All outlive this.
+  Candidates(const Problem& problem, const Problem& first, const PlanOptions& options, Contest& contest,
+             Placements& placements);
 
-  // As the model has it; and where no addresses are found for that in `enough` bytes, with what has to give
-  // way, if it is insisted on that. Also whatever takes less than all that is known. `bytes`: for what is not
-  // persistent.
+  // Enters the plan of the model if addresses are found within `enough` bytes; otherwise, if insisted on,
+  // plans in which something gives way. Also enters a plan whose peak is lower than all known. `bytes`: for
+  // all that is not persistent.
   void consider(const Decisions& decisions, std::uint64_t bytes, std::uint64_t enough,
                 Insistence insistence = Insistence::kUsual);
-  // The same where the addresses are closer together than `bytes` asks for, which holds no op up, as a rule.
+  // The same with addresses that lie closer together than `bytes` requires. This rarely holds up an op.
   void consider_closer(const Decisions& decisions, std::uint64_t bytes, std::uint64_t enough);
-  // An op of a leader whose schedule has addresses may have an algorithm of the last resort though there is
-  // memory for another: it was searched under a limit, or without addresses. Where a workspace has a place
-  // beside all that lies where it lies, the op uses the other.
+  // An op of a leader may use an algorithm of the last resort although there is memory for another, because
+  // the search had a limit of workspace and no addresses. If the workspace of the other has a place while
+  // everything else stays where it is, the op uses it.
   void consider_without_last_resorts(const Leader& leader, std::uint64_t enough);
-  // No plan that is made of the decisions without last resorts is faster by more. Seconds.
+  // The most seconds that a plan of the decisions can gain without last resorts.
   double lost_to_last_resorts(const Decisions& decisions, std::uint64_t bytes);
-  // Device memory for that many bytes beside what is persistent, in whole granules.
+  // Device memory for `bytes` and all that is persistent, in whole granules.
   std::uint64_t committed_bytes(std::uint64_t bytes) const;
 
  private:
@@ -58,8 +60,8 @@ class Candidates {
   const Problem& first_;
   const PlanOptions& options_;
   Contest& contest_;
-  Layout layout_;
-  Placements placements_;
+  StepModel model_;
+  Placements& placements_;
 };
 
 }  // namespace vdnn::optimal

@@ -31,7 +31,10 @@ double Contest::enter(const PlannedSchedule& candidate, double most_gained) {
       best_ = candidate;
     }
     if (most_gained > 0) {
-      lead({.seconds = rank.first, .least_seconds = rank.first - most_gained, .schedule = candidate});
+      lead({.problem = problem_,
+            .seconds = rank.first,
+            .least_seconds = rank.first - most_gained,
+            .schedule = candidate});
     }
   }
   const bool exceeds_host = said.host_bytes > budgets_.host_bytes;
@@ -44,9 +47,9 @@ double Contest::enter(const PlannedSchedule& candidate, double most_gained) {
   return said.fits(budgets_) ? said.step_seconds : kNoRank.first;
 }
 
-// Of those with the same seconds the first one counts: they may be the same plan.
+// Of plans with the same seconds the first one counts: they may be the same plan.
 void Contest::lead(Leader leader) {
-  const auto seconds = [](const Leader& each) { return std::pair(each.least_seconds, each.seconds); };
+  const auto seconds = [](const Leader& each) { return std::pair(each.expected_seconds(), each.seconds); };
   std::vector<Leader>& mine = leaders_.at(problem_);
   const auto next = std::ranges::lower_bound(mine, seconds(leader), {}, seconds);
   const bool is_known = next != mine.end() && seconds(*next) == seconds(leader);
@@ -62,7 +65,7 @@ std::vector<Leader> Contest::leaders() const {
     std::ranges::copy_if(mine, std::back_inserter(result),
                          [this](const Leader& each) { return each.least_seconds < best_seconds(); });
   }
-  std::ranges::stable_sort(result, {}, &Leader::least_seconds);
+  std::ranges::stable_sort(result, {}, &Leader::expected_seconds);
   return result;
 }
 

@@ -1,6 +1,6 @@
 #pragma once
-// The plans of a tape that were forecast: the fastest that fits, of several with the same time the one with
-// the lowest peak; and the one with the lowest peak of all.
+// The plans of a tape whose steps were forecast. The winner is the fastest that fits; of plans with the same
+// time, the one with the lowest peak. If none fits, it is the plan with the lowest peak.
 
 #include <cstdint>
 #include <limits>
@@ -13,15 +13,19 @@
 
 namespace vdnn::optimal {
 
-// The seconds of a step and its peak in bytes: a better plan has less.
+// Seconds of a step, then its peak in bytes. The smaller rank is the better plan.
 using Rank = std::pair<double, std::uint64_t>;
 constexpr Rank kNoRank(std::numeric_limits<double>::infinity(), 0);  // nothing fits
 
 // A plan that may become faster.
 struct Leader {
+  std::size_t problem = 0;   // for which it was found
   double seconds = 0;        // of a step
-  double least_seconds = 0;  // no step of what may become of it is shorter
+  double least_seconds = 0;  // no plan made from this one has a shorter step
   PlannedSchedule schedule;
+
+  // If half of the possible gain is realised.
+  double expected_seconds() const { return (seconds + least_seconds) / 2; }
 };
 
 class Contest {
@@ -29,25 +33,25 @@ class Contest {
   Contest(const Tape& tape, const Budgets& budgets, const Forecaster& forecaster)
       : tape_(tape), budgets_(budgets), forecaster_(forecaster) {}
 
-  // Plans that are entered from here on were found for the problem of that number (from 0).
+  // Plans entered from here on were found for the problem with that number, counted from 0.
   void begin_round(std::size_t problem);
   // Of the round's plans that fit.
   Rank best_of_round() const { return best_of_round_; }
-  // A plan made from this one has a step that is shorter by at most `most_gained` seconds.
-  // Returns what is forecast of its step, in seconds; infinite: it does not fit.
+  // `most_gained`: seconds by which a plan made from this one may be faster.
+  // Returns the forecast seconds of its step; infinite: it does not fit.
   double enter(const PlannedSchedule& candidate, double most_gained = 0);
 
   const Budgets& budgets() const { return budgets_; }
-  // Page-locked memory of the plan that was entered first.
+  // Page-locked bytes of the plan that was entered first.
   std::uint64_t first_host_bytes() const { return first_host_bytes_; }
-  // Of the fastest that fits; infinite: none does.
+  // Of the fastest plan that fits; infinite: none does.
   double best_seconds() const { return best_rank_.first; }
-  // The lowest of all.
+  // The lowest peak of all plans that were entered.
   std::uint64_t smallest_peak_bytes() const { return smallest_peak_bytes_; }
-  // The fastest that fits, else the one with the lowest peak. At least one was entered.
+  // Requires that a plan was entered.
   PlannedSchedule winner() const;
-  // Those that fit and may become the fastest, the most promising first; a few of each problem, so that it
-  // does not matter how many there are.
+  // Plans that fit and may become the fastest, the most promising first. Each problem has a few, so that the
+  // number of problems does not matter.
   std::vector<Leader> leaders() const;
 
  private:
@@ -57,7 +61,7 @@ class Contest {
   const Budgets& budgets_;
   const Forecaster& forecaster_;
   std::size_t problem_ = 0;
-  std::vector<std::vector<Leader>> leaders_;  // a problem: a few, the most promising first
+  std::vector<std::vector<Leader>> leaders_;  // by problem: a few, the most promising first
   std::optional<PlannedSchedule> best_;
   Rank best_rank_ = kNoRank;
   Rank best_of_round_ = kNoRank;

@@ -1,9 +1,9 @@
-// A lower bound on the time of a step from what cannot have been fetched early.
+// A lower bound on the time of a step from the values that cannot have been fetched early.
 //
 // Let a and b be slots of one step, a before b, neither a collective, and let V be the values that ops after
 // a, up to and with b, read, that were made or loaded before a, and that are no operands of a. While a
-// computes, the device holds the parameters, the operands of a and its workspace: what is left of the budget
-// is the room of a. So of the x bytes of V all but the room become resident between the end of a and the
+// computes, the device holds the parameters, the operands of a and its workspace. The rest of the budget is
+// the room of a. So of the x bytes of V all but the room become resident between the end of a and the
 // start of b. Some are copied from the host, at most H bytes a second. The others are made again; then the
 // compute stream runs their producers once more, and the chains of these (operands.h), besides the ops
 // between a and b, which take no less than C seconds. If z bytes, the cheapest for each byte first, take at
@@ -23,18 +23,18 @@
 #include <limits>
 #include <vector>
 
-#include "src/plan/lowering.h"
 #include "src/plan/optimal/operands.h"
+#include "src/plan/recomputation.h"
 
 namespace vdnn::optimal {
 
 namespace {
 
-// Slots between a and b: what is needed later has time to come.
+// Slots between a and b. Values that are needed later have time to come.
 constexpr std::size_t kWindow = 64;
 constexpr double kSumsRounding = 1e-12;
 
-// What one op makes of the values that are fetched or made again.
+// The values of one op that are fetched or made again.
 struct MadeAgain {
   double bytes = 0;
   double seconds = 0;
@@ -66,7 +66,7 @@ class FetchBound {
   }
 
  private:
-  // Where none does, whatever is said holds.
+  // If none fits, no plan does, and any bound holds.
   std::uint32_t first_that_fits(OpId op) const {
     const std::vector<Choice>& choices = problem_.choices(op);
     const auto fits = std::find_if(choices.begin(), choices.end() - 1, [&](const Choice& choice) {
@@ -94,7 +94,7 @@ class FetchBound {
     }
   }
 
-  // Of the slot and of what follows it until what is needed is there.
+  // The seconds from the start of the slot until the needed values are there.
   double least_from(OpId slot, double between) const {
     const std::vector<Choice>& choices = problem_.choices(slot);
     double least = std::numeric_limits<double>::infinity();
@@ -122,7 +122,7 @@ class FetchBound {
     return std::max(computing, bytes / rate);
   }
 
-  // What the op reads is needed beyond what is on the device as an operand of `slot`.
+  // The op's reads are needed, unless they are on the device as operands of `slot`.
   void need_reads(OpId op, OpId slot) {
     for (const ValueId read : tape_.op(op).reads) {
       const Value& value = tape_.value(read);

@@ -1,7 +1,7 @@
 #pragma once
 // A second lower bound on the time of a step, for little memory: while an op computes, its operands leave
-// room for few of the values that the ops after it read. fetch_bound.cpp proves it. O(slots x window), more
-// than Bound takes, so that it is for what is printed, not for the search.
+// room for few of the values that the ops after it read. fetch_bound.cpp proves it. It costs
+// O(slots x window), more than Bound: it serves reports, not the search.
 
 #include <cstdint>
 

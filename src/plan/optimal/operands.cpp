@@ -2,13 +2,13 @@
 
 #include <algorithm>
 
-#include "src/plan/lowering.h"
+#include "src/plan/recomputation.h"
 
 namespace vdnn::optimal {
 
 namespace {
 
-// Of what an op makes, is nothing persistent, and does nobody but `reader` read any?
+// Whether nothing that the op makes is persistent, and no op but `reader` reads any of it.
 bool is_for_one(const Tape& tape, OpId producer, OpId reader) {
   return std::ranges::all_of(tape.op(producer).writes, [&](ValueId made) {
     return !tape.value(made).persistent() &&

@@ -1,5 +1,5 @@
 #pragma once
-// The memory that ops need while they compute, and the ops that must run again for a value to be made again.
+// The memory that ops need while they compute, and the ops that must run again to make a value again.
 
 #include <cstdint>
 #include <vector>
@@ -8,9 +8,9 @@
 
 namespace vdnn::optimal {
 
-// Bytes of the op's results, but for those that may lie in the place of a value that it reads.
+// Bytes of the op's results, without those that may take the place of a value that it reads.
 double fresh_bytes(const Tape& tape, OpId op);
-// Bytes of the values that the op reads, parameters and other persistent values apart.
+// Bytes of the values that the op reads, without parameters and other persistent values.
 double read_bytes(const Tape& tape, OpId op);
 
 // If what `op` makes, at most `bytes` of it, is not on the device while `slot` computes, and is made again

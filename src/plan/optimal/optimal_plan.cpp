@@ -15,54 +15,56 @@
 #include "src/plan/optimal/candidates.h"
 #include "src/plan/optimal/contest.h"
 #include "src/plan/optimal/search.h"
+#include "src/plan/placement.h"
 #include "vdnn/size.h"
 
 namespace vdnn {
 
 namespace {
 
-// The model's times are hardly ever above the forecaster's by more than this part; where forecasts are cheap,
-// more of them are made.
+// The model's times rarely exceed the forecaster's by more than this fraction. For small tapes, whose
+// forecasts are cheap, more are made.
 constexpr double kModelError = 0.001;
 constexpr double kModelErrorOfSmallTapes = 0.03;
 constexpr std::size_t kSmallTape = 300;  // ops
 
-// A tape of fewer ops is searched sooner than a thread is started.
+// A tape of fewer ops is searched faster than a thread starts.
 constexpr std::size_t kLongTape = 100;
 
-// Of each problem and those with smaller limits, at most kCloser plans are arranged again. By the model they
-// are slower than the fastest of all by at most kNear.
+// Of each problem and those with smaller limits, at most kCloser plans are arranged again: those that the
+// model finds slower than the fastest of all by at most the fraction kNear.
 constexpr std::size_t kCloser = 4;
 constexpr double kNear = 0.03;
 
-// The search is no exact one: in less memory it may find a faster plan. But where sizes one after the other
-// give slower plans than the fastest, by parts of its time that add up to this, smaller ones are left out.
-// One size adds at most kMostLost.
+// The search is not exact: in less memory it may find a faster plan. But once successive sizes give plans
+// that are slower than the fastest, by fractions of its time that add up to kHopeless, smaller sizes are left
+// out. One size adds at most kMostLost.
 constexpr double kHopeless = 0.4;
 constexpr double kMostLost = 0.2;
 
 constexpr std::array kStaticPolicies{Policy::kBaseline, Policy::kOffloadNone, Policy::kOffloadConv,
                                      Policy::kOffloadAll};
 
-// Plans of a size that are looked at for the smallest budget: addresses are not found for all.
+// Plans tried at one size for the smallest budget: addresses are not found for all.
 constexpr int kMostExceeded = 2;
 
-// Plans one after the other that get faster algorithms and are not the fastest for that: no more are tried.
-constexpr std::size_t kMostFailures = 6;
+// A leader rarely becomes faster than expected by more than this fraction.
+constexpr double kUnexpected = 0.1;
 
-// Of a size and a tape that is not small: plans, the fastest by the model, for which schedules are insisted
-// on.
+// At a size that is not tight, of a tape that is not small: among the problems from any one on, schedules are
+// insisted on for this many plans, the fastest by the model.
 constexpr std::size_t kInsisted = 3;
 
-// One size in twelve, the smallest, counts as tight.
+// The smallest twelfth of the sizes counts as tight: every plan found there is improved and insisted on,
+// unless the bound rules it out.
 constexpr std::size_t kTightSizes = 12;
 
-// What recipes find for a tape that is not small is improved if it could become the fastest plan by what
-// improvements of others have gained at most, and by this part more.
+// At other sizes, for a tape that is not small, the search improves a plan only if it could become the
+// fastest by gaining as much as the best improvement so far, and this fraction more.
 constexpr double kMoreGained = 0.01;
 
-// Limits of workspace in bytes: each half of the one before, and 0. They are the same for all problems, so
-// that what is found under such a limit of the user's is looked at without it, too.
+// Limits of workspace in bytes: powers of two, and 0. They are the same for all problems, so that plans found
+// under such a limit of the user's are also found without it.
 constexpr std::uint64_t kLargestLimit = std::uint64_t{1} << 40U;
 constexpr std::uint64_t kSmallestLimit = std::uint64_t{1} << 9U;
 
@@ -76,20 +78,20 @@ std::vector<std::uint64_t> limits_below(std::uint64_t own) {
   return limits;
 }
 
-// The problem under a limit of workspace. A limit only takes choices away, yet the search, which is no exact
-// one, often finds more with fewer choices.
+// The problem under a limit of workspace. A limit only takes choices away, yet the search, which is not
+// exact, often finds faster plans with fewer choices.
 class Limited {
  public:
   // `first`: see optimal::Candidates; null: this is it.
   Limited(const Tape& tape, const PlanOptions& options, const PlanCosts& costs, std::uint64_t limit,
-          const optimal::Problem* first, optimal::Contest& contest)
+          const optimal::Problem* first, optimal::Contest& contest, Placements& placements)
       : limit_(limit == optimal::kNoLimit ? options.workspace_limit : limit),
         problem_(tape, options, costs, limit),
-        candidates_(problem_, first == nullptr ? problem_ : *first, options, contest),
+        candidates_(problem_, first == nullptr ? problem_ : *first, options, contest, placements),
         bound_(problem_) {}
 
   std::optional<std::uint64_t> limit() const { return limit_; }
-  // Has each op an algorithm within the limit?
+  // Whether each op has an algorithm within the limit.
   bool all_obey() const {
     for (OpId op = 0; op < problem_.slots(); ++op) {
       if (limit_ && problem_.least_workspace(op) > round_up(*limit_, problem_.costs().alignment_bytes)) {
@@ -104,15 +106,15 @@ class Limited {
   double bound_seconds(std::uint64_t bytes, double enough) {
     return bound_.seconds(problem_.persistent_bytes() + bytes, enough);
   }
-  optimal::Found try_recipes(std::uint64_t bytes, std::uint64_t host_bytes) {
+  optimal::Found try_rules(std::uint64_t bytes, std::uint64_t host_bytes) {
     if (!search_) {
       search_.emplace(problem_, host_bytes);
     }
-    return search_->try_recipes(bytes);
+    return search_->try_rules(bytes);
   }
-  // What try_recipes() has found last.
+  // The result of the last try_rules().
   void improve(optimal::Found& found, optimal::Effort effort) { search_->improve(found, effort); }
-  // By the model, of what may become of the decisions. Seconds.
+  // The seconds that a plan of the decisions takes at least, by the model.
   double least_seconds(const optimal::Found& found) {
     return found.seconds - candidates_.lost_to_last_resorts(found.decisions, found.bytes);
   }
@@ -145,7 +147,7 @@ class Chooser {
   }
 
  private:
-  // The user's limit, if any, then those below it that leave other choices than the one before.
+  // One for the user's limit, if any, then one for each lower limit that leaves fewer choices than the last.
   void open_problems() {
     open_problem(optimal::kNoLimit);
     const optimal::Problem& first = problems_.front()->problem();
@@ -157,7 +159,7 @@ class Chooser {
         before = std::move(now);
       }
     }
-    // Nor do the sizes depend on a limit of the user's.
+    // The sizes do not depend on a limit of the user's either.
     if (options_.workspace_limit) {
       PlanOptions unlimited = options_;
       unlimited.workspace_limit.reset();
@@ -169,10 +171,11 @@ class Chooser {
 
   void open_problem(std::uint64_t limit) {
     const optimal::Problem* const first = problems_.empty() ? nullptr : &problems_.front()->problem();
-    problems_.push_back(std::make_unique<Limited>(tape_, options_, costs_, limit, first, contest_));
+    problems_.push_back(
+        std::make_unique<Limited>(tape_, options_, costs_, limit, first, contest_, placements_));
   }
 
-  // Of each op.
+  // By op.
   std::vector<std::uint32_t> first_choices_within(std::uint64_t limit) const {
     const optimal::Problem& first = problems_.front()->problem();
     std::vector<std::uint32_t> result;
@@ -182,7 +185,8 @@ class Chooser {
     return result;
   }
 
-  // The first plan shows the page-locked memory of a step without offloading; some plan there must be.
+  // The first plan shows the page-locked memory of a step without offloading. It also ensures that there is a
+  // plan at all.
   void keep_everything() {
     const std::uint64_t device = contest_.budgets().device_bytes;
     for (std::size_t problem = 0; problem < problems_.size(); ++problem) {
@@ -214,13 +218,13 @@ class Chooser {
     return least;
   }
 
-  // Before the forecaster has said what it is, a plan may be so much faster than the model says.
+  // The least seconds that the forecaster may report for a plan of which the model says `seconds`.
   double at_least(double seconds) const {
     return seconds * (1 - (is_small() ? kModelErrorOfSmallTapes : kModelError));
   }
   bool is_small() const { return tape_.ops().size() <= kSmallTape; }
 
-  // From the largest that the budget has.
+  // From the largest size within the budget downwards.
   void choose_among_sizes() {
     const std::uint64_t device = contest_.budgets().device_bytes;
     const std::uint64_t most = device - std::min(device, problems_.front()->problem().persistent_bytes());
@@ -234,21 +238,27 @@ class Chooser {
     consider_closer();
   }
 
-  // Until several in a row have led to nothing.
   void consider_without_last_resorts() {
-    std::size_t failures = 0;
     for (const optimal::Leader& leader : contest_.leaders()) {
-      const double before = contest_.best_seconds();
-      problems_.front()->candidates().consider_without_last_resorts(leader, contest_.budgets().device_bytes);
-      failures = contest_.best_seconds() < before ? 0 : failures + 1;
-      if (failures == kMostFailures) {
+      if (leader.expected_seconds() * (1 - kUnexpected) < contest_.best_seconds()) {
+        replace_last_resorts(leader);
+      }
+    }
+  }
+
+  // Other algorithms replace the last resorts. If that helps, smaller workspaces may help more.
+  void replace_last_resorts(const optimal::Leader& leader) {
+    const double before = contest_.best_seconds();
+    for (std::size_t problem = 0; problem <= leader.problem; ++problem) {
+      problems_[problem]->candidates().consider_without_last_resorts(leader, contest_.budgets().device_bytes);
+      if (contest_.best_seconds() == before) {
         return;
       }
     }
   }
 
-  // Of the fastest, and of a few that are near: addresses that lie closer together may turn their order.
-  // Under a limit of the user's the same plans are looked at, or fewer.
+  // Of the fastest plan and a few that are nearly as fast: addresses that lie closer together may reverse
+  // their order. Under a limit of the user's, the same plans are tried, or fewer.
   void consider_closer() {
     std::vector<bool> chosen(found_.size(), false);
     for (std::size_t first = 0; first < problems_.size(); ++first) {
@@ -266,8 +276,8 @@ class Chooser {
     }
   }
 
-  // Of the problem and those after it, indices into found_: the one with the best forecast, then by the
-  // model.
+  // Indices into found_, of the problem and those after it: the one with the best forecast, then the fastest
+  // by the model.
   std::vector<std::size_t> fastest_from(std::size_t first) const {
     std::vector<std::size_t> result;
     for (std::size_t each = 0; each < found_.size(); ++each) {
@@ -290,15 +300,15 @@ class Chooser {
   struct Candidate {
     std::size_t problem = 0;
     optimal::Found found;
-    double least_seconds = std::numeric_limits<double>::infinity();  // by the model, of what may become of it
+    double least_seconds = std::numeric_limits<double>::infinity();  // see Limited::least_seconds()
     optimal::Rank rank = optimal::kNoRank;                           // the best that was forecast of it
     std::optional<double> gain = {};                                 // see Gains
   };
 
-  // The part of what recipes find that improvements leave of a step.
+  // The fraction of the rules' step time that remains after improvement.
   class Gains {
    public:
-    // Of those that were noted the least; 0: none was.
+    // The least that was noted; 0: none was.
     double least(optimal::Effort effort) const { return least_.at(static_cast<std::size_t>(effort)); }
     void note(optimal::Effort effort, double gain) {
       double& least = least_.at(static_cast<std::size_t>(effort));
@@ -309,8 +319,8 @@ class Chooser {
     std::array<double, 2> least_{};  // an effort
   };
 
-  // First without a limit but the user's: what is found there may rule out the others. The model's time of
-  // the fastest, or what it might be at the least where that was not looked for.
+  // First under the user's limit alone: plans found there may rule out the others. Returns the model's time
+  // of the fastest, or its least possible time if that was not improved.
   double choose_among_limits(std::size_t size) {
     const double first = consider(find(0, 1, size), effort_of(size));
     return std::min(first, consider(find(1, problems_.size(), size), effort_of(size)));
@@ -320,7 +330,7 @@ class Chooser {
     return size <= sizes_.size() / kTightSizes ? optimal::Effort::kTight : optimal::Effort::kUsual;
   }
 
-  // By the model's time, as long as it may still be better than what the forecaster has said of others.
+  // In order of the model's time, as long as a plan may still be faster than the forecasts of others.
   double consider(std::vector<Candidate> candidates, optimal::Effort effort) {
     double least = std::numeric_limits<double>::infinity();
     for (const Candidate& each : candidates) {
@@ -330,11 +340,14 @@ class Chooser {
       least = std::min(least, each.found.seconds * (each.gain ? 1 : gains_.least(effort)));
     }
     std::ranges::stable_sort(candidates, {}, [](const Candidate& each) { return each.found.seconds; });
-    std::size_t insisted = 0;
+    std::vector<std::size_t> considered;  // problems
     for (Candidate& each : candidates) {
       if (at_least(each.least_seconds) < contest_.best_seconds()) {
         contest_.begin_round(each.problem);
-        const bool insists = is_small() || insisted++ < kInsisted;
+        const auto rivals = std::ranges::count_if(
+            considered, [&each](std::size_t problem) { return problem >= each.problem; });
+        considered.push_back(each.problem);
+        const bool insists = looks_at_all(effort) || static_cast<std::size_t>(rivals) < kInsisted;
         problems_[each.problem]->candidates().consider(
             each.found.decisions, each.found.bytes, contest_.budgets().device_bytes,
             insists ? optimal::Insistence::kUsual : optimal::Insistence::kNone);
@@ -345,13 +358,15 @@ class Chooser {
     return least;
   }
 
-  // Of the problems from `begin` to before `end`, at once where that is faster.
+  bool looks_at_all(optimal::Effort effort) const { return is_small() || effort == optimal::Effort::kTight; }
+
+  // Of the problems from `begin` up to, but not including, `end`; concurrently if that is faster.
   std::vector<Candidate> find(std::size_t begin, std::size_t end, std::size_t size) const {
     const std::uint64_t bytes = sizes_[size];
     const auto search = [this, bytes, effort = effort_of(size)](std::size_t problem) {
       return look_for(problem, bytes, effort);
     };
-    // Where no thread can be had, a search waits for its turn.
+    // If no thread can be started, a search waits for its turn.
     const auto policy = end - begin > 1 && tape_.ops().size() >= kLongTape
                             ? std::launch::async | std::launch::deferred
                             : std::launch::deferred;
@@ -371,22 +386,23 @@ class Chooser {
 
   Candidate look_for(std::size_t problem, std::uint64_t bytes, optimal::Effort effort) const {
     Limited& limited = *problems_[problem];
-    Candidate result{.problem = problem, .found = limited.try_recipes(bytes, host_bytes_)};
+    Candidate result{.problem = problem, .found = limited.try_rules(bytes, host_bytes_)};
     if (!result.found.any()) {
       return result;
     }
-    const double by_recipes = result.found.seconds;
-    const double may_gain = by_recipes * (1 - gains_.least(effort) * (1 - kMoreGained));
-    if (is_small() || at_least(limited.least_seconds(result.found) - may_gain) < contest_.best_seconds()) {
+    const double by_rules = result.found.seconds;
+    const double may_gain = by_rules * (1 - gains_.least(effort) * (1 - kMoreGained));
+    if (looks_at_all(effort) ||
+        at_least(limited.least_seconds(result.found) - may_gain) < contest_.best_seconds()) {
       limited.improve(result.found, effort);
-      result.gain = result.found.seconds / by_recipes;
+      result.gain = result.found.seconds / by_rules;
     }
     result.least_seconds = limited.least_seconds(result.found);
     return result;
   }
 
-  // The smallest budget is the same whatever the budget: every size that may lead to a lower peak is looked
-  // at, with the smallest workspaces for which the recipes find a plan.
+  // The smallest budget does not depend on the budget: every size that may lead to a lower peak is tried,
+  // with the smallest workspaces for which the rules find a plan.
   void find_smallest() {
     for (const std::uint64_t bytes : sizes_) {
       int exceeded = 0;
@@ -397,7 +413,7 @@ class Chooser {
         if (committed >= contest_.smallest_peak_bytes()) {
           return;
         }
-        const optimal::Found found = (*limited)->try_recipes(bytes, host_bytes_);
+        const optimal::Found found = (*limited)->try_rules(bytes, host_bytes_);
         if (found.any()) {
           candidates.consider(found.decisions, bytes, committed);
           ++exceeded;
@@ -406,7 +422,7 @@ class Chooser {
     }
   }
 
-  // Static policies are candidates under each limit, too.
+  // The static policies are candidates under each limit, too.
   void consider_static_policies() {
     const Plan small =
         static_plan(Policy::kOffloadNone, AlgorithmPreference::kMemory, options_.workspace_limit);
@@ -414,7 +430,7 @@ class Chooser {
     for (std::size_t problem = 0; problem < problems_.size(); ++problem) {
       const Limited& limited = *problems_[problem];
       if (!limited.all_obey()) {
-        continue;  // nor has any policy a plan within the limit
+        continue;  // no policy has a plan within the limit
       }
       contest_.begin_round(problem);
       const auto fast_plan = [&](Policy policy) {
@@ -444,7 +460,7 @@ class Chooser {
     return plan;
   }
 
-  // Unless it can only be slower than what is known, and does not take the least memory either.
+  // Enters the plan unless it can only be slower than the best, and is not the one with the least memory.
   void consider(Plan plan, bool least_memory) {
     double seconds = 0;
     double link = 0;
@@ -464,7 +480,8 @@ class Chooser {
   const PlanOptions& options_;
   const PlanCosts& costs_;
   optimal::Contest contest_;
-  std::vector<std::unique_ptr<Limited>> problems_;  // the user's limit, if any, then ever less
+  Placements placements_;
+  std::vector<std::unique_ptr<Limited>> problems_;  // the user's limit, if any, then lower ones
   std::vector<std::uint64_t> sizes_;                // see optimal::sizes()
   std::uint64_t host_bytes_ = 0;                    // for offloads
   std::vector<Candidate> found_;

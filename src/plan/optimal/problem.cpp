@@ -1,20 +1,21 @@
 #include "src/plan/optimal/problem.h"
 
 #include <algorithm>
-#include <iterator>
+#include <numeric>
 
-#include "src/plan/lowering.h"
+#include "src/plan/overwrite.h"
 #include "vdnn/size.h"
 
 namespace vdnn::optimal {
 
 namespace {
 
-// Chains that are longer are not worth making again.
+// Longer chains are not worth making again.
 constexpr std::size_t kLongestChain = 64;
-// What is smaller than one part in so many of all feature maps stays: it would move nothing but launches.
+// Values smaller than this fraction of all feature maps stay: moving them costs launches and frees nothing.
+// The fraction is one in kSmallest.
 constexpr std::uint64_t kSmallest = 20000;
-// Times the fastest.
+// An algorithm that takes more than this many times as long as the fastest is a last resort.
 constexpr double kMuchSlower = 3;
 
 bool is_much_slower(double seconds, double fastest) {
@@ -24,10 +25,9 @@ bool is_much_slower(double seconds, double fastest) {
 }  // namespace
 
 Problem::Problem(const Tape& tape, const PlanOptions& options, const PlanCosts& costs, std::uint64_t limit)
-    : tape_(tape), costs_(costs), gaps_of_(tape.values().size(), {0, 0}) {
+    : tape_(tape), costs_(costs), relaunches_(relaunches_of(tape)), gaps_of_(tape.values().size(), {0, 0}) {
   find_choices(options, limit);
   find_residents();
-  find_relaunches();
   find_gaps();
   for (const ValueId input : tape.inputs()) {
     load_seconds_ += costs.copy_seconds + static_cast<double>(tape.value(input).bytes) / costs.host_to_device;
@@ -92,7 +92,7 @@ std::uint32_t Problem::next_smaller(OpId op, std::uint32_t choice) const {
 }
 
 void Problem::find_choices(const PlanOptions& options, std::uint64_t limit) {
-  // What the static policies would take says which algorithms the limit and the record permit.
+  // The static policies' choice shows which algorithms the limit and the record permit.
   const Plan least = make_plan(tape_, {.policy = Policy::kOffloadNone,
                                        .preference = AlgorithmPreference::kMemory,
                                        .workspace_limit = options.workspace_limit,
@@ -135,7 +135,7 @@ std::uint32_t Problem::first_within(OpId op, std::uint64_t limit) const {
   return static_cast<std::uint32_t>(std::find_if(all.begin(), all.end() - 1, obeys) - all.begin());
 }
 
-// A value that overwrites another has its memory, whatever its own size.
+// A value that overwrites another has that one's memory, whatever its own size.
 void Problem::find_residents() {
   const std::size_t slots = tape_.ops().size();
   std::vector<std::int64_t> change(slots + 1, 0);
@@ -180,20 +180,6 @@ void Problem::find_residents() {
   for (std::size_t slot = 0; slot < slots; ++slot) {
     bytes += change[slot];
     resident_.push_back(static_cast<std::uint64_t>(bytes));
-  }
-}
-
-void Problem::find_relaunches() {
-  for (OpId id = 0; id < tape_.ops().size(); ++id) {
-    const Op& op = tape_.op(id);
-    Relaunch& again = relaunches_.emplace_back();
-    again.possible = may_run_again(tape_, id);
-    std::ranges::copy_if(op.reads, std::back_inserter(again.reads),
-                         [&](ValueId read) { return !tape_.value(read).persistent(); });
-    for (std::uint32_t write = 0; write < op.writes.size(); ++write) {
-      const std::optional<std::uint32_t> read = overwritten_read(tape_, id, write);
-      again.makes.push_back({.value = op.writes[write], .overwrites = read ? op.reads[*read] : kNone});
-    }
   }
 }
 
@@ -245,6 +231,13 @@ void Problem::add_gaps(ValueId id) {
   }
 }
 
+std::vector<std::uint32_t> Problem::gaps_by(OpId Gap::*slot) const {
+  std::vector<std::uint32_t> order(gaps_.size());
+  std::iota(order.begin(), order.end(), 0U);
+  std::ranges::stable_sort(order, {}, [&](std::uint32_t gap) { return gaps_[gap].*slot; });
+  return order;
+}
+
 std::uint32_t Problem::gap_at(ValueId value, OpId slot) const {
   const auto [begin, end] = gaps_of_[value];
   for (std::uint32_t gap = begin; gap < end; ++gap) {
@@ -267,8 +260,8 @@ std::uint32_t Problem::main_gap(ValueId value) const {
 
 void Problem::find_cuts() {
   const OpId end = tape_.forward_ops();
-  // Behind an op: how many values that were made before are still read in the forward pass, and their sum, so
-  // that one alone is known by it.
+  // After an op: how many values made so far are still read in the forward pass, and the sum of their ids,
+  // which identifies a single one.
   std::vector<std::int64_t> count(end + 1, 0);
   std::vector<std::int64_t> sum(end + 1, 0);
   for (ValueId id = 0; id < tape_.values().size(); ++id) {
@@ -299,8 +292,8 @@ void Problem::find_cuts() {
   }
 }
 
-// What it takes to make it again at `at`, where all is there that lives so long; nothing where that is a
-// chain too long, or cannot be.
+// Seconds to make the value again at `at`, given every value that lives that long. Nothing if the chain is
+// too long or an op cannot run again.
 std::optional<double> Problem::chain_seconds(ValueId value, OpId at) const {
   double seconds = 0;
   std::vector<OpId> chain;

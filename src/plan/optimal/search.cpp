@@ -15,10 +15,9 @@ namespace {
 
 constexpr double kNever = std::numeric_limits<double>::infinity();
 
-// Slots looked at for all sizes: once for each size, and by all improvements of a kind. They bound the time
-// of the search for tapes of any length but those so long that the fewest sizes take more; where the most
-// sizes are too few to use them up, it takes less. What is short of memory is looked at up to kReliefs times
-// more.
+// Slots evaluated over all sizes: once for each size, and by all improvements of a kind. They bound the time
+// of the search, except for tapes so long that kFewestSizes exceed it. Short tapes, for which kMostSizes do
+// not use them up, take less. Decisions that lack memory are evaluated up to kReliefs times more.
 constexpr std::size_t kSizeSlots = 104'000;
 constexpr std::size_t kSegmentSlots = 8'000'000;
 constexpr std::size_t kImprovementSlots = 30'000'000;
@@ -28,7 +27,7 @@ constexpr std::size_t kMostSizes = 100;
 
 constexpr std::array kFates{Fate::kKeep, Fate::kRecompute, Fate::kOffload, Fate::kRemake};
 
-// Two choices of one hash cost no more than that one of them is not looked at.
+// If two decisions share a hash, one of them is not evaluated; nothing else is lost.
 std::size_t hash_of(const Decisions& decisions) {
   static_assert(sizeof(Fate) == 1);
   const std::hash<std::string_view> hash;
@@ -39,9 +38,9 @@ std::size_t hash_of(const Decisions& decisions) {
   return fates ^ (choices * 0x9e3779b97f4a7c15U);
 }
 
-// Sizes that differ by less have the same chances.
+// Sizes that differ by less share a random seed.
 constexpr std::uint64_t kBytesApart = 4096;
-constexpr std::size_t kTimesWhereTight = 3;  // the tries
+constexpr std::size_t kTimesWhereTight = 3;  // as many tries
 // The longest stretch of gaps that is decided anew.
 constexpr std::size_t kLongestRuin = 12;
 
@@ -50,12 +49,12 @@ std::size_t size_count(const Problem& problem) {
 }
 
 constexpr int kReliefs = 8;   // rounds of relief for decisions that are short of memory
-constexpr int kAttempts = 4;  // of a recipe, each time with what the last one lacked
+constexpr int kAttempts = 4;  // of a rule, each told what the last one lacked
 
 }  // namespace
 
-// From what any plan takes to what keeping everything with the fastest algorithms takes, in equal ratios: the
-// tighter memory is, the more a little more of it changes.
+// From the memory that any plan needs to that of keeping everything with the fastest algorithms, in equal
+// ratios: the tighter memory is, the more a little more of it changes.
 std::vector<std::uint64_t> sizes(const Problem& problem) {
   const std::size_t count = size_count(problem);
   const std::uint64_t least = problem.least_bytes();
@@ -67,7 +66,7 @@ std::vector<std::uint64_t> sizes(const Problem& problem) {
     result.push_back(static_cast<std::uint64_t>(static_cast<double>(least) * std::pow(ratio, share)));
   }
   result.push_back(most);
-  // Whole granules are committed: what is left of the last one is free.
+  // Whole granules are committed, so the rest of the last one is free.
   const std::uint64_t fixed = problem.persistent_bytes();
   for (std::uint64_t& bytes : result) {
     bytes = round_up(fixed + bytes, problem.costs().granule_bytes) - fixed;
@@ -79,9 +78,9 @@ std::vector<std::uint64_t> sizes(const Problem& problem) {
 Search::Search(const Problem& problem, std::uint64_t host_bytes)
     : problem_(problem),
       host_bytes_(host_bytes),
-      layout_(problem),
+      model_(problem),
       selection_(problem, host_bytes),
-      recipes_(recipes()) {
+      rules_(selection_rules()) {
   const std::size_t slots = std::max(kSizeSlots, problem.slots() * kFewestSizes);
   segment_tries_ = kSegmentSlots / slots;
   ruins_ = kRuinSlots / slots;
@@ -95,16 +94,16 @@ Search::Search(const Problem& problem, std::uint64_t host_bytes)
   segments_.push_back(static_cast<std::uint32_t>(problem.gaps().size()) + 1);
 }
 
-Found Search::try_recipes(std::uint64_t bytes) {
+Found Search::try_rules(std::uint64_t bytes) {
   begin_anew(bytes);
   Found best{.bytes = bytes, .decisions = {}, .seconds = kNever};
-  for (const Recipe& recipe : recipes_) {
-    try_recipe(recipe, best);
+  for (const SelectionRule& rule : rules_) {
+    try_rule(rule, best);
   }
   return best;
 }
 
-// As long as there is something to be won and tries are left.
+// As long as a kind of move helps and tries are left.
 void Search::improve(Found& best, Effort effort) {
   const std::size_t times = effort == Effort::kTight ? kTimesWhereTight : 1;
   offload_inputs(best);
@@ -116,7 +115,7 @@ void Search::improve(Found& best, Effort effort) {
   }
 }
 
-// Where tries are fewer than segments or gaps, each size begins elsewhere.
+// If there are fewer tries than segments or gaps, each size begins elsewhere.
 void Search::begin_anew(std::uint64_t bytes) {
   const auto seed = static_cast<std::minstd_rand::result_type>(bytes / kBytesApart);
   seen_.clear();
@@ -126,10 +125,10 @@ void Search::begin_anew(std::uint64_t bytes) {
   next_gap_ = static_cast<std::uint32_t>(random_() % std::max<std::size_t>(problem_.gaps().size(), 1));
 }
 
-void Search::try_recipe(const Recipe& recipe, Found& best) {
+void Search::try_rule(const SelectionRule& rule, Found& best) {
   too_much_.assign(problem_.slots(), 0);
   for (int attempt = 0; attempt < kAttempts; ++attempt) {
-    Decisions decisions = selection_.select(recipe, best.bytes, too_much_);
+    Decisions decisions = selection_.select(rule, best.bytes, too_much_);
     if (!seen_.insert(hash_of(decisions)).second) {
       return;
     }
@@ -153,11 +152,11 @@ void Search::try_recipe(const Recipe& recipe, Found& best) {
 }
 
 // The selection does not count the memory that recomputations need on their way. Decisions that lack it are
-// changed until they fit, a few times.
+// changed until they fit, a limited number of times.
 Outcome Search::relieve(const Outcome& outcome, Decisions& decisions, const Found& best) {
   Outcome now = outcome;
   for (int round = 0; round < kReliefs && !now.shortages.empty(); ++round) {
-    if (!layout_.relieve(now.shortages, decisions, random_)) {
+    if (!model_.relieve(now.shortages, decisions, random_)) {
       break;
     }
     now = evaluate(decisions, best);
@@ -165,12 +164,12 @@ Outcome Search::relieve(const Outcome& outcome, Decisions& decisions, const Foun
   return now;
 }
 
-// Only as far as they may be better.
+// Decisions that cannot be better than the best are not evaluated to the end.
 Outcome Search::evaluate(const Decisions& decisions, const Found& best) {
-  return layout_.evaluate(decisions, best.bytes, 0, best.seconds);
+  return model_.evaluate(decisions, best.bytes, 0, best.seconds);
 }
 
-// True: they are better, and the best from now on.
+// True: they are better, and have become the best.
 bool Search::try_decisions(const Decisions& decisions, Found& best) {
   return take_if_better(decisions, evaluate(decisions, best), best);
 }
@@ -185,16 +184,16 @@ bool Search::take_if_better(const Decisions& decisions, const Outcome& outcome, 
   return true;
 }
 
-// Of what was evaluated last.
+// Of the decisions that were evaluated last.
 void Search::note_tight() {
-  const std::vector<bool>& tight = layout_.tight();
+  const std::vector<bool> tight = model_.tight();
   tight_before_.resize(tight.size() + 1);
   choice_.resize(tight.size());
   for (OpId slot = 0; slot < tight.size(); ++slot) {
     tight_before_[slot + 1] = tight_before_[slot] + (tight[slot] ? 1 : 0);
-    choice_[slot] = static_cast<std::uint8_t>(layout_.choice(slot));
+    choice_[slot] = static_cast<std::uint8_t>(model_.choice(slot));
   }
-  held_up_ = layout_.held_up();
+  held_up_ = model_.held_up();
   std::ranges::sort(held_up_);
   held_up_.erase(std::unique(held_up_.begin(), held_up_.end()), held_up_.end());
 }
@@ -207,7 +206,7 @@ bool Search::may_have(std::uint32_t gap, Fate fate) const {
   return !is_recomputed(fate) || problem_.gaps()[gap].may_recompute;
 }
 
-// Is the move another, and one that may make the step shorter?
+// Whether the move changes the fate, and may make the step shorter.
 bool Search::may_help(const Found& best, std::uint32_t gap, Fate fate) const {
   const Fate now = best.decisions.fates[gap];
   if (fate == now || !may_have(gap, fate)) {
@@ -216,7 +215,7 @@ bool Search::may_help(const Found& best, std::uint32_t gap, Fate fate) const {
   return now != Fate::kKeep || is_tight(problem_.gaps()[gap]);
 }
 
-// Even where there is memory for them: the next step's can then be loaded while this one computes.
+// Even if there is memory for them: the next step's inputs can then be loaded while this one computes.
 void Search::offload_inputs(Found& best) {
   for (const ValueId input : problem_.tape().inputs()) {
     if (const std::uint32_t gap = problem_.main_gap(input); gap != kNone) {
@@ -227,7 +226,7 @@ void Search::offload_inputs(Found& best) {
   }
 }
 
-// Values between two cuts are made again together, or pay together.
+// Values between two cuts are often recomputed together, or leave together to make a difference.
 void Search::improve_by_segments(Found& best) {
   std::size_t tries = segment_tries_;
   const std::size_t count = segments_.size() - 1;
@@ -253,8 +252,8 @@ void Search::improve_by_segments(Found& best) {
   }
 }
 
-// Ruin and recreate (Schrimpf et al. 2000): a few neighbouring values are decided anew, and the result kept
-// if it is better.
+// Ruin and recreate (Schrimpf et al. 2000): a few neighbouring values are decided anew, and the result is
+// kept if it is better.
 void Search::ruin_and_recreate(Found& best, std::size_t times) {
   const auto draw = [this](std::size_t below) { return static_cast<std::uint32_t>(random_() % below); };
   const auto count = static_cast<std::uint32_t>(problem_.gaps().size());
@@ -272,7 +271,7 @@ void Search::ruin_and_recreate(Found& best, std::size_t times) {
   }
 }
 
-// Ops whose workspace holds up copies take a slower algorithm with less: all of them, then each.
+// Ops whose workspaces hold up copies step down to slower algorithms with less: all at once, then each alone.
 bool Search::step_down(Found& best, std::size_t& tries) {
   const double before = best.seconds;
   const std::vector<OpId> slots = held_up_;
@@ -299,7 +298,7 @@ bool Search::step_down(Found& best, std::size_t& tries) {
   return best.seconds < before;
 }
 
-// Where tries are fewer than gaps, the next call goes on where this one stops.
+// If there are fewer tries than gaps, the next call continues where this one stops.
 bool Search::improve_fates(Found& best, std::size_t& tries) {
   const double before = best.seconds;
   const std::size_t count = best.decisions.fates.size();
@@ -317,7 +316,7 @@ bool Search::improve_fates(Found& best, std::size_t& tries) {
   return best.seconds < before;
 }
 
-// Ops that have stepped down take a faster algorithm again.
+// Ops that have stepped down return to a faster algorithm.
 bool Search::improve_algorithms(Found& best, std::size_t& tries) {
   const double before = best.seconds;
   for (OpId op = 0; op < problem_.slots() && tries > 0; ++op) {
@@ -343,7 +342,7 @@ bool Search::improve_in_pairs(Found& best, std::size_t& tries) {
         const Fate fate_of_other = kFates[both % kFates.size()];
         const bool possible = fate_of_one != best.decisions.fates[one] && may_have(one, fate_of_one) &&
                               fate_of_other != best.decisions.fates[other] && may_have(other, fate_of_other);
-        // Where both are kept, either alone has been tried.
+        // If both are kept, each alone has been tried.
         if (possible && (fate_of_one != Fate::kKeep || fate_of_other != Fate::kKeep)) {
           Decisions decisions = best.decisions;
           decisions.fates[one] = fate_of_one;

@@ -1,11 +1,12 @@
 #pragma once
-// The best decisions that are found for a problem in the memory that there is.
+// Finds good decisions for a problem in a given amount of memory.
 //
-// The search tries all recipes (selection.h), those that lack memory for recomputations with what frees it
-// (Layout::relieve), then improves the best of them by local moves: the fates of all gaps between two cuts at
-// once, a few neighbouring values decided anew, the fate of one gap, the algorithm of one op, and pairs of
-// moves, of which one gives the memory that the other takes. Only moves that can help are tried: memory is
-// freed at *tight* slots alone (layout.h), and an op gives up its algorithm where a copy lacks memory.
+// The search tries all rules (selection.h); StepModel::relieve() frees memory for decisions that lack some
+// for recomputations. It then improves the best of them by local moves: the fates of all gaps between two
+// cuts at once, a few neighbouring values decided anew, the fate of one gap, the algorithm of one op, and
+// pairs of moves, of which one frees the memory that the other takes. Only moves that can help are tried:
+// memory is freed at *tight* slots alone (step_model.h), and an op gives up its algorithm where a copy lacks
+// memory.
 
 #include <cstdint>
 #include <limits>
@@ -13,39 +14,39 @@
 #include <unordered_set>
 #include <vector>
 
-#include "src/plan/optimal/layout.h"
 #include "src/plan/optimal/problem.h"
 #include "src/plan/optimal/selection.h"
+#include "src/plan/optimal/step_model.h"
 
 namespace vdnn::optimal {
 
-// The sizes of memory that are searched, for what is not persistent, ascending, in bytes.
+// The sizes of memory that are searched: bytes for all that is not persistent, ascending.
 std::vector<std::uint64_t> sizes(const Problem& problem);
 
 struct Found {
-  std::uint64_t bytes = 0;  // for what is not persistent
+  std::uint64_t bytes = 0;  // for all that is not persistent
   Decisions decisions;
   double seconds = 0;  // by the model
 
   bool any() const { return seconds < std::numeric_limits<double>::infinity(); }
 };
 
-// kTight: in little memory a small change may matter most.
+// kTight: more tries, for little memory, where small changes matter most.
 enum class Effort : std::uint8_t { kUsual, kTight };
 
 class Search {
  public:
   Search(const Problem& problem, std::uint64_t host_bytes);
 
-  // The best of all recipes. The answer does not depend on earlier questions. If nothing is found, its
-  // seconds are infinite.
-  Found try_recipes(std::uint64_t bytes);
-  // Improves what try_recipes() has found last, if anything.
+  // The best of all rules. The answer does not depend on earlier calls. If nothing is found, its seconds
+  // are infinite.
+  Found try_rules(std::uint64_t bytes);
+  // Improves the result of the last try_rules(), if that found anything.
   void improve(Found& best, Effort effort);
 
  private:
   void begin_anew(std::uint64_t bytes);
-  void try_recipe(const Recipe& recipe, Found& best);
+  void try_rule(const SelectionRule& rule, Found& best);
   Outcome evaluate(const Decisions& decisions, const Found& best);
   Outcome relieve(const Outcome& outcome, Decisions& decisions, const Found& best);
   bool try_decisions(const Decisions& decisions, Found& best);
@@ -64,18 +65,18 @@ class Search {
 
   const Problem& problem_;
   std::uint64_t host_bytes_;
-  Layout layout_;
+  StepModel model_;
   Selection selection_;
-  std::vector<Recipe> recipes_;
-  std::unordered_set<std::size_t> seen_;  // hashes of what recipes have chosen
+  std::vector<SelectionRule> rules_;
+  std::unordered_set<std::size_t> seen_;  // hashes of the decisions that rules led to
   std::vector<std::uint64_t> too_much_;
-  // Of the best: as the layout says of it, and how many tight slots come before each slot.
+  // Of the best decisions, by the model; by slot, the number of tight slots ahead of it.
   std::vector<std::uint32_t> tight_before_;
   std::vector<OpId> held_up_;
   std::vector<std::uint8_t> choice_;
   std::vector<std::uint32_t>
       segments_;  // of gaps, between cuts: each begins here and ends before the next cut
-  // Improvements that may be tried.
+  // How many improvements may be tried.
   std::size_t segment_tries_ = 0;
   std::size_t ruins_ = 0;
   std::size_t tries_ = 0;

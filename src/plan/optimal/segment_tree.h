@@ -1,5 +1,5 @@
 #pragma once
-// Numbers in a row; ranges are raised as a whole, and asked for their greatest. Cost: O(log n) each.
+// A row of numbers. Raising a range and finding its greatest number cost O(log n).
 
 #include <algorithm>
 #include <cstddef>
@@ -25,12 +25,12 @@ class SegmentTree {
     }
   }
 
-  // Of [begin, end).
+  // Adds `by` to each number in [begin, end).
   void raise(std::size_t begin, std::size_t end, std::int64_t by) {
     if (begin >= end) {
       return;
     }
-    // Whole nodes from the bottom up, then what is above the two ends.
+    // Whole nodes from the bottom up, then all nodes above the two ends.
     std::size_t left = begin + size_;
     std::size_t right = end + size_;
     for (; left < right; left /= 2, right /= 2) {
@@ -108,7 +108,7 @@ class SegmentTree {
 
   std::size_t size_ = 0;
   std::vector<std::int64_t> greatest_;
-  std::vector<std::int64_t> raised_;  // an inner node: of all below it
+  std::vector<std::int64_t> raised_;  // by inner node: added to all below it
 };
 
 }  // namespace vdnn::optimal

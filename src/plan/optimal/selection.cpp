@@ -9,16 +9,16 @@ namespace vdnn::optimal {
 namespace {
 
 constexpr double kAny = std::numeric_limits<double>::infinity();
-// Greedy covering takes one part in so many of all sources before it looks again which are cheapest.
+// Greedy covering takes one in kParts of all sources, then ranks them anew.
 constexpr std::size_t kParts = 12;
-// By so large a part, by chance, sources may seem dearer than they are when decisions are made anew.
+// When decisions are made anew, the cost of a source is raised by a random fraction of up to kNoise.
 constexpr double kNoise = 1;
 
 double price(const Gap& gap) {
   return gap.recompute_seconds / (gap.offload_seconds + gap.prefetch_seconds);
 }
 
-// Of a gap that is not a main one: what it costs to have the value gone, at most.
+// Of a gap that is not a main one: the most that it costs for the value to be gone.
 double minor_seconds(const Gap& gap) {
   const double moved = gap.offload_seconds + gap.prefetch_seconds;
   return gap.may_recompute ? std::min(gap.recompute_seconds, moved) : moved;
@@ -29,8 +29,8 @@ double seconds_per_byte(const Gap& gap) {
 
 }  // namespace
 
-std::vector<Recipe> recipes() {
-  std::vector<Recipe> all;
+std::vector<SelectionRule> selection_rules() {
+  std::vector<SelectionRule> all;
   for (const bool fast : {true, false}) {
     for (const double share : {0.0, 0.25, 0.5, 1.0, kAny}) {
       all.push_back({.link_share = share, .fast_algorithms = fast});
@@ -78,7 +78,7 @@ Selection::Selection(const Problem& problem, std::uint64_t host_bytes)
   without_main_ = resident_without_main();
 }
 
-// A slot: memory with the values of all main gaps gone.
+// By slot: bytes with the values of all main gaps gone.
 std::vector<std::uint64_t> Selection::resident_without_main() const {
   std::vector<std::int64_t> change(problem_.slots() + 1, 0);
   for (const Gap& gap : problem_.gaps()) {
@@ -97,48 +97,48 @@ std::vector<std::uint64_t> Selection::resident_without_main() const {
   return result;
 }
 
-Decisions Selection::select(const Recipe& recipe, std::uint64_t bytes,
+Decisions Selection::select(const SelectionRule& rule, std::uint64_t bytes,
                             const std::vector<std::uint64_t>& too_much) {
   fates_.assign(problem_.gaps().size(), Fate::kKeep);
   least_choice_.assign(problem_.slots(), 0);
   evicted_.clear();
   offloaded_bytes_ = 0;
   link_seconds_ = 0;
-  again_ = recipe.again;
-  if (recipe.link_price > 0) {
-    cover(recipe.link_price, 0, bytes, too_much);
+  again_ = rule.again;
+  if (rule.link_price > 0) {
+    cover(rule.link_price, 0, bytes, too_much);
   } else {
-    select_by_recipe(recipe, bytes, too_much);
+    select_by_rule(rule, bytes, too_much);
   }
   return {.fates = fates_, .least_choice = least_choice_};
 }
 
-void Selection::select_by_recipe(const Recipe& recipe, std::uint64_t bytes,
-                                 const std::vector<std::uint64_t>& too_much) {
+void Selection::select_by_rule(const SelectionRule& rule, std::uint64_t bytes,
+                               const std::vector<std::uint64_t>& too_much) {
   const std::vector<Gap>& gaps = problem_.gaps();
-  count_excess(recipe, bytes, too_much);
+  count_excess(rule, bytes, too_much);
   checkpoint_.assign(gaps.size(), false);
-  if (recipe.checkpoint_share > 0) {
+  if (rule.checkpoint_share > 0) {
     std::uint64_t chain = 0;
     for (std::uint32_t gap = 0; gap < gaps.size(); ++gap) {
       chain += gaps[gap].bytes;
-      const bool possible = gaps[gap].cut || !recipe.checkpoint_at_cuts;
-      if (possible && static_cast<double>(chain) >= recipe.checkpoint_share * static_cast<double>(bytes)) {
+      const bool possible = gaps[gap].cut || !rule.checkpoint_at_cuts;
+      if (possible && static_cast<double>(chain) >= rule.checkpoint_share * static_cast<double>(bytes)) {
         checkpoint_[gap] = true;
         chain = 0;
       }
     }
   }
-  recompute(recipe.recompute_price);
-  offload(recipe.link_share * forward_seconds_);
+  recompute(rule.recompute_price);
+  offload(rule.link_share * forward_seconds_);
   recompute(kAny);
   offload(kAny);
-  evict_minor(recipe.recompute_price > 0 || recipe.link_share < kAny);
+  evict_minor(rule.recompute_price > 0 || rule.link_share < kAny);
   keep_what_fits();
 }
 
 // --- greedy covering ---------------------------------------------------------------------------------------
-// Of the decisions so far, memory that recomputing takes on its way aside.
+// Bytes in excess under the decisions so far. Does not count the memory that recomputing takes on its way.
 void Selection::count_demand(std::uint64_t bytes, const std::vector<std::uint64_t>& too_much) {
   const std::vector<Gap>& gaps = problem_.gaps();
   std::vector<std::int64_t> change(problem_.slots() + 1, 0);
@@ -216,7 +216,7 @@ void Selection::cover(double link_price, double noise, std::uint64_t bytes,
   give_back(taken);
 }
 
-// All that may still give memory to slots that are short of it.
+// Sources that may still free memory at slots that are short of it.
 std::vector<Selection::Source> Selection::sources(double link_price, double noise) {
   std::vector<std::uint32_t> short_before(demand_.size() + 1, 0);
   for (std::size_t slot = 0; slot < demand_.size(); ++slot) {
@@ -273,7 +273,7 @@ std::optional<Selection::Source> Selection::source_of_op(OpId op) const {
                 .before = now};
 }
 
-// False: it cannot give any more.
+// False: the value has no room on the host.
 bool Selection::take(const Source& source) {
   if (source.algorithm) {
     least_choice_[source.index] = static_cast<std::uint8_t>(source.before + 1);
@@ -292,7 +292,7 @@ bool Selection::take(const Source& source) {
   return true;
 }
 
-// Later sources may have made earlier ones needless: the dearest first.
+// Later sources may have made earlier ones needless. The most expensive is given back first.
 void Selection::give_back(std::vector<Source>& taken) {
   std::ranges::stable_sort(taken, std::ranges::greater(), &Source::seconds);
   for (const Source& source : taken) {
@@ -309,12 +309,12 @@ void Selection::give_back(std::vector<Source>& taken) {
   }
 }
 
-void Selection::count_excess(const Recipe& recipe, std::uint64_t bytes,
+void Selection::count_excess(const SelectionRule& rule, std::uint64_t bytes,
                              const std::vector<std::uint64_t>& too_much) {
   demand_.resize(problem_.slots());
   for (OpId slot = 0; slot < problem_.slots(); ++slot) {
     std::uint64_t workspace = problem_.least_workspace(slot);
-    if (recipe.fast_algorithms && without_main_[slot] < bytes) {
+    if (rule.fast_algorithms && without_main_[slot] < bytes) {
       for (const Choice& choice : problem_.choices(slot)) {
         if (choice.workspace_bytes <= bytes - without_main_[slot]) {
           workspace = choice.workspace_bytes;
@@ -371,8 +371,8 @@ bool Selection::on_host(const Gap& gap) const {
                      [](Fate fate) { return fate == Fate::kOffload; });
 }
 
-// Frees what is still needed after that: values leave between two uses in one pass. Recomputing takes memory
-// for what it reads, so the least memory is reached without.
+// If memory is still short: values leave between two uses in one pass. Recomputing needs memory for its
+// operands, so the least memory is reached without it.
 void Selection::evict_minor(bool may_recompute) {
   for (const std::uint32_t index : minor_) {
     if (excess_.greatest() <= 0) {

@@ -1,9 +1,9 @@
 #pragma once
-// Which values leave, so that a step fits in so many bytes. The question is one of covering: at each slot so
-// many bytes are too much, and the gaps that lie over the slot can give theirs. Offloading costs nothing
-// while the link keeps up, and the link's rate beyond; recomputing costs what it takes. A *recipe* says in
-// which order that is tried; which one is best depends on network and budget, so that the search tries them
-// all.
+// Selects the values that leave, so that a step fits in a given number of bytes. This is a covering problem:
+// each slot exceeds the memory by a number of bytes, and the gaps over the slot can free theirs. Offloading
+// is free while the link keeps up, and costs the link's time beyond that; recomputing costs compute time. A
+// *rule* is an order in which to try these. Which rule is best depends on the network and the budget, so
+// the search tries them all.
 
 #include <array>
 #include <cstdint>
@@ -16,69 +16,70 @@
 
 namespace vdnn::optimal {
 
-struct Recipe {
-  // Recompute what costs no more than so many times what moving its bytes both ways takes, first.
+struct SelectionRule {
+  // First, recompute values for which that takes at most this many times as long as moving them both ways.
   double recompute_price = 0;
-  // Then offload, in the order in which values are made, until the copies take so many times the time of the
+  // Then offload in the order in which values are made, until the copies take this many times as long as the
   // forward pass; then recompute the cheapest; then offload the rest.
   double link_share = 0;
-  // Of what could be recomputed, keep or offload a value whenever so large a part of the memory would have to
-  // be made again at once. 0: no such limit.
+  // Keep or offload a checkpoint whenever the values to be recomputed since the last one reach this fraction
+  // of the memory. 0: no checkpoints.
   double checkpoint_share = 0;
-  // Only such values at which the forward pass can be cut in two.
+  // Checkpoints are only values at which the forward pass can be cut in two.
   bool checkpoint_at_cuts = false;
   // Make room for the fastest algorithms.
   bool fast_algorithms = true;
   // Instead of all that: greedy covering. Values leave and ops step down to slower algorithms in the order of
-  // what they cost for each byte that they give to each slot at which memory is short. A second of copying
-  // costs so many seconds of computing. 0: no such recipe.
+  // their cost for each byte that they free at each slot that is short of memory. A second of copying counts
+  // as this many seconds of computing. 0: not this rule.
   double link_price = 0;
-  Fate again = Fate::kRecompute;  // of what it recomputes
+  Fate again = Fate::kRecompute;  // of the values that it recomputes
 };
 
-std::vector<Recipe> recipes();
+std::vector<SelectionRule> selection_rules();
 
-// Those of the recipes that cover greedily. At the last whatever can be recomputed is.
+// The link prices of the rules that cover greedily. At the last one, every value that can be recomputed is.
 inline constexpr std::array kLinkPrices{0.05, 0.2, 0.5, 1.0, 2.0, 1e6};
 
 class Selection {
  public:
   Selection(const Problem& problem, std::uint64_t host_bytes);
 
-  // The same questions get the same answers after the same seed.
+  // After the same seed, the same calls return the same decisions.
   void seed(std::minstd_rand::result_type seed) { random_.seed(seed); }
 
-  // `too_much`: bytes to be gained at a slot beyond what the sizes say, as an earlier attempt has shown.
-  Decisions select(const Recipe& recipe, std::uint64_t bytes, const std::vector<std::uint64_t>& too_much);
+  // `too_much`, by slot: bytes that an earlier attempt lacked there, to be freed in addition.
+  Decisions select(const SelectionRule& rule, std::uint64_t bytes,
+                   const std::vector<std::uint64_t>& too_much);
 
-  // Gaps from the first up to, but not with, the second.
+  // The gaps from `begin` up to, but not including, `end`.
   struct Stretch {
     std::uint32_t begin = 0;
     std::uint32_t end = 0;
     bool first_stays = false;       // the value of its first gap is kept
-    Fate again = Fate::kRecompute;  // of what is recomputed
+    Fate again = Fate::kRecompute;  // of the values that are recomputed
   };
-  // `from`, where the fates in the stretch, and the algorithms of the ops beside them, are decided anew by
-  // greedy covering, and elsewhere what must give more memory. Costs vary by chance, so that the same
-  // question has many answers.
+  // Returns `from` with the fates in the stretch, and the algorithms of the ops beside them, decided anew by
+  // greedy covering. Elsewhere, decisions change only to free more memory. Costs vary by chance, so that
+  // repeated calls return different decisions.
   Decisions recreate(const Decisions& from, Stretch stretch, double link_price, std::uint64_t bytes);
 
  private:
-  // Something that gives memory: the value of a gap, or the workspace of an op.
+  // A source of memory: the value of a gap, or the workspace of an op.
   struct Source {
     double seconds = 0;
-    double seconds_per_byte = 0;  // and slot at which memory is short
-    OpId begin = 0;               // slots that get the memory
+    double seconds_per_byte = 0;  // and per slot that is short of memory
+    OpId begin = 0;               // of the slots that get the memory
     OpId end = 0;
     std::uint64_t bytes = 0;
     bool algorithm = false;
     std::uint32_t index = 0;  // a gap, or an op
-    std::uint8_t before = 0;  // of an op: its least choice until now
+    std::uint8_t before = 0;  // of an op: its current least choice
     Fate fate = Fate::kKeep;  // of a gap
   };
 
-  void select_by_recipe(const Recipe& recipe, std::uint64_t bytes,
-                        const std::vector<std::uint64_t>& too_much);
+  void select_by_rule(const SelectionRule& rule, std::uint64_t bytes,
+                      const std::vector<std::uint64_t>& too_much);
   void count_demand(std::uint64_t bytes, const std::vector<std::uint64_t>& too_much);
   void cover(double link_price, double noise, std::uint64_t bytes,
              const std::vector<std::uint64_t>& too_much);
@@ -87,7 +88,8 @@ class Selection {
   std::optional<Source> source_of_op(OpId op) const;
   bool take(const Source& source);
   void give_back(std::vector<Source>& taken);
-  void count_excess(const Recipe& recipe, std::uint64_t bytes, const std::vector<std::uint64_t>& too_much);
+  void count_excess(const SelectionRule& rule, std::uint64_t bytes,
+                    const std::vector<std::uint64_t>& too_much);
   bool helps(const Gap& gap) const;
   void evict(std::uint32_t gap, Fate fate);
   void offload(double link_seconds);

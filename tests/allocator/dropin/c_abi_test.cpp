@@ -19,8 +19,8 @@
 #include <utility>
 #include <vector>
 
-#include "fakes/heap.h"
 #include "tests/allocator/dropin/c_program.h"
+#include "tests/fakes/heap.h"
 #include "tests/report/json_schema.h"
 #include "vdnn/cpu_device.h"
 #include "vdnn/error.h"
@@ -197,7 +197,7 @@ TEST_F(CAbi, StatisticsTellOfStreamsAndTheirEvents) {
   EXPECT_EQ(statistics_of(allocator_).freed_unordered, 1U);
 }
 
-// As the first version of the header declared them, and what may lie behind them in the program's memory.
+// Statistics as the first version of the header declared them, followed by other memory of the program.
 struct StatisticsOfVersion1 {
   std::uint32_t version;
   std::uint32_t reserved;
@@ -390,8 +390,8 @@ TEST(CAbiNames, EveryStatusHasOneOfItsOwn) {
 
 // --- every failure below, in turn --------------------------------------------------------------------------
 
-// Calls that reach every part of the pool, one after the other; a call that fails is made again, and then
-// works, since what has failed has changed nothing.
+// Calls that reach every part of the pool, one after the other. A failed call is repeated and then works,
+// since a failed call changes nothing.
 class FailedInTurn {
  public:
   using Strikes = std::function<void(const char*)>;
@@ -483,7 +483,7 @@ class FailedInTurn {
     free(large);
     free(allocate(3 * kMiB, other, VDNN_TRANSIENT));
     step("free_on", [&] { return vdnn_allocator_free_on(allocator_, lasting, other); });
-    // All that there is but for the slab of `ready`: caches are emptied, and fragments put together.
+    // All memory but the slab of `ready`: this empties the caches and merges fragments.
     free(allocate(kBudget - (64 << 10), one, VDNN_TRANSIENT));
     step("free_idle", [&] { return vdnn_allocator_free_idle(allocator_, ready); });
     step("forget", [&] { return vdnn_allocator_forget_stream(allocator_, other); });
@@ -510,7 +510,7 @@ class FailedInTurn {
   int failures_ = 0;
 };
 
-// A backend fails by want of memory, or else by an error of the device; both are tried at each call.
+// A backend fails for lack of memory or with an error of the device; each call is tried with both.
 TEST(CAbiFailures, OfEveryCallOfTheBackendAreStatuses) {
   const std::vector<std::pair<vdnn_status, std::function<void()>>> kinds{
       {VDNN_OUT_OF_MEMORY, [] { throw OutOfMemory("made to fail", {}); }},

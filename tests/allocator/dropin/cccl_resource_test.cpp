@@ -1,4 +1,4 @@
-// The pool behind CCCL's memory resources, in both spellings.
+// The pool as a memory resource of CCCL, in both spellings.
 
 #include "vdnn/cccl_resource.h"
 
@@ -14,10 +14,10 @@
 #include <string>
 #include <utility>
 
-#include "fakes/fake_cuda.h"
-#include "fakes/heap.h"
 #include "streams/cuda/cuda_pool_backend.h"
 #include "tests/allocator/dropin/cpu_allocator.h"
+#include "tests/fakes/fake_cuda.h"
+#include "tests/fakes/heap.h"
 
 namespace vdnn {
 namespace {
@@ -25,9 +25,9 @@ namespace {
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 
-// What later versions of CCCL require, in words of our own, so that this holds with the version that is
-// installed, too: `synchronous_resource` and `resource` of cuda/__memory_resource/resource.h in CCCL 3.1.2
-// (CUDA 13.1), the same in 3.2 and 3.5.
+// The requirements of later versions of CCCL, restated so that the installed version can check them, too:
+// `synchronous_resource` and `resource` of cuda/__memory_resource/resource.h in CCCL 3.1.2 (CUDA 13.1), the
+// same in 3.2 and 3.5.
 template <class R>
 concept LaterSynchronousResource = std::equality_comparable<R> &&
     requires(R& resource, void* block, std::size_t bytes, std::size_t alignment) {
@@ -40,8 +40,8 @@ concept LaterResource = LaterSynchronousResource<R> &&
   { resource.allocate(stream, bytes, alignment) } -> std::same_as<void*>;
   { resource.deallocate(stream, block, bytes, alignment) } -> std::same_as<void>;
 };
-// What cub/detail/temporary_storage.cuh of 3.1 and 3.2 calls beyond that, for algorithms that are handed a
-// resource in their environment.
+// Further calls of cub/detail/temporary_storage.cuh in 3.1 and 3.2, for algorithms that are given a resource
+// in their environment.
 template <class R>
 concept TemporaryStorage = LaterResource<R> &&
     requires(R& resource, void* block, std::size_t bytes, cuda::stream_ref stream) {
@@ -204,7 +204,7 @@ TEST_F(CcclResourceTest, GivesTheAlignmentThatIsPromisedOfEveryBlock) {
   resource.deallocate_sync(ready, 1, 512);
 }
 
-// Failed before: the block stayed in use for good, and nobody was told.
+// The block once stayed in use for ever without an error.
 TEST_F(CcclResourceTest, BlocksAreGivenBackOnStreamsThatDoNotExistAnyMore) {
   CcclResource resource(allocator_);
   const auto gone = static_cast<cudaStream_t>(stream_handle(7));
@@ -240,7 +240,7 @@ TEST_F(CcclResourceTest, RefusedBlocksGoBackWithoutAWaitOfTheHost) {
   resource.deallocate(cuda::stream_ref(one_), block, 1000, 256);
 }
 
-// The pool can note nothing. What the host cannot wait for stays in use.
+// The pool has no memory to remember the block. A block that the host cannot wait for stays in use.
 TEST_F(CcclResourceTest, AnExhaustedHeapHasTheHostWait) {
   CcclResource resource(allocator_);
   void* const block = resource.allocate(cuda::stream_ref(one_), 1000, 256);

@@ -1,4 +1,4 @@
-// The pool behind the calls of CUB's caching allocator.
+// The pool with the interface of CUB's caching allocator.
 
 #include "vdnn/cub_allocator.h"
 

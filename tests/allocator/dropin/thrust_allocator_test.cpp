@@ -1,5 +1,5 @@
-// The pool under Thrust. What Thrust computes is computed here by the host (THRUST_DEVICE_SYSTEM_CPP), on the
-// cpu device's memory: containers and algorithms are whole, but for kernels.
+// The pool under Thrust. The host runs Thrust's algorithms here (THRUST_DEVICE_SYSTEM_CPP), on the cpu
+// device's memory. Containers and algorithms are Thrust's own; only kernels are missing.
 
 #include "vdnn/thrust_allocator.h"
 

@@ -102,7 +102,7 @@ TEST_F(TorchAllocatorTest, RecordedStreamsAreWaitedFor) {
   EXPECT_EQ(statistics().stream_waits + statistics().host_waits, 1U);
 }
 
-// The block used to go to the next stream while its reader was at work: the hook cannot say that it failed.
+// The block used to go to the next stream while its reader was running: the hook cannot report a failure.
 TEST_F(TorchAllocatorTest, ReaderThatWasRefusedIsRecordedBeforeTheBlockGoes) {
   void* const block = torch_.allocate(2 * kMiB, 0, one_);
   strikes_ = [](const char* call) {
@@ -120,7 +120,7 @@ TEST_F(TorchAllocatorTest, ReaderThatWasRefusedIsRecordedBeforeTheBlockGoes) {
   EXPECT_EQ(statistics().stream_waits + statistics().host_waits, 1U);
 }
 
-// Failed before: what a capture forbids was taken for misuse, and the reader forgotten.
+// A call that a capture forbids was once taken for misuse, and the reader forgotten.
 TEST_F(TorchAllocatorTest, ReaderThatACaptureForbidsIsRecordedBeforeTheBlockGoes) {
   void* const block = torch_.allocate(2 * kMiB, 0, one_);
   strikes_ = [](const char* call) {
@@ -137,7 +137,7 @@ TEST_F(TorchAllocatorTest, ReaderThatACaptureForbidsIsRecordedBeforeTheBlockGoes
   EXPECT_EQ(statistics().freed_unordered, 0U);
 }
 
-// Likewise of a reader that is gone by then: nobody can tell when it is done.
+// The same for a reader whose stream is gone by then: no event can tell when it is done.
 TEST_F(TorchAllocatorTest, BlockOfAReaderThatIsGoneGoesBackInNoOrder) {
   void* const block = torch_.allocate(2 * kMiB, 0, one_);
   torch_.used_on(block, stream_handle(7));
@@ -230,7 +230,7 @@ TEST_F(TorchAllocatorTest, MisuseIsRefusedAndSaid) {
   EXPECT_EQ(statistics().all.blocks.removed, 1U);
 }
 
-// What a replay of a graph writes must not lie where others were given memory since.
+// A replay of a graph must not write to memory that was handed out since the capture.
 TEST_F(TorchAllocatorTest, GraphsHaveAPoolOfTheirOwn) {
   torch_.begin(0, kGraph, [this](void* stream) { return stream == one_; });
   void* const captured = torch_.allocate(kMiB, 0, one_);
@@ -254,7 +254,7 @@ TEST_F(TorchAllocatorTest, GraphsHaveAPoolOfTheirOwn) {
   }
 }
 
-// What a graph uses used to come from the shared pool then, which gave it to others between replays.
+// A graph's memory once came from the shared pool in this case, which handed it to others between replays.
 TEST_F(TorchAllocatorTest, GraphWithoutAPoolGetsNoMemoryOfOthers) {
   strikes_ = [](const char* call) {
     if (std::string_view(call) == "reserve") {
@@ -342,7 +342,7 @@ TEST_F(TorchAllocatorTest, FilterThatThrowsIsAFailure) {
 // and in the end all is free.
 class TorchFailures : public TorchAllocatorTest {
  protected:
-  // What was allocated, or null.
+  // The allocated block, or null.
   std::vector<void*> use() {
     torch_.begin(0, kGraph, [this](void* stream) { return stream == one_; });
     std::vector<void*> blocks(4);

@@ -1,5 +1,5 @@
-// Memory is given back while a stream is captured: by another thread, and by the one that captures, where
-// that is allowed. Each round gives back more than a machine could go without.
+// Memory is freed while a stream is captured: by another thread, and, where allowed, by the capturing one.
+// Each round frees so much that the next one fails unless the memory is reused.
 
 #include "program.h"
 

@@ -1,5 +1,6 @@
-// What the program has given back others can have: a library with a runtime of its own, where there is one,
-// and the program itself for memory of another sort. Each time it is more than half of the GPU's.
+// Memory that the program has freed is available to others: to a library with its own runtime, if there is
+// one, and to the program itself for memory of another kind. Each time it is more than half of the GPU's
+// memory.
 
 #include "program.h"
 

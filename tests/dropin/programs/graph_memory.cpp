@@ -1,5 +1,5 @@
-// Graphs that allocate: one frees its memory itself, of one the program does after each launch. What is
-// allocated beside them has other addresses.
+// Graphs that allocate: one frees its memory itself; for the other, the program does after each launch. Other
+// allocations have other addresses.
 
 #include "program.h"
 

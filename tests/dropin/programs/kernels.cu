@@ -1,5 +1,5 @@
-// What nvcc makes of a program: it registers its kernels before main() and launches them by their address.
-// Nobody computes them here, so no content is looked at that a kernel has made.
+// A program as nvcc builds it: it registers its kernels before main() and launches them by their address. The
+// stand-in does not compute them, so the program reads no result of a kernel.
 
 #include "program.h"
 

@@ -1,4 +1,4 @@
-// Looks up functions as tools do that stand in front of others: what comes behind the program, and what a
+// Looks up functions as interposing tools do: the next definition after the program, and a function that a
 // library does not have.
 
 #include <cuda_runtime_api.h>
@@ -9,7 +9,7 @@
 
 int main() {
   Dl_info library{};
-  // The runtime's, or of what stands in front of it: the first behind the program.
+  // The first definition after the program: that of the runtime or of a library preloaded before it.
   void* const next = dlsym(RTLD_NEXT, "cudaMalloc");
   const bool found = next != nullptr && dladdr(next, &library) != 0;
   std::printf("next: %s\n", !found                                                   ? "none"

@@ -1,4 +1,4 @@
-// Memory that host and GPUs share, and what a program asks its GPUs and streams for before it uses them.
+// Memory that host and GPUs share, and a program's queries of its GPUs and streams before it uses them.
 
 #include "program.h"
 
@@ -36,7 +36,7 @@ void add_flags(program::Checksum& sum, cudaStream_t stream, unsigned expected) {
   sum.add(&flags, sizeof flags);
 }
 
-// What the host wrote, each GPU copies to the next, and the host reads what the last one has.
+// Each GPU copies the host's data to the next, and the host reads the copy of the last one.
 void pass_on(program::Checksum& sum, int gpus) {
   const std::vector<unsigned char> content = program::pattern(kBytes, 7);
   const Managed first;

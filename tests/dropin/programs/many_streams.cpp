@@ -1,5 +1,5 @@
-// A pipeline over streams that come and go: memory in the order of streams, handed on by events, freed on the
-// stream that made it or on the one that used it last.
+// A pipeline over streams that come and go: stream-ordered memory, handed on by events, and freed on the
+// stream that allocated it or on the one that used it last.
 
 #include <algorithm>
 #include <array>

@@ -1,5 +1,5 @@
-// A program whose heap is exhausted now and then for what is preloaded, and for nobody else: "no_heap N"
-// makes every Nth of its allocations fail.
+// A program in which the heap fails for the preloaded library and for no other code: "no_heap N" makes every
+// Nth allocation of the library fail.
 
 #include <dlfcn.h>
 

@@ -1,4 +1,4 @@
-// Takes memory until there is none, gives some back and goes on: what it is told of free memory must hold.
+// Allocates memory until there is none, frees some and goes on: the reported free memory must be available.
 
 #include "program.h"
 
@@ -21,7 +21,7 @@ void require(bool holds, const char* what) {
   }
 }
 
-// As long as there is memory; an error that is not want of it is the program's.
+// Allocates as long as there is memory; any other error ends the program.
 void fill(std::vector<Buffer>& live) {
   while (true) {
     void* data = nullptr;

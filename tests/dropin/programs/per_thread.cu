@@ -44,7 +44,7 @@ struct Shared {
   std::vector<std::unique_ptr<Handed>> left;
 };
 
-// What others have left, once there are some of them, in place of `mine`.
+// Exchanges `mine` for a block that other threads have left, once there are several.
 std::vector<std::unique_ptr<Handed>> exchange(Shared& shared, std::unique_ptr<Handed> mine) {
   std::vector<std::unique_ptr<Handed>> taken;
   const std::lock_guard lock(shared.mutex);
@@ -80,7 +80,7 @@ std::uint64_t work(Shared& shared, std::size_t index) {
   return sum.value();
 }
 
-// What threads that failed had given their streams is done before the program ends.
+// The streams of threads that failed are done before the program ends.
 struct WaitAtEnd {
   ~WaitAtEnd() {
     if (cudaDeviceSynchronize() != cudaSuccess) {

@@ -1,6 +1,6 @@
-// An allocator for PyTorch that keeps nothing: cudaMalloc and cudaFree, which synchronises. Streams that read
-// what is freed need no mention then, and no cache is there to be emptied. What a graph uses stays until the
-// graph's pool is released. One GPU, one thread.
+// An allocator for PyTorch without a cache: cudaMalloc and cudaFree. Since cudaFree synchronises, the streams
+// that read a freed block need not be named. Memory of a graph stays until the graph's pool is released. One
+// GPU, one thread.
 
 #include <cuda_runtime_api.h>
 #include <sys/types.h>

@@ -1,7 +1,6 @@
 #pragma once
-// What the programs share: CUDA's runtime as anybody uses it, errors as exceptions, a checksum of what came
-// back. They know nothing of vdnn. Each prints "checksum X" and exits with 0, or "failed: CALL: ERROR" and
-// exits with 3.
+// Shared by the programs: plain use of CUDA's runtime, errors as exceptions, a checksum of the results. They
+// know nothing of vdnn. Each prints "checksum X" and exits with 0, or "failed: CALL: ERROR" and exits with 3.
 
 #include <cuda_runtime_api.h>
 
@@ -168,7 +167,7 @@ inline std::vector<unsigned char> pattern(std::size_t bytes, std::uint64_t seed)
   return result;
 }
 
-// Of what `work(index)` says on a thread of its own for each index.
+// Combines the results of `work(index)`, which runs on a separate thread for each index.
 template <class Work>
 std::uint64_t sum_over_threads(std::size_t count, const Work& work) {
   std::vector<std::uint64_t> sums(count);

@@ -1,4 +1,4 @@
-// The GPU is reset while a stream of it is captured. What the program does with it afterwards begins anew.
+// The GPU is reset while one of its streams is captured. Afterwards the program starts over on this GPU.
 
 #include "program.h"
 

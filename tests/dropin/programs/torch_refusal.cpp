@@ -1,5 +1,5 @@
 // Asks PyTorch's hook for more memory than there is, in a process that has some libraries of PyTorch, and
-// prints what is thrown.
+// prints the exception.
 //
 //   torch_refusal ALLOCATOR [LIBRARY ...]
 

@@ -96,7 +96,7 @@ class Tensor {
   }
   Tensor(const Tensor&) = delete;
   Tensor& operator=(const Tensor&) = delete;
-  // On the stream that it was made for, whoever has used it: record_stream() has named the others.
+  // Freed on the stream that it was made for; record_stream() has named the other streams that used it.
   ~Tensor() { allocator_.free(data, bytes, stream_); }
 
   void* data;
@@ -180,7 +180,7 @@ void hand_on(const Allocator& allocator, program::Checksum& sum) {
   }
 }
 
-// What is allocated on `stream` while `give` gives it work comes from a pool, until this goes.
+// Allocations on `stream` while `give` gives it work come from a pool that lasts as long as this object.
 class PooledGraph {
  public:
   template <class Give>
@@ -213,7 +213,7 @@ class PooledGraph {
   std::optional<program::Graph> graph_;
 };
 
-// The graph's memory is its own between launches, also what was freed while it was captured.
+// The graph keeps its memory between launches, including blocks that were freed during the capture.
 void replay(const Allocator& allocator, PoolId id, program::Checksum& sum) {
   constexpr std::size_t kBytes = 100'000;
   const program::Stream stream;
@@ -243,7 +243,7 @@ void replay(const Allocator& allocator, PoolId id, program::Checksum& sum) {
   }
 }
 
-// CUDA may refuse to take some of it back: what is asked for again and again and stays away has been lost.
+// CUDA may refuse to free some of it. Memory that repeated requests cannot get back has leaked.
 void empty_all(const Allocator& allocator) {
   constexpr int kAttempts = 20;
   for (int attempt = 0; attempt < kAttempts; ++attempt) {

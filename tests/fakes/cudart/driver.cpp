@@ -10,7 +10,7 @@
 #include <string_view>
 #include <vector>
 
-#include "fakes/cudart/stand_in.h"
+#include "tests/fakes/cudart/stand_in.h"
 
 namespace {
 
@@ -27,7 +27,7 @@ CUresult call(std::string_view name, const Work& work, std::string_view releases
 }
 
 // --- contexts
-// What follows is called within a call.
+// The following functions are called inside a call that has begun.
 
 CUcontext current() {
   vdnn::CudaContextHandle found = nullptr;

@@ -4,9 +4,9 @@
 
 #include <vector>
 
-#include "fakes/cudart/declared_launch.h"
-#include "fakes/cudart/refused.h"
-#include "fakes/cudart/stand_in.h"
+#include "tests/fakes/cudart/declared_launch.h"
+#include "tests/fakes/cudart/refused.h"
+#include "tests/fakes/cudart/stand_in.h"
 
 using vdnn::Access;
 using vdnn::CudaStatus;
@@ -103,7 +103,7 @@ cudaError_t cudaEventRecordWithFlags(cudaEvent_t event, cudaStream_t stream, uns
              : static_cast<cudaError_t>(vdnn::stand_in::refuse("cudaEventRecordWithFlags"));
 }
 #if CUDART_VERSION >= 13000
-// Of a capture it says that there is one, and not what it holds.
+// Reports that there is a capture, and not its contents.
 cudaError_t cudaStreamGetCaptureInfo(cudaStream_t stream, cudaStreamCaptureStatus* status,
                                      unsigned long long* id, cudaGraph_t*, const cudaGraphNode_t**,
                                      const cudaGraphEdgeData**, std::size_t*) {

@@ -1,5 +1,6 @@
-// What programs call that are compiled for per-thread default streams (CUDA_API_PER_THREAD_DEFAULT_STREAM,
-// nvcc's --default-stream per-thread): the same calls, where stream 0 is the calling thread's.
+// The functions for programs that are compiled for per-thread default streams
+// (CUDA_API_PER_THREAD_DEFAULT_STREAM, nvcc's --default-stream per-thread): the same calls, in which stream 0
+// is the calling thread's.
 
 #include <cuda_runtime_api.h>
 

@@ -1,6 +1,6 @@
 // What PyTorch is linked with and the stand-in does not have.
 
-#include "fakes/cudart/refused.h"
+#include "tests/fakes/cudart/refused.h"
 
 // --- memory of CUDA's own pools, of graphs and of other processes
 VDNN_REFUSED(cudaDeviceGetDefaultMemPool)

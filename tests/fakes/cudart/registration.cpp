@@ -1,10 +1,10 @@
-// What programs that nvcc has built with -cudart shared call before main(), and where they launch kernels.
+// The functions that programs built by nvcc with -cudart shared call before main() and to launch kernels.
 
 #include <cuda_runtime_api.h>
 
 #include <cstddef>
 
-#include "fakes/cudart/launch.h"
+#include "tests/fakes/cudart/launch.h"
 
 using vdnn::stand_in::launch;
 

@@ -4,8 +4,8 @@
 #include <cstring>
 #include <limits>
 
-#include "fakes/cudart/launch.h"
-#include "fakes/cudart/stand_in.h"
+#include "tests/fakes/cudart/launch.h"
+#include "tests/fakes/cudart/stand_in.h"
 
 using vdnn::CaptureMode;
 using vdnn::CudaEvent;
@@ -92,7 +92,7 @@ cudaDeviceProp properties_of_gpu(const vdnn::CudaDeviceInfo& info) {
   return properties;
 }
 
-// What a handle of ours for other processes holds.
+// Contents of our handles for other processes.
 struct IpcContent {
   std::uint64_t address = 0;
 };
@@ -149,8 +149,8 @@ cudaError_t cudaDeviceSynchronize() {
   return cuda().call("cudaDeviceSynchronize", [] { return cuda().fake().device_synchronize(); });
 }
 cudaError_t cudaDeviceReset() {
-  // In a context of the program's own it ends what the runtime itself keeps there, and nothing else (CUDA
-  // Runtime API, cudaDeviceReset).
+  // In a context that the program made, cudaDeviceReset() ends only what the runtime keeps there (CUDA
+  // Runtime API).
   return cuda().call("cudaDeviceReset",
                      [] { return cuda().fake().has_own_context() ? CudaStatus::kSuccess : cuda().reset(); });
 }
@@ -456,7 +456,7 @@ cudaError_t cudaGraphExecDestroy(cudaGraphExec_t exec) {
 }
 
 // --- kernels
-// What libraries of kernels ask of one before they launch it.
+// The questions that libraries ask about a kernel before they launch it.
 cudaError_t cudaFuncGetAttributes(cudaFuncAttributes* attributes, const void*) {
   return cuda().call("cudaFuncGetAttributes", [&] {
     *attributes = {};

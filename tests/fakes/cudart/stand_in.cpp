@@ -1,4 +1,4 @@
-#include "fakes/cudart/stand_in.h"
+#include "tests/fakes/cudart/stand_in.h"
 
 #include <algorithm>
 #include <array>
@@ -6,9 +6,9 @@
 #include <cstring>
 #include <iterator>
 
-#include "fakes/thread_number.h"
 #include "src/base/environment.h"
 #include "streams/mapping.h"
+#include "tests/fakes/thread_number.h"
 #include "vdnn/size.h"
 
 namespace vdnn::stand_in {
@@ -41,7 +41,7 @@ bool is_allocation(std::string_view name) {
   return name.starts_with("cudaMalloc") || name == "cudaHostAlloc" || name == "cuMemCreate";
 }
 
-// At the end of the process, after its own static objects and what it has registered with atexit().
+// Runs at the end of the process, after its static objects and its functions of atexit().
 __attribute__((destructor)) void report() {
   StandIn::instance().write_report();
 }
@@ -86,7 +86,7 @@ CudaStatus StandIn::next_failure(std::string_view name) {
     return CudaStatus::kSuccess;
   }
   failed_.emplace_back(name);
-  // What does not mean that the device is lost.
+  // Errors after which the device still works.
   return is_allocation(name) ? CudaStatus::kMemoryAllocation
                              : static_cast<CudaStatus>(cudaErrorOperatingSystem);
 }
@@ -221,7 +221,7 @@ CudaStatus StandIn::allocate_by(void** address, std::size_t bytes, int ordinal, 
   std::uint64_t made = 0;
   CudaStatus status = make(made);
   if (status == CudaStatus::kMemoryAllocation) {
-    fake_.rest();  // what is freed in the order of a stream counts until it has run
+    fake_.rest();  // memory that is freed in stream order counts until the free has run
     status = make(made);
   }
   if (status == CudaStatus::kSuccess) {

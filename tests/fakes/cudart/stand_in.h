@@ -1,22 +1,21 @@
 #pragma once
 // CUDA's runtime for programs that are linked with it and know nothing of us: the toolkit's libcudart.so over
-// one fake runtime (fakes/fake_cuda.h), a process long. Here is what the fake leaves to its user: handles
-// that are given again to other streams, ordinary host memory in copies, the process's environment and a
-// report at its end.
+// one fake runtime (tests/fakes/fake_cuda.h) that lives as long as the process. It adds the parts that the
+// fake leaves to its user: handles that are reused for other streams, pageable host memory in copies,
+// settings from the environment, and a report at the end of the process.
 //
 //   VDNN_STAND_IN_SEED=7            the order in which streams run
 //   VDNN_STAND_IN_MEMORY=64MiB      of each GPU
 //   VDNN_STAND_IN_GPUS=2
 //   VDNN_STAND_IN_VIRTUAL_MEMORY=0  the GPUs have no virtual memory management
 //   VDNN_STAND_IN_FAIL_EVERY=50     every 50th call fails
-//   VDNN_STAND_IN_FAIL_PERCENT=2    so many fail, by seed
+//   VDNN_STAND_IN_FAIL_PERCENT=2    this share of the calls fails, chosen by seed
 //   VDNN_STAND_IN_LOSE_WAIT=9       the 9th cudaStreamWaitEvent has no effect
-//   VDNN_STAND_IN_REPORT=FILE       lines: "misuse ..." and "finding ...", written as they occur, and at the
-//   end of
-//                                   the process "call NAME COUNT", "failed NAME" and "leak ..."
+//   VDNN_STAND_IN_REPORT=FILE       lines: "misuse ..." and "finding ..." as they occur; at the end of the
+//                                   process "call NAME COUNT", "failed NAME" and "leak ..."
 //
-// Kernels are not computed: a launch orders what its stream is given and no more. declared_launch.h is for
-// who computes them.
+// Kernels are not computed: a launch only takes its place in the order of its stream. Tests that compute them
+// use declared_launch.h.
 
 #include <cuda_runtime_api.h>
 #include <unistd.h>
@@ -35,11 +34,11 @@
 #include <utility>
 #include <vector>
 
-#include "fakes/fake_cuda.h"
+#include "tests/fakes/fake_cuda.h"
 
 namespace vdnn::stand_in {
 
-// What the GPUs say of themselves.
+// Properties that the GPUs report.
 inline constexpr int kComputeCapability = 90;
 inline constexpr int kThreadsPerBlock = 1024;
 inline constexpr int kGreatestPriority = -5;  // of streams; the least is 0
@@ -52,7 +51,8 @@ struct Stream {
   int priority = 0;
 };
 
-// Marks memory of a device that no other process can be given: what cuMemMap() maps, and what is a graph's.
+// Marks device memory that cannot be shared with another process: memory that cuMemMap() maps, and memory of
+// graphs.
 inline constexpr unsigned kNotShareable = 1;
 
 struct Memory {
@@ -80,9 +80,10 @@ class StandIn {
 
   FakeCuda& fake() { return fake_; }
 
-  // The program's call `name`, which may be one that fails. `work` returns a CudaStatus. `releases` is the
-  // fake's name for what the call gives back: a failure then is the fake's own, so that it excuses what stays
-  // behind. No exception passes the C interface: the call fails, and the report has a misuse with its text.
+  // The program's call `name`, which may have been chosen to fail. `work` returns a CudaStatus. `releases` is
+  // the fake's name for the resource that the call releases: the fake itself then makes the call fail, so
+  // that it does not count the resource as leaked. No exception passes the C interface: the call fails, and
+  // the report has a misuse with its text.
   template <class Work>
   cudaError_t call(std::string_view name, const Work& work, std::string_view releases = {}) {
     if (is_in_child(name)) {
@@ -147,7 +148,7 @@ class StandIn {
   void write_report();
 
  private:
-  // CUDA must not be used in a child of fork(): says so there.
+  // CUDA must not be used in a child of fork(): reports a misuse there.
   bool is_in_child(std::string_view name) const;
   void enter_thread();
   void forget(const void* address);
@@ -189,7 +190,7 @@ class StandIn {
   std::map<std::uint64_t, Memory> memory_;  // by begin
 };
 
-// What a program can ask the runtime for of the driver, or null.
+// The driver's function that a program can ask the runtime for, or null.
 void* find_driver_function(std::string_view name);
 
 }  // namespace vdnn::stand_in

@@ -1,7 +1,6 @@
 // CUDA's driver for programs that know nothing of us: libcuda.so.1 over the same fake as the stand-in runtime
-// (fakes/cudart/stand_in.h), whose calls do the work: numbers of errors, handles and arguments are the same
-// in both. What a driver has besides are contexts: without one, or with one that was destroyed, its calls
-// fail.
+// (tests/fakes/cudart/stand_in.h), whose calls do the work: numbers of errors, handles and arguments are the
+// same in both. The driver adds contexts: without a context, or with a destroyed one, its calls fail.
 
 #include <cuda.h>
 
@@ -12,7 +11,7 @@
 #include <string>
 #include <string_view>
 
-#include "fakes/cudart/stand_in.h"
+#include "tests/fakes/cudart/stand_in.h"
 
 // Declared only to programs that are compiled for them.
 extern "C" {
@@ -89,7 +88,7 @@ class Contexts {
     const std::lock_guard lock(mutex_);
     return primary_[ordinal] != nullptr;
   }
-  // Who has it is left with a context that has gone; who retained it has to release the next.
+  // A thread that has it current is left with a context that is gone. Each retain still requires a release.
   void reset_primary(int ordinal) {
     const std::lock_guard lock(mutex_);
     Context*& mine = primary_[ordinal];
@@ -254,7 +253,7 @@ CUresult enable_peer_access(CUcontext peer, unsigned flags) {
   return static_cast<CUresult>(cudaDeviceEnablePeerAccess(context_of(peer)->ordinal, flags));
 }
 
-// --- what the runtime says otherwise
+// --- questions that the runtime answers otherwise
 
 CUresult init(unsigned) {
   return CUDA_SUCCESS;
@@ -413,7 +412,7 @@ CUresult cuGetProcAddress(const char* symbol, void** function, int version, cuui
   return cuGetProcAddress_v2(symbol, function, version, flags, nullptr);
 }
 
-// What programs look up by the names that the library exports.
+// Functions that programs look up by the names that the library exports.
 CUresult cuMemAlloc_v2(CUdeviceptr* address, std::size_t bytes) {
   return InContext<cudaMalloc>::call(reinterpret_cast<void**>(address), bytes);
 }

@@ -1,7 +1,7 @@
-// What is linked with the driver's library for modules that are compiled at run time, of which there are
-// none.
+// Functions for modules that are compiled at run time. There are none here; programs need the symbols to
+// link.
 
-#include "fakes/cudart/refused.h"
+#include "tests/fakes/cudart/refused.h"
 
 int vdnn::stand_in::refuse(const char*) {
   return 801;  // CUDA_ERROR_NOT_SUPPORTED

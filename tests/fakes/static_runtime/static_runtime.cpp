@@ -14,7 +14,7 @@
 #include <string>
 #include <utility>
 
-#include "fakes/cudart/launch.h"
+#include "tests/fakes/cudart/launch.h"
 
 namespace {
 
@@ -50,7 +50,7 @@ class Driver {
     }
   }
 
-  // As the toolkit's: at the end it closes what it has opened.
+  // As the toolkit's runtime does, it closes at the end the library that it has opened.
   void* library_ = nullptr;
   LookUp look_up_ = nullptr;
   std::mutex mutex_;  // guards what follows
@@ -68,8 +68,8 @@ cudaError_t finish(CUresult result) {
   return error;
 }
 
-// The versions in which what is called here has its present signatures; new ones for which there is no
-// telling are asked for as the newest.
+// The versions in which the functions called here have their present signatures. Functions without a known
+// version are looked up as the newest.
 constexpr int kVersion = CUDA_VERSION;
 
 template <class... Arguments>
@@ -84,7 +84,7 @@ CUresult enter_once() {
   return result == CUDA_SUCCESS ? ask("cuCtxSetCurrent", 0, context) : result;
 }
 
-// What fails at random are to be the program's calls, not these.
+// Random failures are for the program's calls, not for these.
 CUresult enter() {
   CUresult result = enter_once();
   for (int again = 0; again < 20 && result == CUDA_ERROR_OPERATING_SYSTEM; ++again) {

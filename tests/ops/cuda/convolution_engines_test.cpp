@@ -24,6 +24,7 @@
 #include "src/ops/cuda/vendor_library.h"
 #include "streams/cuda/loaded_library.h"
 #include "tests/extent.h"
+#include "tests/ops/cuda/choose_engine.h"
 #include "tests/ops/cuda/zoo_questions.h"
 
 namespace vdnn::cuda {
@@ -156,8 +157,8 @@ TEST_P(EnginesOfDevice, ThreeDimensionsGroupsAndDilation) {
   }
 }
 
-// pytorch#95024's: more than 2^31 elements, and what cuDNN lists first wants many times what the operands
-// take.
+// The convolution of pytorch#95024: more than 2^31 elements, and the engine that cuDNN lists first needs a
+// workspace many times as large as the operands.
 TEST_P(EnginesOfDevice, WantNoMoreThanTheOperandsTakeAbove2To31Elements) {
   ops::Convolution volume = small_convolution();
   volume.batch = 1;

@@ -63,7 +63,6 @@ std::vector<std::string> names(const OpRecipe& op) {
   std::vector<std::string> found;
   for (const Algorithm& algorithm : op.algorithms) {
     found.push_back(algorithm.name);
-    EXPECT_TRUE(algorithm.deterministic);
   }
   return found;
 }
@@ -155,7 +154,7 @@ TEST(CudaCatalogCosts, OtherEnginesWithoutWorkspaceAreNoFallbacks) {
   EXPECT_DOUBLE_EQ(op.algorithms.at(1).cost.value().flops, 1.05 * op.cost.flops);
 }
 
-// The same engine is another algorithm where it rounds: what was recorded with one name is not the other.
+// The same engine with rounding is another algorithm with another name.
 TEST_F(CudaCatalogConvolutions, OffersTf32UnderANameOfItsOwnWhereItIsPermitted) {
   std::size_t asked = 0;
   const CudaCatalog catalog(std::make_shared<Source>(&asked), {.convolutions = ProductPrecision::kTf32,

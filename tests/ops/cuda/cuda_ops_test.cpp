@@ -20,7 +20,8 @@
 namespace vdnn::testing {
 namespace {
 
-// What no engine is known for is refused where a network is lowered, with the question and the reason.
+// A convolution without a known engine is refused when the network is lowered, with the question and the
+// reason.
 TEST(CudaCatalog, SaysWhereAConvolutionHasNoEngine) {
   const auto library = cuda::make_cuda_ops(
       {.kernels = make_emulated_kernels(ThreadOrder::kForward),
@@ -186,7 +187,7 @@ class RoundingEngines final : public cuda::EngineSource {
   }
 };
 
-// Names are told apart, and the library is asked for what they say.
+// Names are told apart, and the library is asked for the algorithm of the name.
 TEST(CudaOps, Tf32IsTakenWhereItIsPermittedAndUnderNamesOfItsOwn) {
   using Names = std::set<std::string>;
   for (const auto precision : {cuda::ProductPrecision::kFp32, cuda::ProductPrecision::kTf32}) {
@@ -303,7 +304,7 @@ class GreedyLibrary final : public FakeVendorLibrary {
   }
 };
 
-// What was planned is a promise: more is never taken quietly.
+// A planned workspace is a promise: an op never takes more.
 TEST(CudaOps, CompileRefusesMoreWorkspaceThanWasPlanned) {
   const auto library = cuda::make_cuda_ops({.kernels = make_emulated_kernels(ThreadOrder::kForward),
                                             .vendor = std::make_shared<GreedyLibrary>(),
@@ -323,7 +324,7 @@ TEST(CudaOps, CompileRefusesMoreWorkspaceThanWasPlanned) {
   }
 }
 
-// The fake is as strict as it says, or conformance would show nothing of operands.
+// The fake is as strict as documented; otherwise conformance would not check operands.
 class FakeVendor : public ::testing::Test {
  protected:
   AddressRange a() const { return a_.range(); }

@@ -13,11 +13,11 @@
 #include <utility>
 #include <vector>
 
-#include "exec/permitted_orders.h"
 #include "src/ops/cuda/cuda_catalog.h"
 #include "src/ops/cuda/known_gpus.h"
 #include "src/ops/cuda/recorded_engines.h"
 #include "src/plan/dynamic.h"
+#include "tests/exec/permitted_orders.h"
 #include "tests/extent.h"
 #include "vdnn/checker.h"
 #include "vdnn/error.h"
@@ -227,7 +227,8 @@ class FallbacksOfNetwork {
         found);
   }
 
-  // Its schedule has addresses for its own algorithms: another would have to fit beside what is in use.
+  // Its schedule has addresses for its own algorithms: another workspace would have to fit beside the memory
+  // in use.
   void expect_optimal_in_need(std::uint64_t bytes, Fallbacks& found) const {
     const Schedule schedule = plan_optimal(*tape_, {}, budgets(bytes), costs_, *forecaster_).schedule;
     const std::vector<std::uint64_t> beside = bytes_beside_workspace(*tape_, schedule);
@@ -285,7 +286,7 @@ TEST_P(CudaZoo, AWorkspaceLimitThatNothingKeepsSaysWhatWouldDo) {
   }
 }
 
-// What was chosen under a limit is chosen again from its record, without the limit.
+// An algorithm that was chosen under a limit is chosen again from its record, without the limit.
 TEST_P(CudaZoo, ChoicesUnderAWorkspaceLimitAreRecorded) {
   const auto tape = lower_to_tape(network_, catalog_, {});
   const Plan limited = make_plan(*tape, {.workspace_limit = least_limit(*tape)});

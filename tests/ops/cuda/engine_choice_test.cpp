@@ -5,6 +5,8 @@
 #include <optional>
 #include <vector>
 
+#include "tests/ops/cuda/choose_engine.h"
+
 namespace vdnn::cuda {
 namespace {
 
@@ -47,13 +49,14 @@ TEST(EngineChoice, OnlyWhatTakesInputsAsTheyAre) {
 TEST(EngineChoice, Tf32IsPermittedWithoutAnythingSmaller) {
   EngineLimits limits{.workspace_bytes = 1000, .rounded_inputs = false, .tf32 = true};
   EXPECT_EQ(choice(limits), Position(0));
-  limits.workspace_bytes = 99;  // neither what is halved nor what is strange
+  limits.workspace_bytes = 99;  // not a limit that the halving reaches
   EXPECT_EQ(choice(limits), Position(4));
   EXPECT_EQ(choice(training_limits(ProductPrecision::kTf32)), Position(0));
   EXPECT_EQ(choice(training_limits(ProductPrecision::kFp32)), Position(4));
 }
 
-// An engine that rounds further does not stand for one that rounds to TF32: that may be permitted alone.
+// An engine that rounds further does not replace one that rounds to TF32, which may be the only permitted
+// rounding.
 TEST(EngineChoice, WhatTf32WouldChooseIsKept) {
   const std::vector<Engine> two{{.name = "halved", .workspace_bytes = 0, .notes = {kDownConvertInputs}},
                                 {.name = "tf32", .workspace_bytes = 0, .notes = {kTensorCore}}};

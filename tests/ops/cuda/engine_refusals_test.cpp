@@ -153,7 +153,7 @@ TEST(EngineRefusals, ApplyToRecords) {
   EXPECT_EQ(recorded.list(questions[1]), kEngines);
 }
 
-// What is refused is no algorithm of any op, whatever the limits.
+// A refused engine is no algorithm of any op, whatever the limits.
 TEST(EngineRefusals, AreNeverChosen) {
   const std::vector<Engine> engines{{.name = "eng9", .workspace_bytes = std::uint64_t{108} << 30U},
                                     {.name = "eng7", .workspace_bytes = 0}};

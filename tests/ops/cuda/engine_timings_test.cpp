@@ -11,8 +11,8 @@
 #include <string>
 #include <vector>
 
-#include "report/json_schema.h"
-#include "temporary_directory.h"
+#include "tests/report/json_schema.h"
+#include "tests/temporary_directory.h"
 #include "vdnn/error.h"
 
 namespace vdnn::cuda {
@@ -201,7 +201,7 @@ TEST_F(EngineTimingsFileTest, RunsAtTheSameTimeKeepEachOthersTimesAndTheFirstOfT
   EXPECT_THAT(warnings_, IsEmpty());
 }
 
-// What is found out later of what the file had counts, unless another run has changed it meanwhile.
+// A later finding about an entry of the file counts, unless another run has changed the entry meanwhile.
 TEST_F(EngineTimingsFileTest, WhatWasReadMayBeReplaced) {
   write(kName, some().text());
   EngineTimingsFile first = open();
@@ -216,8 +216,8 @@ TEST_F(EngineTimingsFileTest, WhatWasReadMayBeReplaced) {
   expect_same(EngineTimings(read(kName)).find(kHere, "another question", "right"), kOutOfTime);
 }
 
-// Processes, for threads of one would not show that the lock is one of files. Each adds to the file what it
-// alone has.
+// Several processes, since threads of one process would not show that the file is locked. Each adds an entry
+// of its own to the file.
 TEST_F(EngineTimingsFileTest, WritersWaitForEachOther) {
   constexpr int kWriters = 4;
   constexpr int kQuestions = 20;

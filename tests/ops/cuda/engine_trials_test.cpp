@@ -16,10 +16,10 @@
 #include <utility>
 #include <vector>
 
-#include "fakes/fake_cuda.h"
-#include "fakes/fake_vendor_library.h"
 #include "streams/cuda/cuda_device.h"
 #include "tests/extent.h"
+#include "tests/fakes/fake_cuda.h"
+#include "tests/fakes/fake_vendor_library.h"
 #include "vdnn/error.h"
 
 namespace vdnn::cuda {
@@ -32,7 +32,8 @@ using ::testing::IsEmpty;
 constexpr std::uint64_t kGranule = 64 << 10;
 constexpr std::array kDirections{Direction::kForward, Direction::kBackwardData, Direction::kBackwardFilter};
 
-// Four channels: a pixel, and a tap of a filter, are 16 bytes, so that what is off by one is aligned.
+// Four channels: a pixel, and a tap of a filter, are 16 bytes, so that an address that is off by one of them
+// is still aligned.
 EngineQuestion question(Direction direction, std::int64_t channels = 4) {
   return {.convolution = {.batch = 2,
                           .input_channels = channels,
@@ -48,7 +49,7 @@ EngineQuestion question(Direction direction, std::int64_t channels = 4) {
 
 using Change = std::function<void(std::span<float>)>;
 
-// Runs another op, then changes what it has written.
+// Runs another op, then changes its result.
 class ChangedOp final : public VendorOp {
  public:
   ChangedOp(std::unique_ptr<VendorOp> op, Change change) : op_(std::move(op)), change_(std::move(change)) {}
@@ -98,7 +99,7 @@ void scale(std::span<float> values, float factor) {
   }
 }
 
-// Its engines are named after what they do.
+// Its engines are named after their behaviour.
 class FaultyLibrary final : public vdnn::testing::FakeVendorLibrary {
  public:
   std::unique_ptr<VendorOp> convolution(const EngineQuestion& asked, const std::string& engine) override {
@@ -182,7 +183,8 @@ TEST_P(EngineTrialsTest, WhatIsRightIsTimed) {
   EXPECT_LT(trial.tolerance, 1e-2);
   ASSERT_TRUE(trial.seconds);
   EXPECT_GE(*trial.seconds, 0);
-  EXPECT_EQ(library_->calls().size(), 8U);  // one to look at, one to try, one to wait behind, five to time
+  EXPECT_EQ(library_->calls().size(),
+            8U);  // one checked, one tried, one run ahead of the timed ones, five timed
 }
 
 TEST_P(EngineTrialsTest, WithoutTimesOneRunIsEnough) {
@@ -203,7 +205,7 @@ TEST_P(EngineTrialsTest, WrongValuesAreFoundAndNotTimed) {
   EXPECT_TRUE(run("does nothing else").right());
 }
 
-// After one that fails the next is tried as if nothing had been.
+// A failing engine does not disturb the trial of the next one.
 TEST_P(EngineTrialsTest, WhatCannotBeRunIsAFailureOfThatEngine) {
   const std::vector<EngineTrial> trials = run(named({"fails", "unknown", "hungry", "small"}));
   ASSERT_EQ(trials.size(), 4U);
@@ -217,8 +219,8 @@ TEST_P(EngineTrialsTest, WhatCannotBeRunIsAFailureOfThatEngine) {
   EXPECT_TRUE(trials[3].right());
 }
 
-// What cuDNN allocates besides may be there another time: the engine is not to be refused for good, and the
-// others are tried.
+// Memory that cuDNN itself allocates may be available another time: the engine is not refused for good, and
+// the others are tried.
 TEST_P(EngineTrialsTest, WhatFindsNoMemoryOnTheWayHasNoRoom) {
   const std::vector<EngineTrial> trials = run(named({"finds no memory", "small"}));
   EXPECT_TRUE(trials.at(0).no_room);
@@ -250,7 +252,7 @@ INSTANTIATE_TEST_SUITE_P(Passes, EngineTrialsTest, ::testing::ValuesIn(kDirectio
 
 using Seconds = std::map<std::string, double>;  // of a run, by engine
 
-// Its engines take what it is told on the clock of the GPU, and it counts their runs.
+// Its engines take the given times on the GPU's clock, and it counts their runs.
 class TimedLibrary final : public vdnn::testing::FakeVendorLibrary {
  public:
   TimedLibrary(Seconds seconds, std::shared_ptr<double> clock)
@@ -288,7 +290,7 @@ class TimedLibrary final : public vdnn::testing::FakeVendorLibrary {
   std::shared_ptr<double> clock_;
 };
 
-// What a launch costs the host is of the order of what a small convolution costs the GPU.
+// A launch takes the host about as long as a small convolution takes the GPU.
 class TimesOfEngines : public ::testing::TestWithParam<std::uint64_t> {
  protected:
   static constexpr double kLaunchSeconds = 2e-5;
@@ -314,7 +316,7 @@ class TimesOfEngines : public ::testing::TestWithParam<std::uint64_t> {
   std::shared_ptr<TimedLibrary> library_;
 };
 
-// Failed before: each run was timed alone, with what the host needs for a launch: 2.2e-4.
+// Each run was once timed alone and included the host's time for a launch: 2.2e-4 s.
 TEST_P(TimesOfEngines, AreTheGpusAndNotTheHosts) {
   const std::map<std::string, double> found = times({{"a", 2e-4}, {"b", 3e-4}}, {"a", "b"});
   EXPECT_NEAR(found.at("a"), 2e-4, 1e-9);
@@ -392,8 +394,8 @@ TEST(EngineTrials, NarrowTypesAreTriedInTheirType) {
   EXPECT_THAT(fake->leaks(), IsEmpty());
 }
 
-// Whichever call fails, nothing is left behind. (Where waiting for the clock's first stamp failed, its stream
-// was destroyed with the event still to be recorded.)
+// Whichever call fails, nothing is leaked. (When the wait for the clock's first stamp failed, the stream was
+// once destroyed with the event still to be recorded.)
 TEST(EngineTrials, LeaveNothingBehindWhateverFails) {
   const std::uint64_t step = testing::extent({.usual = 7, .in_long_run = 1});
   std::uint64_t failed = 0;
@@ -430,7 +432,8 @@ TEST(TrialTolerance, FollowsFromTheLengthOfTheSumsAndTheType) {
   EXPECT_LT(trial_tolerance(winograd, kF32, 100, 1), trial_tolerance(rounding, kF32, 100, 1));
   EXPECT_LT(trial_tolerance(plain, kF32, 100, 1), trial_tolerance(plain, kF16, 100, 1));
   EXPECT_LT(trial_tolerance(plain, kF16, 100, 1), trial_tolerance(plain, kBf16, 100, 1));
-  // What is off by a tap is off by about the root of the length, however long the sums of the zoo are.
+  // A result that misses a tap is off by about the square root of the length, however long the sums of the
+  // zoo are.
   constexpr std::uint64_t kLongest = std::uint64_t{64} * 224 * 224;
   for (const Engine& engine : {plain, winograd, rounding}) {
     for (std::uint64_t products = 9; products <= kLongest; products *= 2) {

@@ -1,5 +1,5 @@
-// What all kernels are put together from, around the sizes at which they change their shape. Layers on these
-// kernels are held to their references by ops_test.
+// The building blocks of all kernels, around the sizes at which they change their shape. ops_test compares
+// layers on these kernels with their references.
 
 #include <gtest/gtest.h>
 
@@ -292,7 +292,7 @@ TEST(Bias, IsAddedToEachChannelInPlaceToo) {
   }
 }
 
-// Two elements of more than 2^31 elements and 2^32 blocks: what no test can run.
+// Two elements of a launch with more than 2^31 elements and 2^32 blocks, which no test can run as a whole.
 TEST(Kernels, GridsAreCountedIn64Bits) {
   constexpr std::uint64_t kMany = std::uint64_t{1} << 46;
   EXPECT_EQ(cuda::blocks_of(cuda::ReluForward<Fp32>{.elements = kMany}), 8192U);

@@ -1,7 +1,7 @@
-// Which libraries asking for engines opens. cudnn-frontend's Graph::check_support() looks for a CUDA runtime
-// by itself and throws where it finds two, of CUDA 12 and of 13, as in an environment of Python with packages
-// of both. Here it would find two: calls of dlopen() come here first. What needs a GPU does not run here, so
-// the sources are read, too.
+// The libraries that a query for engines opens. cudnn-frontend's Graph::check_support() itself looks for a
+// CUDA runtime, and throws if it finds those of both CUDA 12 and 13, as in a Python environment with packages
+// of both. Here it would find two, since this program intercepts dlopen(). Code that needs a GPU does not run
+// here, so the test reads the sources, too.
 
 #include <dlfcn.h>
 #include <gmock/gmock.h>

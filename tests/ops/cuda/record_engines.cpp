@@ -1,4 +1,5 @@
-// Writes what cuDNN says of a GPU's engines for the convolutions of the zoo, as the library carries it:
+// Records the engines that cuDNN reports on a GPU for the convolutions of the zoo, in the library's file
+// format:
 //   record_engines h200 share/engines/h200.json
 
 #include <algorithm>

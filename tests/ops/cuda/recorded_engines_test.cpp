@@ -10,10 +10,11 @@
 #include <string_view>
 #include <vector>
 
-#include "report/json_schema.h"
 #include "src/ops/cuda/known_gpus.h"
 #include "src/ops/product_names.h"
+#include "tests/ops/cuda/choose_engine.h"
 #include "tests/ops/cuda/zoo_questions.h"
+#include "tests/report/json_schema.h"
 #include "vdnn/sim_device.h"
 
 namespace vdnn::cuda {

@@ -7,9 +7,9 @@
 #include <set>
 #include <vector>
 
-#include "ops/channels_last.h"
-#include "ops/reference_windows.h"
 #include "src/base/random.h"
+#include "tests/ops/channels_last.h"
+#include "tests/ops/reference_windows.h"
 
 namespace vdnn::cuda {
 namespace {

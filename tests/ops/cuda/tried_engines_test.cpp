@@ -128,8 +128,7 @@ TEST_F(TriedEnginesTest, MakeAlgorithmsInTheOrderOfTheirTimes) {
   EXPECT_THAT(warnings_, IsEmpty());
 }
 
-// Once they were others with every timing: a schedule, or what a checkpoint recorded, was refused where times
-// were lost.
+// Algorithms once depended on the timings: a schedule or a checkpoint was refused where times were lost.
 TEST_F(TriedEnginesTest, MakeTheSameAlgorithmsWhateverTheirTimes) {
   const std::vector<std::string> untimed = algorithms(EngineTiming::kOff);
   EXPECT_THAT(untimed, ElementsAre("large", "middle", "small"));
@@ -141,7 +140,7 @@ TEST_F(TriedEnginesTest, MakeTheSameAlgorithmsWhateverTheirTimes) {
       << "others have times by now";
 }
 
-// Predictions take them for what the engines cost.
+// Predictions use these times as the engines' costs.
 TEST_F(TriedEnginesTest, BringTheirTimesAlong) {
   trials_->answers = {{"large", right(3)}, {"as large", {.failure = "no room", .no_room = true}}};
   std::map<std::string, std::optional<double>> seconds;
@@ -165,7 +164,8 @@ TEST_F(TriedEnginesTest, AreTriedOnceAPlace) {
   EXPECT_THAT(trials_->tried, IsEmpty());
 }
 
-// Without times the library's order stands; what no limits choose is not tried until what hides it is wrong.
+// Without times the library's order stands. An engine that no limit chooses is tried only if the engine
+// before it is wrong.
 TEST_F(TriedEnginesTest, WithoutTimesOnlyWhatMayBeChosenIsTried) {
   EXPECT_THAT(list(false), ElementsAre("large", "as large", "middle", "small", "rounded"));
   EXPECT_THAT(trials_->tried, ElementsAre("large", "middle", "small"));
@@ -181,7 +181,7 @@ TEST_F(TriedEnginesTest, TimesWhatMayBeChosenWhereThatIsEnough) {
   EXPECT_EQ(report_->seconds, 30);
 }
 
-// Three engines take thirty seconds. What the second question's engines compute is looked at all the same.
+// Three engines take thirty seconds. The results of the second question's engines are checked nevertheless.
 TEST_F(TriedEnginesTest, WhenTimeIsUpTheLibrarysOrderStands) {
   trials_->answers = {{"large", right(3)}, {"middle", kWrong}, {"small", right(1)}};
   const TriedEngines tried = tried_engines(EngineTiming::kChoosable, 30);
@@ -195,8 +195,8 @@ TEST_F(TriedEnginesTest, WhenTimeIsUpTheLibrarysOrderStands) {
   EXPECT_GT(report_->untimed, 0U);
 }
 
-// Once the engine that had a time came before those that had none, whatever the library thinks of them, and
-// what is timed ended between questions alone.
+// Once an engine with a time came before those without, whatever the library's order, and timing ended only
+// between questions.
 TEST_F(TriedEnginesTest, WhereTimeIsUpBetweenEnginesTheLibrarysOrderStands) {
   trials_->answers = {{"large", right(3)}, {"small", right(1)}};
   const TriedEngines tried = tried_engines(EngineTiming::kChoosable, 15);
@@ -209,8 +209,8 @@ TEST_F(TriedEnginesTest, WhereTimeIsUpBetweenEnginesTheLibrarysOrderStands) {
   EXPECT_FALSE(timings_->find(to_string(kQuestion), "small")->seconds);
 }
 
-// Once a run that kept fp32 left engines with times behind that a run that permits TF32 took for all, and the
-// limit of one was the other's.
+// A run in fp32 once left times that a run with TF32 took for complete, and the time limit of one run held
+// for the other.
 TEST_F(TriedEnginesTest, RunsOfAnotherPrecisionCompareTheirOwnEngines) {
   trials_->answers = {{"rounded", right(1)}, {"large", right(3)}, {"middle", right(4)}, {"small", right(5)}};
   const auto in_tf32 = [&](double seconds) {
@@ -239,8 +239,8 @@ TEST_F(TriedEnginesTest, WhatOnePrecisionLeftUntimedTheOtherDoesNot) {
   EXPECT_EQ(untimed_within(5, false), 0U) << "all its engines have times";
 }
 
-// Otherwise a repeated run, which has as much time once more, would go on with what the first one had to
-// leave out, and have other algorithms.
+// Otherwise a repeated run, which has the same time again, would time the engines that the first one left
+// out, and have other algorithms.
 TEST_F(TriedEnginesTest, WhatHadNoTimeIsLeftUntimedByRunsThatHaveNoMore) {
   trials_->answers = {{"large", right(3)}, {"small", right(1)}};
   const auto answers_within = [&](double seconds) {
@@ -279,7 +279,7 @@ TEST_F(TriedEnginesTest, WhatIsWrongIsRefusedAndTheNextIsTried) {
                                            HasSubstr("off by 7.5"), HasSubstr("0.25"))));
 }
 
-// What was found once holds for later runs, and they are told too.
+// A finding holds for later runs, which are warned as well.
 TEST_F(TriedEnginesTest, WhatWasWrongOnceStaysRefused) {
   trials_->answers = {{"small", kWrong}};
   list(true);
@@ -291,7 +291,7 @@ TEST_F(TriedEnginesTest, WhatWasWrongOnceStaysRefused) {
   EXPECT_THAT(warnings_, ElementsAre(HasSubstr("engine small")));
 }
 
-// An engine that was held to the reference without being timed is timed when somebody wants times.
+// An engine that was compared with the reference and not timed is timed when times are requested.
 TEST_F(TriedEnginesTest, WhatHasNoTimeYetIsTimed) {
   list(false);
   trials_->tried.clear();

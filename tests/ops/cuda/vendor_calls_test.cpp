@@ -1,9 +1,9 @@
-// The calls that cudnn_library.cpp makes of cuDNN and cuBLASLt, by their rules. Handles and what runs on a
-// GPU are stand-ins here, on a FakeCuda. Descriptors are the libraries' own, which judge what is set in them
-// without a GPU. (Convolutions go through cudnn-frontend, whose calls no stand-in takes.)
+// The calls that cudnn_library.cpp makes of cuDNN and cuBLASLt, held to the libraries' rules. Handles and
+// launches are stand-ins on a FakeCuda. Descriptors are the libraries' own, which check their attributes
+// without a GPU. (Convolutions go through cudnn-frontend, for whose calls there are no stand-ins.)
 //
-// The stand-ins are this program's functions: the libraries, which cudnn_library.cpp opens by name, are
-// opened globally, and what is found is looked for in the program first.
+// The stand-ins are functions of this program. cudnn_library.cpp opens the libraries globally by name, and
+// the loader looks for symbols in the program first.
 
 #include <cublasLt.h>
 #include <cudnn.h>
@@ -30,7 +30,7 @@ using vdnn::FakeCuda;
 
 namespace {
 
-// What the stand-ins stand on: one test's at a time.
+// The state of the stand-ins; that of one test at a time.
 struct Vendor {
   std::shared_ptr<FakeCuda> cuda;
   std::vector<std::string> misuses;
@@ -71,7 +71,7 @@ Handle& handle_of(cudnnHandle_t handle) {
   return *reinterpret_cast<Handle*>(handle);
 }
 
-// What the library itself has under this name.
+// The library's own function of this name.
 template <class Function>
 Function* own(const char* name) {
   return reinterpret_cast<Function*>(dlsym(RTLD_DEFAULT, name));
@@ -133,7 +133,7 @@ void check_product_types(cublasLtMatmulDesc_t operation, cublasLtMatrixLayout_t 
                   "cublasLtMatmul: the scalars are floats");
 }
 
-// Runs nothing: the operands are of no memory.
+// Runs nothing: the operands have no memory.
 cudnnStatus_t launch(cudnnHandle_t handle, const std::string& call) {
   vendor->last_used = handle;
   handle_of(handle).check_gpu(call);

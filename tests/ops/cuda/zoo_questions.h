@@ -1,5 +1,5 @@
 #pragma once
-// What the networks of the zoo ask of convolution engines.
+// The questions of the zoo's networks to the source of convolution engines.
 
 #include <cstdint>
 #include <span>

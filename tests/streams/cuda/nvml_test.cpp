@@ -1,4 +1,4 @@
-// What the management library is asked, on a stand-in for it.
+// Queries of the management library, on a stand-in for it.
 
 #include "streams/cuda/nvml.h"
 

@@ -56,7 +56,7 @@ def build_operators(folder, runtime, cuda_headers):
         subprocess.run(
             [
                 *("g++", "-std=c++20", "-O1", "-fPIC", "-shared", "-fvisibility=hidden", "-w"),
-                f"-I{ROOT / 'tests'}",
+                f"-I{ROOT}",
                 *(f"-isystem{path}" for path in (torch / "include", torch / "include/torch/csrc/api/include", cuda_headers)),
                 *(str(sources[0]), "-o", str(new)),
                 *(f"-L{torch / 'lib'}", "-ltorch_cpu", "-lc10", "-lc10_cuda", str(runtime)),

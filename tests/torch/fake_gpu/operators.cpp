@@ -1,16 +1,16 @@
 // PyTorch's operators on the stand-in for CUDA. Its memory is the host's, so the CPU's operator can compute a
-// CUDA operator over the same bytes: in the turn of the current stream, as a kernel would, and with what it
-// reads and writes declared (fakes/cudart/declared_launch.h), so that the fake's judge of order sees every
-// access by its operator's name.
+// CUDA operator over the same bytes. It runs in the turn of the current stream, as a kernel would, and
+// declares its reads and writes (tests/fakes/cudart/declared_launch.h), so that the fake's judge of order
+// sees every access by the operator's name.
 //
-// One boxed function serves all of them. The results' shapes come from the operator on the meta device. Where
-// these depend on the data (nonzero, masked_select), the host waits for the stream, as PyTorch's own do. As a
-// kernel, what runs later holds no reference to its tensors: memory that is freed too early is read after
-// others have written it.
+// One boxed function serves all operators. The results' shapes come from the operator on the meta device. If
+// these depend on the data (nonzero, masked_select), the host waits for the stream, as PyTorch's own
+// operators do. Like a kernel, queued work holds no reference to its tensors: it reads memory that was freed
+// too early after others have written to it.
 //
-// Refused by name: operators that the CPU does not have, those of random numbers, which would depend on the
-// order of streams, and those that make a tensor without being given one. PyTorch's own operators allocate,
-// make views and copy without a kernel.
+// Refused by name are operators that the CPU does not have, those of random numbers, which would depend on
+// the order of streams, and those that make a tensor without an input tensor. PyTorch's own operators
+// allocate, make views and copy without a kernel.
 
 #include <ATen/ATen.h>
 #include <ATen/core/dispatch/Dispatcher.h>
@@ -30,7 +30,7 @@
 #include <string_view>
 #include <vector>
 
-#include "fakes/cudart/declared_launch.h"
+#include "tests/fakes/cudart/declared_launch.h"
 
 namespace {
 
@@ -382,7 +382,7 @@ class Call {
   Ranges writes_;
 };
 
-// --- what the dispatcher calls -----------------------------------------------------------------------------
+// --- functions for the dispatcher --------------------------------------------------------------------------
 
 void compute_on_host(const OperatorHandle& op, Stack* stack) {
   const auto count = static_cast<std::ptrdiff_t>(op.schema().arguments().size());

@@ -63,7 +63,7 @@ class Subject:
         return {"VDNN_STASH_LIBRARY": library, "VDNN_STASH_MUTANT": self.stash_mutant}
 
 
-# --- judges: each gives what it has noticed, "" if nothing -------------------------------------------------------------
+# --- judges: each returns its finding, or "" ---------------------------------------------------------------------------
 
 
 def noticed_in_rows(rows):

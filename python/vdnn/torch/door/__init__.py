@@ -1,10 +1,10 @@
-"""The binary of tier "native": compiled from the sources beside this file for the PyTorch that is installed.
+"""The binary of tier "native", compiled from the sources beside this file for the installed PyTorch.
 
     python3 -m vdnn.torch.door        # compiles it ahead of the first use and prints where it is
 
-One binary fits one version of PyTorch. It lies in a cache folder (XDG_CACHE_HOME, else ~/.cache) under a name that tells the
-version and the sources apart, and is used only if its seal shows that it is whole and was made of them. One process compiles
-while others wait for it, and a binary takes its name only once it is complete. It is linked with libtorch_cpu and libc10 only.
+One binary fits one version of PyTorch. It is in a cache folder (XDG_CACHE_HOME, else ~/.cache) under a name that identifies
+version and sources. It is used only if its seal shows that it is complete and made from them. One process compiles while others
+wait for it, and a binary gets its name only once it is complete. It is linked with libtorch_cpu and libc10 only.
 """
 
 from __future__ import annotations
@@ -31,18 +31,18 @@ _SECONDS = 600
 
 
 class CannotBuild(Exception):
-    """There is no binary for this PyTorch; the text says why."""
+    """There is no binary for this PyTorch, for the reason in the text."""
 
 
 def _include_folder() -> pathlib.Path:
-    """Where vdnn/stash.h is: in the wheel, or in the source tree."""
+    """The folder of vdnn/stash.h: in the wheel, or in the source tree."""
     for folder in (_FOLDER.parent / "include", _FOLDER.parents[3] / "include"):
         if (folder / "vdnn/stash.h").exists():
             return folder
     raise CannotBuild(f"vdnn/stash.h is neither in {_FOLDER.parent / 'include'} nor in a source tree")
 
 
-# Functions that not every supported version has: the header that declares them. The sources ask for VDNN_HAS_ and the name in
+# Functions that some supported versions lack, with the headers that declare them. The sources test VDNN_HAS_ and the name in
 # capitals.
 _NEWER_FUNCTIONS = {
     "get_node_creation_hooks": "torch/csrc/autograd/engine.h",
@@ -68,7 +68,7 @@ def _sources() -> list[pathlib.Path]:
 
 
 def _identity(flags: list[str]) -> bytes:
-    """A digest of what the binary is made of."""
+    """A digest of everything from which the binary is made."""
     content = hashlib.sha256("\n".join([torch.__version__, *flags]).encode())
     for source in [*_sources(), *sorted(_FOLDER.glob("*.h")), *(_include_folder() / name for name in _HEADERS)]:
         content.update(source.read_bytes())
@@ -78,7 +78,7 @@ def _identity(flags: list[str]) -> bytes:
 def _cache_folder() -> pathlib.Path:
     try:
         return pathlib.Path(os.environ.get("XDG_CACHE_HOME") or pathlib.Path.home() / ".cache", "vdnn")
-    except RuntimeError as error:  # there is no home
+    except RuntimeError as error:  # there is no home directory
         raise CannotBuild(f"no cache folder: {error} XDG_CACHE_HOME names one") from None
 
 
@@ -91,19 +91,19 @@ def _compiler() -> list[str]:
 
 
 def _reason(done: subprocess.CompletedProcess[str]) -> str:
-    """The line that says best why a compiler has failed."""
+    """The line of a compiler's output that best explains its failure."""
     lines = [line for line in done.stderr.splitlines() if "error" in line or "cannot find" in line]
     return lines[0] if lines else f"status {done.returncode}"
 
 
 @contextlib.contextmanager
 def _alone(binary: pathlib.Path) -> Iterator[None]:
-    """One process at a time, where the file system has locks; elsewhere each compiles for itself."""
+    """Admits one process at a time if the file system has locks; otherwise each process compiles for itself."""
     with open(f"{binary}.lock", "w") as lock:
         left_over: Iterable[pathlib.Path] = ()
         with contextlib.suppress(OSError):
             fcntl.flock(lock, fcntl.LOCK_EX)
-            left_over = binary.parent.glob(f"{binary.name}.*.scratch")  # of processes that were killed while they compiled
+            left_over = binary.parent.glob(f"{binary.name}.*.scratch")  # from processes that were killed while they compiled
         for scratch in left_over:
             shutil.rmtree(scratch, ignore_errors=True)
         yield
@@ -112,7 +112,7 @@ def _alone(binary: pathlib.Path) -> Iterator[None]:
 def _compile(flags: list[str], binary: pathlib.Path, identity: bytes) -> None:
     compiler = _compiler()
     libraries = _TORCH / "lib"
-    # PyTorch's own libraries need others, which are of no concern here.
+    # PyTorch's libraries need other libraries, which this link ignores.
     link = [f"-L{libraries}", "-ltorch_cpu", "-lc10", "-ldl", "-Wl,--unresolved-symbols=ignore-in-shared-libs"]
     with tempfile.TemporaryDirectory(dir=binary.parent, prefix=f"{binary.name}.", suffix=".scratch") as scratch:
         made, sealed = pathlib.Path(scratch, "compiled.so"), pathlib.Path(scratch, "sealed.so")
@@ -123,13 +123,13 @@ def _compile(flags: list[str], binary: pathlib.Path, identity: bytes) -> None:
             reason = error.strerror if isinstance(error, OSError) else f"not done after {_SECONDS} s"
             raise CannotBuild(f"{compiler[0]}: {reason}") from None
         if done.returncode != 0 or not made.exists():
-            raise CannotBuild(f"{compiler[0]} refuses the hooks: {_reason(done)}")
+            raise CannotBuild(f"{compiler[0]} cannot compile the hooks: {_reason(done)}")
         sealed.write_bytes(seal(made.read_bytes(), identity))
         os.replace(sealed, binary)
 
 
 def build() -> pathlib.Path:
-    """The binary for this PyTorch, compiled now if it is not in the cache. Raises CannotBuild."""
+    """The path of the binary for this PyTorch, compiled now if it is not in the cache. Raises CannotBuild."""
     flags = _flags()
     identity = _identity(flags)
     binary = _cache_folder() / f"door-{torch.__version__}-{identity.hex()[:16]}.so"
@@ -137,7 +137,7 @@ def build() -> pathlib.Path:
         if not is_sealed(binary, identity):
             binary.parent.mkdir(parents=True, exist_ok=True)
             with _alone(binary):
-                if not is_sealed(binary, identity):  # else another process has compiled it meanwhile
+                if not is_sealed(binary, identity):  # otherwise another process has compiled it meanwhile
                     _compile(flags, binary, identity)
     except OSError as error:
         raise CannotBuild(f"the cache folder {binary.parent} cannot be used (XDG_CACHE_HOME names another): {error}") from None

@@ -1,7 +1,7 @@
-"""Files that are recognised as whole, and as made of what is asked for, before they are opened as a library.
+"""Files that are verified as complete and made from the expected sources before they are opened as a library.
 
-The dynamic linker maps a file that was cut off, and the process dies at the first page that is missing. So a binary ends in a
-seal, which the linker ignores: a mark, the identity of what the binary was made of, and a digest of all bytes before the seal.
+The dynamic linker would map a truncated file, and the process would die at the first missing page. So a binary ends in a seal,
+which the linker ignores: a mark, the identity of the binary's sources, and a digest of all bytes before the seal.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ def seal(content: bytes, identity: bytes) -> bytes:
 
 
 def is_sealed(path: pathlib.Path, identity: bytes) -> bool:
-    """Whether the file is there, whole and of this identity. Raises OSError if the path may not be read."""
+    """Whether the file exists, is complete and has this identity. Raises OSError if the path may not be read."""
     try:
         found = path.read_bytes()
     except (FileNotFoundError, NotADirectoryError):

@@ -8,7 +8,7 @@
 namespace vdnn::door {
 namespace {
 
-// Before each block; as long as the alignment that PyTorch's kernels rely on.
+// Precedes each block; its size is the alignment on which PyTorch's kernels rely.
 struct alignas(64) Header {
   std::size_t bytes;
 };
@@ -71,7 +71,7 @@ void CpuMemory::count(std::int64_t already, bool poison) {
   static const bool once = [already] {
     inner = c10::GetAllocator(c10::kCPU);
     add(already);
-    // Lives as long as the blocks that it hands out, which the end of the process outlives.
+    // Never destroyed, since blocks that it has allocated may live until the end of the process.
     c10::SetAllocator(c10::kCPU, new CountingAllocator, /*priority=*/255);
     return true;
   }();

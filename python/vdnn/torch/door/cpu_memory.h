@@ -1,6 +1,6 @@
 #pragma once
-// PyTorch has no figure for the memory of tensors on the CPU. An allocator around its own counts what it
-// hands out.
+// Counts the memory of tensors on the CPU, for which PyTorch has no figure, by an allocator around PyTorch's
+// own.
 
 #include <atomic>
 #include <cstdint>
@@ -9,15 +9,14 @@ namespace vdnn::door {
 
 class CpuMemory {
  public:
-  // Puts the counting allocator in the place of PyTorch's; further calls do nothing. `already`: in use
-  // before.
+  // Replaces PyTorch's allocator by the counting one; further calls do nothing. `already`: bytes already in
+  // use.
   static void count(std::int64_t already, bool poison);
-  // 0 where it is not counted.
+  // The bytes in use; 0 before count().
   static std::int64_t bytes() { return bytes_.load(std::memory_order_relaxed); }
   static std::int64_t peak() { return peak_.load(std::memory_order_relaxed); }
   static void reset_peak() { peak_ = bytes_.load(); }
-  // The peak since the last call. An operation needs memory between two tensors that it saves or reads, which
-  // a budget is about, too.
+  // The peak since the last call, which includes the memory that operations need between two saves or reads.
   static std::int64_t take_recent_peak() { return recent_peak_.exchange(bytes()); }
 
   static void restart_recent_peak() { take_recent_peak(); }

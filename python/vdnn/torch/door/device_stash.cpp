@@ -16,7 +16,7 @@
 namespace vdnn::door {
 namespace {
 
-// Handles that one call names at most; the caller asks again while it is full.
+// The most handles that one call names; the caller calls again while the array is full.
 constexpr std::size_t kBatch = 64;
 using Handles = std::array<vdnn_stash_handle, kBatch>;
 
@@ -34,7 +34,7 @@ std::uint64_t signature_of(const at::Tensor& tensor, std::uint64_t bytes) {
   return hash;
 }
 
-// From PyTorch 2.10 on the Python object of a storage holds the storage, and is held by it in turn.
+// From PyTorch 2.10 on, a storage and its Python object hold each other.
 template <class Storage>
 bool is_held_by_its_python_object_alone(const Storage& storage) {
   if constexpr (requires { storage.pyobj_slot()->has_unique_reference(); }) {
@@ -59,7 +59,7 @@ Block::Block(const at::Tensor& tensor, void* stream_)
       stream(stream_),
       counter(torch::autograd::impl::version_counter(tensor)),
       version(static_cast<std::uint32_t>(tensor._version())) {
-  if (allocator == nullptr) {  // memory from elsewhere, for example NumPy's
+  if (allocator == nullptr) {  // foreign memory, for example NumPy's
     allocator = source->device().is_cuda() ? gpu_allocator() : c10::GetAllocator(source->device_type());
   }
 }
@@ -142,7 +142,7 @@ DeviceStash::Saved DeviceStash::save(const at::Tensor& tensor) {
   const bool left_at_once = offload_stream_ != nullptr && (answer & VDNN_STASH_LEAVES) != 0;
   if (left_at_once || (answer & VDNN_STASH_RELEASED) != 0) {
     const std::lock_guard lock(mutex_);
-    restart_peak();  // the sources counted at this save, and are away at the next event
+    restart_peak();  // the freed sources counted at this save, but not at the next event
   }
   return {.block = block, .has_notice = (answer & VDNN_STASH_NOTICE) != 0};
 }
@@ -152,8 +152,7 @@ Block& DeviceStash::add(const at::Tensor& tensor, std::uint32_t& answer) {
   const std::lock_guard lock(mutex_);
   void* const stream = current_stream();
   if (blocks_.empty() && device_.is_cuda()) {
-    restart_peak();  // since the last step: an optimizer takes nothing that a saved tensor could make room
-                     // for
+    restart_peak();  // excludes the optimizer since the last step: saved tensors could not make room for it
   }
   ++saves_;
   note_who_let_go();
@@ -174,7 +173,7 @@ Block& DeviceStash::add(const at::Tensor& tensor, std::uint32_t& answer) {
 }
 
 void DeviceStash::log_notice() {
-  constexpr std::size_t kCapacity = 512;  // notices are shorter
+  constexpr std::size_t kCapacity = 512;  // longer than any notice
   std::array<char, kCapacity> text{};
   std::uint64_t needed = 0;
   check(functions_.take_notice(stash_, text.data(), kCapacity, &needed));
@@ -195,7 +194,7 @@ std::uint32_t DeviceStash::enter(Block& block, const at::Tensor& tensor, Trash& 
   return 0;
 }
 
-// Once for each save that the stash was not told of.
+// Calls vdnn_stash_put() once for each save of which the stash does not know.
 std::uint32_t DeviceStash::put(Block& block, const c10::StorageImpl& storage, Trash& trash) {
   std::uint32_t answers = 0;
   while (block.puts < block.users) {
@@ -217,7 +216,7 @@ std::uint32_t DeviceStash::put(Block& block, const c10::StorageImpl& storage, Tr
 
 void DeviceStash::watch(Block& block) {
   if (!block.is_held_by_others()) {
-    return;  // it was deferred
+    return;  // it is deferred
   }
   watched_.push_back({.block = &block, .since = looks_, .look_at = looks_ + 1});
   block.is_watched = true;
@@ -293,7 +292,8 @@ c10::intrusive_ptr<c10::StorageImpl> DeviceStash::load(Block& block) {
   }
   TORCH_CHECK(block.target, kNobodyHoldsIt);
   trash.push_back(std::move(held));
-  if (block.target_stream != stream) {  // which would reuse the memory in its own order
+  if (block.target_stream != stream) {  // otherwise the target's stream would reuse the memory in its own
+                                        // order
     record_on_current_stream(block.target->data_ptr(), device_);
   }
   return (answer & VDNN_STASH_LAST) != 0 ? std::move(block.target) : block.target;
@@ -307,7 +307,7 @@ void DeviceStash::drop(Block& block) {
 
 void DeviceStash::end_use(Block& block, Trash& trash) {
   if (block.puts == block.users) {
-    functions_.drop(stash_, block.handle);  // the handle is gone whatever the status is
+    functions_.drop(stash_, block.handle);  // the handle is dropped whatever the status is
     --block.puts;
   }
   if (--block.users == 0) {
@@ -352,7 +352,7 @@ void DeviceStash::release_at_put(Block& block, std::uint32_t answer, Trash& tras
     return;
   }
   void* const memory =
-      const_cast<void*>(block.source->data());  // mutable_data() would copy what is shared lazily
+      const_cast<void*>(block.source->data());  // mutable_data() would copy storages that share memory lazily
   if (pool_.get_base_allocation(memory, nullptr) != nullptr) {
     pool_.record_stream(memory, offload_stream_);
     trash.push_back(std::move(block.source));
@@ -407,7 +407,7 @@ void DeviceStash::release(void* stream, Trash& trash) {
 }
 
 void DeviceStash::fetch(Block& reading, void* stream) {
-  const c10::DeviceGuard on_device(device_);  // the reader's thread may be on another one
+  const c10::DeviceGuard on_device(device_);  // the reader's thread may have another current device
   Handles handles;
   std::array<std::uint64_t, kBatch> sizes;
   std::uint32_t count = kBatch;
@@ -421,7 +421,7 @@ void DeviceStash::fetch(Block& reading, void* stream) {
         if (&block == &reading) {
           throw;
         }
-        return;  // this one and those named after it come back when they are read
+        return;  // this tensor and those named after it come back when they are read
       }
       block.target_stream = stream;
       check(functions_.fetch(stash_, block.handle, block.target->mutable_data(), stream));

@@ -1,7 +1,7 @@
-// How the hooks get in: SavedVariable asks Engine::get_default_engine() for hooks, a virtual function of an
-// engine that anybody may replace (set_default_engine_stub). DoorEngine forwards everything to the engine
-// that was there, and answers this one question itself where that engine has no hooks: a program's own hooks
-// and those of torch.utils.checkpoint win, as the innermost do in PyTorch.
+// Entry of the hooks into PyTorch. SavedVariable asks the engine of Engine::get_default_engine() for hooks by
+// a virtual function, and any library may replace that engine (set_default_engine_stub). DoorEngine forwards
+// all calls to the previous engine, and supplies hooks only if that engine has none. So a program's own hooks
+// and those of torch.utils.checkpoint win, as the innermost hooks do in PyTorch.
 
 #include "door.h"
 
@@ -29,7 +29,7 @@ namespace {
 
 namespace autograd = torch::autograd;
 
-// How a task is handed over differs between versions of PyTorch.
+// PyTorch's versions pass tasks in different ways.
 template <class Function>
 struct FirstArgument;
 template <class Class, class Result, class First, class... Others>
@@ -42,7 +42,7 @@ StashFunctions functions{};
 std::atomic<vdnn_door_hooks*> active{nullptr};
 thread_local std::string last_error;
 
-// While PyTorch traces a program for torch.compile, hooks wait for the compiled program to run.
+// While PyTorch traces a program for torch.compile, hooks are off; they act when the compiled program runs.
 template <class State>
 bool is_tracing(const State& state) {
   if constexpr (requires { state.is_tracing; }) {
@@ -52,7 +52,7 @@ bool is_tracing(const State& state) {
   }
 }
 
-// torch.func switches hooks off.
+// torch.func disables hooks.
 bool may_hook() {
   const auto& state = at::SavedTensorDefaultHooks::get_tls_state();
   return !state.disabled_error_message.has_value() && !is_tracing(state);
@@ -102,7 +102,7 @@ class DoorEngine final : public autograd::Engine {
   autograd::Engine& inner_;
 };
 
-// Never destroyed: PyTorch's threads may outlive any moment at which it could be.
+// Never destroyed, since PyTorch's threads may outlive static objects.
 autograd::Engine& door_engine() {
   static auto* const engine = new DoorEngine(autograd::Engine::get_default_engine());
   return *engine;
@@ -120,7 +120,7 @@ const char* vdnn_door_last_error() {
 int vdnn_door_open(const char* path) {
   try {
     door::functions = door::StashFunctions::of_library(path);
-    door::door_engine();  // asks for the engine that is there before it takes its place
+    door::door_engine();  // gets the present engine before it replaces that engine
     torch::autograd::set_default_engine_stub(&door::door_engine);
     return 0;
   } catch (const std::exception& error) {

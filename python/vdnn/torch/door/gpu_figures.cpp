@@ -10,7 +10,7 @@
 namespace vdnn::door {
 namespace {
 
-// Templates, so that only what this version of PyTorch has is compiled.
+// Templates, so that only functions of this version of PyTorch are compiled.
 template <class Guard>
 constexpr bool kHasStreams = requires(const Guard& guard, c10::Stream stream) {
   guard.getStreamNativeHandle(stream);
@@ -22,7 +22,7 @@ void* native_stream(c10::Device device) {
     const Guard guard(device.type());
     return guard.getStreamNativeHandle(guard.getStream(device));
   } else {
-    TORCH_CHECK(false, "vdnn: this PyTorch does not tell C++ about streams");
+    TORCH_CHECK(false, "vdnn: this PyTorch does not give C++ access to streams");
   }
 }
 
@@ -69,7 +69,7 @@ std::optional<MemoryFigures> gpu_memory(c10::Device device) {
 #ifdef VDNN_HAS_GETDEVICEALLOCATOR
   try {
     return figures_of(dynamic_cast<c10::DeviceAllocator*>(c10::GetAllocator(device.type())), device);
-  } catch (const c10::Error&) {  // CUDAPluggableAllocator has none
+  } catch (const c10::Error&) {  // CUDAPluggableAllocator has no statistics
     return std::nullopt;
   }
 #else

@@ -1,5 +1,5 @@
 #pragma once
-// Where notices for the user go.
+// The destination of notices for the user.
 
 #include <atomic>
 
@@ -10,7 +10,7 @@ class NoticeLog {
   using Function = void (*)(const char* text);
 
   static void set(Function log) { log_ = log; }
-  // The function may be Python's, whose lock it takes: no lock of ours may be held.
+  // The function may be Python's and take Python's lock, so the caller must hold none of our locks.
   static void write(const char* text) {
     if (const Function log = log_) {
       log(text);

@@ -1,11 +1,11 @@
 #pragma once
-// The most that tensors took on a GPU since the last time that it was asked. An operation needs memory
-// between two tensors that are saved or read, which a budget is about, too.
+// An upper bound of the peak of tensors on a GPU since the last call. It covers memory that operations need
+// between two saves or reads, which counts against a budget, too.
 //
-// An allocator keeps its peak since the program has reset it last, which is the program's to do. So this is
-// an upper bound by what was allocated since: as though all of it had been before anything was freed. Between
-// two events there is about one operation, which frees what it read when it has its result, so that the bound
-// is seldom far from the peak. The allocator's own peak bounds it, too.
+// An allocator keeps its peak since the last reset, and only the program may reset it. So this bound adds all
+// bytes allocated since the last call, as though nothing had been freed in between. About one operation runs
+// between two events, and it frees its operands only when it has its result, so the bound is seldom far from
+// the peak. The allocator's own peak limits the bound, too.
 
 #include <algorithm>
 #include <cstdint>
@@ -13,24 +13,24 @@
 
 namespace vdnn::door {
 
-// Bytes of tensors, as an allocator counts them.
+// Bytes of tensors as counted by an allocator.
 struct MemoryFigures {
   std::uint64_t current = 0;
-  std::uint64_t peak = 0;       // since the program has reset it
-  std::uint64_t allocated = 0;  // ever, or since the program has reset it
+  std::uint64_t peak = 0;       // since the program last reset it
+  std::uint64_t allocated = 0;  // in total, or since the program last reset it
 };
 
 class RecentPeak {
  public:
-  // Of what comes.
+  // Starts a new stretch.
   void restart(const MemoryFigures& now) { last_ = now; }
   std::uint64_t take(const MemoryFigures& now) {
     const MemoryFigures before = last_.value_or(now);
     last_ = now;
     if (now.allocated < before.allocated) {
-      return now.current;  // it was reset
+      return now.current;  // the program has reset the counters
     }
-    // Where the allocator does not count what was allocated, both ends of the stretch are known.
+    // If the allocator does not count allocations, only both ends of the stretch are known.
     const std::uint64_t bound = std::max(before.current + (now.allocated - before.allocated), now.current);
     return now.peak < before.peak ? bound : std::min(bound, now.peak);
   }

@@ -1,10 +1,10 @@
 #pragma once
-// The hooks of one saved tensor, without Python: PyTorch makes one object for each tensor that autograd
+// The hooks of one saved tensor, without Python. PyTorch makes one such object for each tensor that autograd
 // saves.
 //
-// Hooks switch off PyTorch's check that a saved tensor has not been changed in place. These hooks check by
-// themselves, with PyTorch's words: a version counter can be held without the storage. They hold the variable
-// weakly, as PyTorch's message names the operation that changed it.
+// Hooks disable PyTorch's check that a saved tensor has not been changed in place. These hooks check it
+// themselves, with PyTorch's messages, since a version counter can be held without its storage. They hold the
+// variable weakly for the message, which names the operation that changed it.
 
 #include <ATen/core/Tensor.h>
 #include <torch/csrc/autograd/engine.h>
@@ -21,7 +21,7 @@
 
 namespace vdnn::door {
 
-// How nodes are held differs between versions of PyTorch.
+// PyTorch's versions hold nodes in different ways.
 using NodePointer = decltype(torch::autograd::get_current_node());
 template <class Pointer>
 struct WeakPointer;
@@ -35,7 +35,7 @@ struct WeakPointer<c10::intrusive_ptr<Node>> {
 };
 using WeakNodePointer = WeakPointer<NodePointer>::type;
 
-// While it lives, what this thread saves goes through no hooks at all.
+// In its lifetime, tensors that this thread saves pass through no hooks.
 class NoHooks {
  public:
   NoHooks() { is_set_ = true; }
@@ -48,15 +48,16 @@ class NoHooks {
   static thread_local bool is_set_;
 };
 
-// Which tensors may leave, and the stashes of their devices. Thread-safe; lives as long as the process.
+// Decides which tensors may leave, and holds the stashes of their devices. Thread-safe; lives as long as the
+// process.
 class TensorStashes {
  public:
   TensorStashes(const StashFunctions& functions, const vdnn_stash_options& options, std::uint64_t min_bytes,
                 const vdnn_door_pool& pool);
 
-  // Null if the tensor stays where it is.
+  // The stash for the tensor; null if the tensor stays on its device.
   DeviceStash* stash_for(const at::Tensor& tensor);
-  // Null if none was made.
+  // The device's stash; null if none has been made.
   DeviceStash* stash_of(c10::DeviceIndex device);
 
  private:
@@ -83,7 +84,7 @@ class SavedTensor final : public torch::autograd::SavedVariableHooks {
 #endif
 
  private:
-  // How the tensor lies in its storage.
+  // The tensor's sizes, strides and offset in its storage.
   struct View {
     explicit View(const at::Tensor& tensor);
     at::Tensor of(c10::intrusive_ptr<c10::StorageImpl> storage) const;
@@ -102,15 +103,15 @@ class SavedTensor final : public torch::autograd::SavedVariableHooks {
   NodePointer changed_by() const;
 
   TensorStashes& stashes_;
-  // One of the two: a tensor that stays, or a view of a block.
+  // Either a tensor that stays, or a view of a block.
   at::Tensor kept_;
   std::optional<View> view_;
   DeviceStash* stash_ = nullptr;
   Block* block_ = nullptr;
-  // A leaf that is still there when it is read is given back itself.
+  // A leaf that is still alive when it is read is returned itself.
   c10::weak_intrusive_ptr<c10::TensorImpl> variable_{c10::intrusive_ptr<c10::TensorImpl>()};
   bool is_leaf_ = false;
-  // For the check.
+  // For the check of versions.
   WeakNodePointer maker_{NodePointer()};
   std::uint32_t output_ = 0;
   std::uint32_t version_ = 0;

@@ -1,6 +1,6 @@
 #pragma once
-// The functions of libvdnn_stash.so that the hooks call. They are looked up, so that the binary is linked
-// with PyTorch only.
+// The functions of libvdnn_stash.so that the hooks call. They are looked up at run time, so that the binary
+// is linked only with PyTorch.
 
 #include "vdnn/stash.h"
 
@@ -25,7 +25,7 @@ struct StashFunctions {
   decltype(&::vdnn_stash_drop) drop;
   decltype(&::vdnn_stash_take_notice) take_notice;
 
-  // Throws std::runtime_error if the library or one of the functions is not there.
+  // Throws std::runtime_error if the library or one of the functions is missing.
   static StashFunctions of_library(const char* path);
 };
 

@@ -1,5 +1,5 @@
 #pragma once
-// ReLU, sigmoid and sums, in place as well. NaN passes through; gradients are told by Y (see
+// ReLU, sigmoid and sums, which may work in place. NaN passes through; gradients follow from Y (see
 // src/ops/cpu/elementwise.cpp).
 
 #include <cmath>
@@ -9,7 +9,7 @@
 
 namespace vdnn::cuda {
 
-// A slope of 0 apart: zero times an infinity would be none.
+// A slope of 0 is a separate case: zero times infinity would be NaN.
 VDNN_HOST_DEVICE inline float below_zero(float slope, float value) {
   return slope == 0 ? 0.0F : slope * value;
 }
@@ -51,7 +51,7 @@ struct ReluBackward {
   }
 };
 
-// The exponential is of -|x|: never large, so that small results keep their accuracy.
+// The exponential of -|x| is never large, so that small results keep their accuracy.
 template <class Format>
 struct SigmoidForward {
   static constexpr const char* kName = "sigmoid_forward";

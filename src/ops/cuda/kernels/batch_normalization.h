@@ -1,5 +1,5 @@
 #pragma once
-// What batch normalisation has beside the kernels of group normalisation (group_normalization.h).
+// The kernels that batch normalisation needs beside those of group normalisation (group_normalization.h).
 
 #include <cmath>
 #include <cstdint>
@@ -8,7 +8,7 @@
 
 namespace vdnn::cuda {
 
-// Of each channel, from its sums of x and x^2; the variance is over n.
+// Statistics of each channel from its sums of x and x^2; the variance has the divisor n.
 struct BatchStatistics {
   static constexpr const char* kName = "batch_statistics";
   const Sums<2>* sums = nullptr;
@@ -37,7 +37,7 @@ struct ReciprocalDeviations {
   }
 };
 
-// running + momentum (factor batch - running), in place as well.
+// running + momentum (factor batch - running); may work in place.
 struct FollowStatistic {
   static constexpr const char* kName = "follow_statistic";
   const float* batch = nullptr;
@@ -52,7 +52,7 @@ struct FollowStatistic {
   }
 };
 
-// Over the batches of several ranks (ops/standard_recipes.h), a channel each.
+// For the batches of several ranks (ops/standard_recipes.h), one element per channel.
 
 struct MeanShare {
   static constexpr const char* kName = "mean_share";
@@ -95,7 +95,7 @@ struct GradientMeans {
   }
 };
 
-// For GroupGradient.
+// The coefficients of GroupGradient.
 struct MeanCoefficients {
   static constexpr const char* kName = "mean_coefficients";
   const float* means = nullptr;

@@ -1,9 +1,9 @@
 #pragma once
-// Losses over classes: a row of logits for each place, a target for each place (src/ops/cpu has the formulas:
-// class_places.cpp, dice_cross_entropy.cpp). Exponentials and sums in double.
+// Losses over classes: a row of logits and a target for each place. src/ops/cpu has the formulas
+// (class_places.cpp, dice_cross_entropy.cpp). Exponentials and sums are in double.
 //
-// A target that is no class would be an error, which a device cannot report: it makes the loss NaN, and
-// nothing is read that is not there.
+// A device cannot report a target that is not a class. Such a target makes the loss NaN, and nothing outside
+// the arrays is read.
 
 #include <cmath>
 #include <cstdint>
@@ -20,8 +20,8 @@ VDNN_HOST_DEVICE inline bool is_class(std::int32_t target, std::uint64_t k) {
   return static_cast<std::uint64_t>(target) == k;
 }
 
-// Of each place the log of the sum of exponentials and the first of the largest logits. A row is shared by
-// `lanes` threads, so that many classes at few places keep a GPU busy, too.
+// For each place the log of the sum of exponentials and the index of the largest logit, the first of equals.
+// `lanes` threads share a row, so that many classes at few places keep a GPU busy, too.
 struct LogSums {
   static constexpr const char* kName = "log_sums";
   struct Shared {
@@ -106,7 +106,7 @@ struct LogSums {
   }
 };
 
-// Over all places: loss, right ones, places that count.
+// Sums over all places: loss, correct predictions, places that count.
 struct PlaceMetrics {
   static constexpr const char* kName = "place_metrics";
   using Sum = Sums<3>;
@@ -125,13 +125,13 @@ struct PlaceMetrics {
       return {{NAN, 0, 1}};
     }
     const auto wanted = static_cast<double>(logits[place * classes + static_cast<std::uint64_t>(target)]);
-    // Among logits that are no numbers, which one is the largest means nothing.
+    // The largest of logits with a NaN is arbitrary.
     const bool right = std::isfinite(log_sums[place]) && is_class(target, largest[place]);
     return {{log_sums[place] - wanted, right ? 1.0 : 0.0, 1}};
   }
 };
 
-// Of each sample, places that count.
+// The places of each sample that count.
 struct PlaceCounts {
   static constexpr const char* kName = "place_counts";
   using Sum = Sums<1>;
@@ -143,7 +143,7 @@ struct PlaceCounts {
   }
 };
 
-// Over all samples: places that count, and samples that have one.
+// Sums over all samples: places that count, and samples that have one.
 struct SampleCounts {
   static constexpr const char* kName = "sample_counts";
   using Sum = Sums<2>;
@@ -193,7 +193,7 @@ struct SoftmaxGradient {
   }
 };
 
-// Of each class of each sample: p t, p, t over its places that count.
+// For each class of each sample the sums of p t, p and t over the places that count.
 struct ClassSums {
   static constexpr const char* kName = "class_sums";
   using Sum = Sums<3>;
@@ -223,7 +223,7 @@ struct DiceFraction {
       : numerator(2 * sums.value[0] + smooth), denominator(sums.value[1] + sums.value[2] + smooth) {}
 };
 
-// Of the samples that have a place that counts: coefficients and their number.
+// Sums over the samples with a place that counts: coefficients and their number.
 struct DiceCoefficients {
   static constexpr const char* kName = "dice_coefficients";
   using Sum = Sums<2>;
@@ -241,7 +241,7 @@ struct DiceCoefficients {
   }
 };
 
-// Saves of each sample the numerators of its classes, then the denominators.
+// Saves the numerators of each sample's classes, then the denominators.
 struct StoreDice {
   static constexpr const char* kName = "store_dice";
   const Sums<3>* class_sums = nullptr;
@@ -262,7 +262,7 @@ struct StoreDice {
 struct StoreMetrics {
   static constexpr const char* kName = "store_metrics";
   const Sums<3>* sums = nullptr;
-  const Sums<2>* dice = nullptr;  // null: of cross-entropy alone
+  const Sums<2>* dice = nullptr;  // null: cross-entropy alone
   float* metrics = nullptr;
   std::uint64_t elements = 1;
 
@@ -277,7 +277,7 @@ struct StoreMetrics {
   }
 };
 
-// Both losses' gradient, a place at a time.
+// The gradient of both losses, one place at a time.
 struct DiceGradient {
   static constexpr const char* kName = "dice_gradient";
   const float* probabilities = nullptr;

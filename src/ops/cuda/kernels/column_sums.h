@@ -1,6 +1,6 @@
 #pragma once
-// Sums over places of each channel of each sample, of maps whose channels lie together. Neighbouring threads
-// take neighbouring channels; where there are fewer channels than threads, several places at once.
+// Sums over the places of each channel of each sample, for maps with channels last. Neighbouring threads sum
+// neighbouring channels. If there are fewer channels than threads, a block sums several places at once.
 
 #include <cstdint>
 
@@ -23,7 +23,7 @@ struct ColumnSums {
   std::uint64_t channels = 0;
   Sum* sums = nullptr;  // samples x channels x pieces()
 
-  // Channels that a block sums, and places that it takes at once.
+  // The channels that a block sums, and the places that it sums at once.
   VDNN_HOST_DEVICE std::uint64_t width() const { return smaller(channels, kBlockThreads); }
   VDNN_HOST_DEVICE std::uint64_t lanes() const { return kBlockThreads / width(); }
   VDNN_HOST_DEVICE std::uint64_t tiles() const { return divide_up(channels, width()); }

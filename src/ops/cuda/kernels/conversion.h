@@ -1,5 +1,5 @@
 #pragma once
-// The same numbers in another format. A pack is one access to the wider of both.
+// Conversion to another format. A pack is one access to the wider of both arrays.
 
 #include <cstdint>
 

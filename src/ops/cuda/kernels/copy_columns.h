@@ -1,7 +1,7 @@
 #pragma once
-// Rows of so many columns, a given distance apart on either side: a concatenation of channels and its slices,
-// or, all columns, a copy. What a column means does not matter, only how wide it is: a table is copied in the
-// widest words that its rows and their distances consist of.
+// Copies some columns of a table, with a given distance between rows on either side: a concatenation of
+// channels, its slices or, for all columns, a copy. The type of elements does not matter: a table is copied
+// in the widest words that divide its rows and their distances.
 
 #include <cstdint>
 

@@ -1,7 +1,7 @@
 #pragma once
-// Division by a number that is known before a kernel is launched: a product and a shift (Granlund and
-// Montgomery, PLDI 1994, figure 4.1 for dividends of 63 bits), where 64-bit division takes a GPU longer than
-// memory takes to bring the element.
+// Division by a number that is known when a kernel is launched, by a product and a shift (Granlund and
+// Montgomery, PLDI 1994, figure 4.1 for dividends of 63 bits). A 64-bit division on a GPU takes longer than
+// the access to the element's memory.
 
 #include <bit>
 #include <cstdint>
@@ -21,7 +21,7 @@ class Divisor {
   }
 
   VDNN_HOST_DEVICE std::uint64_t value() const { return divisor_; }
-  // Of a dividend < 2^63.
+  // For dividends < 2^63.
   VDNN_HOST_DEVICE std::uint64_t quotient(std::uint64_t dividend) const {
     return static_cast<std::uint64_t>((static_cast<Wide>(dividend << 1) * factor_) >> 64) >> shift_;
   }

@@ -1,6 +1,6 @@
 #pragma once
-// The norm of all gradients together and the scale that clips it; src/ops/cpu/gradient_norm.cpp says why it
-// is what it is where the norm is not finite.
+// The norm of all gradients together and the scale that clips it. src/ops/cpu/gradient_norm.cpp explains the
+// scale of a norm that is not finite.
 
 #include <cmath>
 #include <cstdint>
@@ -9,7 +9,7 @@
 
 namespace vdnn::cuda {
 
-// Sums of squares of several gradients in one launch: a block takes a piece of one of them.
+// Sums of squares of several gradients in one launch: a block sums a piece of one of them.
 struct SquareSums {
   static constexpr const char* kName = "square_sums";
   static constexpr std::uint32_t kMostGradients = 16;
@@ -26,7 +26,7 @@ struct SquareSums {
   Gradient gradients[kMostGradients];
   std::uint32_t count = 0;  // gradients
   std::uint64_t all_blocks = 0;
-  Sum* sums = nullptr;  // a block
+  Sum* sums = nullptr;  // one per block
 
   std::uint64_t blocks() const { return all_blocks; }
 

@@ -1,7 +1,7 @@
 #pragma once
-// Group normalisation. Sums of each channel of each sample run in double (column_sums.h), where products of
-// two floats are exact, which makes mean square minus squared mean a variance. src/ops/cpu has the formulas
-// of the gradients. Maps are in any format, all else is fp32.
+// Group normalisation. Sums of each channel of each sample are in double (column_sums.h), where products of
+// two floats are exact, so that the mean square minus the squared mean is an accurate variance. src/ops/cpu
+// has the formulas of the gradients. Maps have any format, everything else is fp32.
 
 #include <cmath>
 #include <cstdint>
@@ -12,7 +12,7 @@
 
 namespace vdnn::cuda {
 
-// a and a b.
+// Sums of a and of a b.
 template <class Format>
 struct Products {
   static constexpr const char* kName = "products";
@@ -28,7 +28,7 @@ struct Products {
 template <class Format>
 using ProductSums = ColumnSums<Products<Format>>;
 
-// Of each group of each sample, from its sums of x and x^2. What is saved is what is used.
+// Statistics of each group of each sample from its sums of x and x^2. Forward uses the values that it saves.
 struct GroupStatistics {
   static constexpr const char* kName = "group_statistics";
   const Sums<2>* sums = nullptr;
@@ -46,7 +46,7 @@ struct GroupStatistics {
   }
 };
 
-// Where the elements of a pack lie: their channels are neighbours.
+// The positions of a pack's elements, whose channels are neighbours.
 template <std::uint32_t kCount>
 struct GroupedPack {
   std::uint64_t first_channel = 0;
@@ -117,7 +117,7 @@ struct GroupNormalize {
   }
 };
 
-// What backward has of each channel of each sample, from the sums of dY and dY x: those of dY and dY z.
+// The gradients of each channel of each sample: the sums of dY and dY z from those of dY and dY x.
 struct ChannelGradients {
   const Sums<2>* sums = nullptr;
   const float* mean = nullptr;
@@ -150,7 +150,7 @@ struct ScaleAndShiftGradients {
   }
 };
 
-// Of each group of each sample, over its channels: scale dY and scale dY z.
+// Sums over the channels of each group of each sample: scale dY and scale dY z.
 struct ScaledGradients {
   static constexpr const char* kName = "scaled_gradients";
   using Sum = Sums<2>;

@@ -1,22 +1,23 @@
 #pragma once
-// Kernels of our own are plain C++: what nvcc compiles for a GPU, g++ compiles for the host, where the same
-// bodies run one thread after the other (tests/fakes/emulated_kernels.h) and are held to the references.
+// Kernels of our own are plain C++. nvcc compiles them for a GPU, g++ for the host, where the same bodies run
+// one thread after the other (tests/fakes/emulated_kernels.h) and are compared with the references.
 //
-// A kernel is a struct: its arguments, and what one element or one block of kBlockThreads threads does.
+// A kernel is a struct of its arguments and the code for one element, or for one block of kBlockThreads
+// threads.
 //
-// * Elementwise: `elements` and operator()(index); each index by itself.
+// * Elementwise: `elements` and operator()(index); each index is computed independently.
 // * Packed: elementwise over arrays, several elements at once (packs.h): `elements`, kPack, and
-//   operator()(Pack<kCount>) for a pack of kPack elements and for one element. Where packs cannot be taken,
-//   in_packs() says so. With `Shared`, one thread of each block first calls prepare(shared), and
-//   operator() is given it, too.
+//   operator()(Pack<kCount>) for a pack of kPack elements and for one element. in_packs() returns false if
+//   packs are impossible. With `Shared`, one thread of each block first calls prepare(shared), which
+//   operator() gets, too.
 // * Cooperative: `Shared` (the block's shared memory), `blocks()`, and
 //   operator()(block, shared), written in phases: block.each(f) calls f(thread) for every thread of the block
-//   and is a barrier. On the device that is one call and __syncthreads(), on the host a loop. So nothing but
-//   `shared` and memory lives from phase to phase, what is declared outside of phases is constant and the
-//   same for all threads, and all threads come to every phase.
+//   and is a barrier. On the device that is one call and __syncthreads(), on the host a loop. So only
+//   `shared` and memory persist between phases. Variables outside of phases are constant and the same for all
+//   threads, and all threads reach every phase.
 //
-// Sums are taken in fixed pieces and by fixed trees, without atomics: the same shape, the same bits. Device
-// code is compiled without fused multiply-add, so that host and device agree but for the transcendental
+// Sums use fixed pieces and fixed trees, without atomics, so that the same shape gives the same bits. Device
+// code is compiled without fused multiply-add, so that host and device agree except for transcendental
 // functions. Indices have 64 bits.
 
 #include <cstdint>
@@ -34,7 +35,7 @@ constexpr std::uint64_t smaller(std::uint64_t a, std::uint64_t b) {
   return a < b ? a : b;
 }
 
-// Neighbouring elements of arrays, which one thread takes at once.
+// Neighbouring elements of arrays that one thread computes at once.
 template <std::uint32_t kCount>
 struct Pack {
   std::uint64_t first = 0;
@@ -65,7 +66,7 @@ struct SharedOf<Kernel> {
   using Type = typename Kernel::Shared;
 };
 
-// Whole packs; elements beyond them are taken one by one.
+// The number of whole packs; the remaining elements are computed one by one.
 template <Packed Kernel>
 VDNN_HOST_DEVICE std::uint64_t packs_of(const Kernel& kernel) {
   if constexpr (requires { kernel.in_packs(); }) {
@@ -76,8 +77,8 @@ VDNN_HOST_DEVICE std::uint64_t packs_of(const Kernel& kernel) {
   return kernel.elements / Kernel::kPack;
 }
 
-// Blocks for as many threads as there is work for, but no more than fill any GPU a few times over: each
-// thread takes every so many-th piece of work.
+// Blocks for one thread per piece of work, up to a number that fills any GPU a few times. With more work,
+// threads loop over it with a stride.
 constexpr std::uint64_t blocks_for(std::uint64_t threads) {
   constexpr std::uint64_t kMostBlocks = 8192;
   return smaller(divide_up(threads, kBlockThreads), kMostBlocks);
@@ -96,7 +97,7 @@ std::uint64_t blocks_of(const Kernel& kernel) {
   }
 }
 
-// Calls take(i) for every i in [0, count), the threads of all blocks in turn.
+// Calls take(i) for every i in [0, count), distributed over the threads of all blocks.
 template <class Block, class Take>
 VDNN_HOST_DEVICE void take_turns(const Block& block, std::uint32_t thread, std::uint64_t count,
                                  const Take& take) {

@@ -10,7 +10,7 @@
 
 namespace vdnn::cuda {
 
-// The gradient map of a loss, in place as well.
+// Scales the gradient map of a loss; may work in place.
 struct ScaledGradientMap {
   static constexpr const char* kName = "scaled_gradient_map";
   static constexpr std::uint32_t kPack = kPackOf<Fp32>;
@@ -41,7 +41,7 @@ struct StoreLossScaledNorm {
   }
 };
 
-// One element; in place as well.
+// One element; may work in place.
 struct LossScaleUpdate {
   static constexpr const char* kName = "loss_scale_update";
   LossScaling scaling;
@@ -55,10 +55,10 @@ struct LossScaleUpdate {
   }
 };
 
-// What an update multiplies its gradient by: 1, or what the norm of all gradients gives.
+// The factor by which an update multiplies its gradient: 1, or the scale from the norm of all gradients.
 struct GradientScale {
-  const float* norm = nullptr;                  // and scale, where gradients are clipped
-  const LossScaledNorm* loss_scaled = nullptr;  // where losses are scaled
+  const float* norm = nullptr;                  // and scale, if gradients are clipped
+  const LossScaledNorm* loss_scaled = nullptr;  // if losses are scaled
 
   VDNN_HOST_DEVICE float get() const {
     if (loss_scaled != nullptr) {
@@ -66,9 +66,9 @@ struct GradientScale {
     }
     return norm == nullptr ? 1.0F : norm[1];
   }
-  // Gradients have overflowed: nothing is updated.
+  // True if gradients have overflowed, so that nothing is updated.
   VDNN_HOST_DEVICE bool skips() const { return loss_scaled != nullptr && loss_scaled->skips != 0; }
-  // Before this step, which the optimizer does not count.
+  // Earlier skipped steps, which the optimizer does not count.
   VDNN_HOST_DEVICE std::uint64_t skipped_steps() const {
     return loss_scaled == nullptr ? 0 : static_cast<std::uint64_t>(loss_scaled->skipped_steps);
   }

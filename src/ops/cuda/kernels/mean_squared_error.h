@@ -19,7 +19,7 @@ struct SquaredDifference {
   }
 };
 
-// One element.
+// Launched with one element.
 struct StoreSquaredError {
   static constexpr const char* kName = "store_squared_error";
   const Sums<1>* sum = nullptr;

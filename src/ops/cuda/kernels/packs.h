@@ -1,15 +1,15 @@
 #pragma once
-// Elements as they lie in memory (fp32, fp16 or bf16: src/base/narrow_floats.h) and as kernels compute with
-// them (fp32). A thread moves a pack of neighbours by accesses of 16 bytes, the widest that a GPU has:
-// elementwise kernels take as long as memory does, and narrower accesses do not keep it busy. So every array
-// of a packed kernel begins at a multiple of 16 bytes; devices align blocks to 256 or more. A GPU does not
-// forgive other addresses, and neither does the host.
+// Elements in memory (fp32, fp16 or bf16: src/base/narrow_floats.h) and in computations (fp32). A thread
+// moves a pack of neighbours by accesses of 16 bytes, the widest that a GPU has: memory limits elementwise
+// kernels, and narrower accesses do not keep it busy. So every array of a packed kernel must begin at a
+// multiple of 16 bytes; devices align blocks to 256 or more. Other addresses are an error on a GPU and on the
+// host.
 //
-// Results are rounded to the nearest, ties to even. The host converts by integer code; on a GPU that takes
-// longer than memory does, so its own instructions convert there (CUDA Math API, __float2half_rn,
-// __float2bfloat16_rn and their inverses; emulated where an architecture lacks them). Widening is exact and
-// the nearest-even rounding of a number is unique, so both have the same bits, but for which NaN a NaN
-// becomes.
+// Results are rounded to the nearest, ties to even. The host converts by integer code, which would limit the
+// speed of a GPU, where its own instructions convert instead (CUDA Math API, __float2half_rn,
+// __float2bfloat16_rn and their inverses; emulated if an architecture lacks them). Widening is exact and the
+// nearest-even rounding of a number is unique, so both give the same bits, except that NaNs may become
+// different NaNs.
 
 #include <cstdint>
 #include <type_traits>
@@ -61,11 +61,11 @@ VDNN_HOST_DEVICE Stored<Format> narrow(float value) {
 
 inline constexpr std::uint32_t kWordBytes = 16;
 
-// Of a kernel whose widest elements are of this format.
+// The pack of a kernel whose widest elements have this format.
 template <class Format>
 inline constexpr std::uint32_t kPackOf = kWordBytes / sizeof(Stored<Format>);
 
-// The elements of a pack, computed with.
+// The elements of a pack in fp32.
 template <std::uint32_t kCount>
 struct Floats {
   float value[kCount] = {};
@@ -75,7 +75,7 @@ struct Floats {
   VDNN_HOST_DEVICE float operator()(std::uint32_t i) const { return value[i]; }  // as store() asks
 };
 
-// What one access moves, whatever lies there.
+// The bytes of one access.
 template <class Bits, std::uint32_t kCount>
 struct [[gnu::may_alias]] alignas(sizeof(Bits) * kCount) Word {
   Bits bits[kCount];
@@ -108,7 +108,7 @@ VDNN_HOST_DEVICE Floats<kCount> load(const Stored<Format>* array, Pack<kCount> p
   return values;
 }
 
-// value(i): of the pack's element i.
+// value(i) is that of the pack's element i.
 template <class Format, std::uint32_t kCount, class Value>
 VDNN_HOST_DEVICE void store(Stored<Format>* array, Pack<kCount> pack, const Value& value) {
   using Each = WordOf<Stored<Format>, kCount>;

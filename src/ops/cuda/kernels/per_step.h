@@ -1,6 +1,6 @@
 #pragma once
-// What of a step's numbers a kernel takes: by value, or where a step that is replayed as a graph has put
-// them, since what a graph's kernels take by value is the same each time.
+// Numbers of the step as a kernel's argument: by value, or in device memory for steps that are replayed as a
+// graph, since arguments of a graph's kernels are the same in each replay.
 
 #include "src/ops/cuda/kernels/kernel.h"
 
@@ -9,7 +9,7 @@ namespace vdnn::cuda {
 template <class Numbers>
 struct PerStep {
   Numbers value;
-  const Numbers* memory = nullptr;  // of the device; null: `value` it is
+  const Numbers* memory = nullptr;  // of the device; null: `value` is used
 
   VDNN_HOST_DEVICE const Numbers& get() const { return memory == nullptr ? value : *memory; }
 };

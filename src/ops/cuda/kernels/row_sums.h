@@ -1,6 +1,6 @@
 #pragma once
-// Sums of rows of terms in double: a block of threads sums a piece of a row, each thread every so many-th
-// term, then the threads by a tree. What the pieces of a row come to is summed the same way, as a row of
+// Sums of rows of terms in double. A block of threads sums a piece of a row: each thread sums terms with a
+// stride, and a tree adds up the threads. The sums of the pieces are then summed the same way, as a row of
 // terms.
 
 #include <cstdint>
@@ -23,7 +23,7 @@ struct Sums {
   }
 };
 
-// Leaves in lanes[0] what all of them, one a thread, come to.
+// Leaves the sum of all lanes, one per thread, in lanes[0].
 template <class Sum, class Block>
 VDNN_HOST_DEVICE void fold_lanes(Block& block, Sum* lanes) {
   for (std::uint32_t half = kBlockThreads / 2; half > 0; half /= 2) {
@@ -81,7 +81,7 @@ struct RowSums {
   }
 };
 
-// Terms that were sums.
+// Terms that are sums themselves.
 template <std::uint32_t kCount>
 struct Partial {
   static constexpr const char* kName = "partial_sums";

@@ -1,6 +1,6 @@
 #pragma once
-// Optimizers and gradient accumulation over a parameter as it is stored, in place: an update that loss
-// scaling skips leaves everything as it is.
+// Optimizers and gradient accumulation over the stored form of a parameter, in place. An update that loss
+// scaling skips changes nothing.
 
 #include <cmath>
 #include <cstdint>
@@ -66,9 +66,8 @@ struct Sgd {
   }
 };
 
-// Adam and AdamW; adam_coefficients.h has the formula. How many steps were skipped only the device knows.
-// Where there were any, one thread of each block computes the coefficients anew; otherwise they are the
-// host's.
+// Adam and AdamW; adam_coefficients.h has the formula. Only the device knows how many steps were skipped. If
+// there were any, one thread of each block computes the coefficients anew; otherwise they are the host's.
 struct Adam {
   static constexpr const char* kName = "adam";
   static constexpr std::uint32_t kPack = kPackOf<Fp32>;
@@ -84,7 +83,7 @@ struct Adam {
   ParameterCopy copy;
   AdamSpec spec;
   PerStep<StepScalars> scalars;
-  PerStep<ops::AdamCoefficients> coefficients;  // of the step, as if none had been skipped
+  PerStep<ops::AdamCoefficients> coefficients;  // of the step if none had been skipped
   std::uint64_t elements = 0;
 
   VDNN_HOST_DEVICE void prepare(Shared& shared) const {

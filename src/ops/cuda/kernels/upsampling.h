@@ -1,8 +1,7 @@
 #pragma once
-// Upsampling by whole factors, over three dimensions of space (those that are not there have extent and
-// factor 1). Backward gathers: each element of dX sums its own part of dY in a fixed order. Neighbours of
-// weight zero are not looked at, so that what is infinite there stays there. A thread takes a pack of the
-// channels of one place.
+// Upsampling by whole factors, over three dimensions of space (missing ones have extent and factor 1).
+// Backward gathers: each element of dX sums its part of dY in a fixed order. Neighbours of weight zero are
+// not read, so that infinities do not spread. A thread computes a pack of the channels of one place.
 
 #include <cstdint>
 
@@ -41,7 +40,7 @@ struct UpsampledAxis {
   Divisor output;  // its extent
   Divisor factor;
 
-  // Outputs that an input may have a part in: [begin, end).
+  // The outputs to which an input may contribute: [begin, end).
   struct Range {
     std::uint64_t begin;
     std::uint64_t end;

@@ -1,6 +1,6 @@
 #pragma once
-// What vdnn/allocator.h answers, as the exceptions that programs in C++ expect of an allocator. Headers
-// alone, C++17.
+// Status codes of vdnn/allocator.h as the exceptions that C++ programs expect of an allocator. Header-only,
+// C++17.
 
 #include <cstddef>
 #include <cstdio>
@@ -11,8 +11,7 @@
 
 namespace vdnn {
 
-// Memory that cannot be had, of the device or of the host, with the numbers. Without the heap, which may be
-// what is exhausted.
+// Device or host have no memory; the text has the numbers. It needs no heap, which may be exhausted.
 class AllocatorShortage : public std::bad_alloc {
  public:
   explicit AllocatorShortage(const char* text) noexcept { std::snprintf(text_, sizeof text_, "%s", text); }
@@ -22,9 +21,9 @@ class AllocatorShortage : public std::bad_alloc {
   char text_[512];
 };
 
-// Of the call that this thread has just made. Throws AllocatorShortage for want of memory,
-// std::invalid_argument for what the caller passed, std::runtime_error for what the device refused, each with
-// vdnn_last_error().
+// Throws the exception for a failed call that this thread has just made, with the text of vdnn_last_error():
+// AllocatorShortage for want of memory, std::invalid_argument for a mistake of the caller, std::runtime_error
+// if the device refused.
 inline void throw_unless_ok(vdnn_status status) {
   switch (status) {
     case VDNN_OK:

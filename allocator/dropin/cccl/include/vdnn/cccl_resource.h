@@ -1,9 +1,9 @@
 #pragma once
-// The stream pool as a memory resource of CCCL (cuda::mr), for whatever is written against those: its
-// containers, RMM's users, libraries that take a cuda::mr::resource_ref. Headers alone, over a handle of
+// The stream pool as a memory resource of CCCL (cuda::mr), for code that is written against these: CCCL's
+// containers, users of RMM, libraries with a parameter cuda::mr::resource_ref. Header-only, over a handle of
 // vdnn/allocator.h; C++17.
 //
-// CCCL has spelled the same requirements twice, and one class meets both:
+// CCCL has had two sets of names for the same requirements. One class meets both:
 //
 //   up to 3.0 (CUDA 13.0)  resource: allocate(bytes, alignment); async_resource: allocate_async(bytes,
 //                          alignment, stream). Programs define
@@ -32,14 +32,14 @@ namespace vdnn {
 
 // Thread-safe, and as cheap to copy as the handle, which must outlive it and all blocks.
 //
-// What cannot be had throws as vdnn/allocator_failure.h says, an alignment that is not a power of two or more
-// than kAlignment std::invalid_argument. Deallocation throws nothing, as CCCL wants it: where the device
-// or the heap refuses something meanwhile, or the stream does not exist any more, whoever is given the memory
-// next waits (vdnn/deallocation.h); of what is no block (freed before, of another pool) nothing changes, and
-// vdnn_last_error() says why.
+// Failed allocations throw as described in vdnn/allocator_failure.h. An alignment that is not a power of two,
+// or more than kAlignment, throws std::invalid_argument. Deallocation throws nothing, as CCCL requires. If
+// the device or the heap refuses something during it, or the stream does not exist any more, the next user of
+// the memory waits (vdnn/deallocation.h). An address that is no block (freed earlier, of another pool)
+// changes nothing, and vdnn_last_error() gives the reason.
 class CcclResource {
  public:
-  // Of all blocks, see vdnn/allocator.h.
+  // Blocks begin at multiples of it, see vdnn/allocator.h.
   static constexpr std::size_t kAlignment = 512;
 
   explicit CcclResource(vdnn_allocator* allocator, vdnn_block_life life = VDNN_TRANSIENT) noexcept
@@ -47,9 +47,9 @@ class CcclResource {
 
   vdnn_allocator* allocator() const noexcept { return allocator_; }
 
-  // For what `stream` is given from now on, and for whoever is ordered after it. A block is given back in the
-  // order of a stream, any one, that comes after all its uses. CUB of CCCL 3.1 and 3.2, which takes temporary
-  // storage from a resource in its environment, names no alignment.
+  // A block for work that `stream` is given from now on, and for streams that are ordered after it. A block
+  // may be freed in the order of any stream that is ordered after all its uses. CUB of CCCL 3.1 and 3.2,
+  // which gets temporary storage from a resource in its environment, passes no alignment.
   void* allocate(cuda::stream_ref stream, std::size_t bytes, std::size_t alignment = kAlignment) {
     require(alignment);
     void* block = nullptr;
@@ -60,7 +60,7 @@ class CcclResource {
     finish_deallocation(vdnn_allocator_free_on(allocator_, block, stream.get()), allocator_, block);
   }
 
-  // For any stream at once, and for the host. Work on a block is done when it is given back.
+  // A block that any stream and the host may use at once. All work on it must be done when it is freed.
   void* allocate_sync(std::size_t bytes, std::size_t alignment = kAlignment) {
     require(alignment);
     void* block = nullptr;
@@ -71,7 +71,7 @@ class CcclResource {
     vdnn_allocator_free_idle(allocator_, block);
   }
 
-  // As CCCL 3.0 spells them.
+  // The names of CCCL 3.0.
   void* allocate_async(std::size_t bytes, std::size_t alignment, cuda::stream_ref stream) {
     return allocate(stream, bytes, alignment);
   }
@@ -84,7 +84,7 @@ class CcclResource {
     deallocate_sync(block, bytes, alignment);
   }
 
-  // Whether each may give back what the other has given.
+  // Whether each may free blocks of the other.
   friend bool operator==(const CcclResource& one, const CcclResource& other) noexcept {
     return one.allocator_ == other.allocator_;
   }
@@ -94,7 +94,7 @@ class CcclResource {
 
   friend constexpr void get_property(const CcclResource&, cuda::mr::device_accessible) noexcept {}
 #if CCCL_VERSION >= 3002000
-  // What containers take for granted of it where they are not told.
+  // The properties that containers assume of a resource by default.
   using default_queries = cuda::mr::properties_list<cuda::mr::device_accessible>;
 #endif
 

@@ -1,6 +1,6 @@
 #pragma once
-// The stream pool for programs that take temporary storage of CUB from a cub::CachingDeviceAllocator: the
-// same calls, the same answers. Headers alone, over a handle of vdnn/allocator.h; C++17.
+// The stream pool for programs that get CUB's temporary storage from a cub::CachingDeviceAllocator: it has
+// the same calls with the same results. Header-only, over a handle of vdnn/allocator.h; C++17.
 
 #include <cuda_runtime_api.h>
 
@@ -12,13 +12,13 @@ namespace vdnn {
 
 // Thread-safe, and as cheap to copy as the handle, which must outlive it.
 //
-// Want of memory is cudaErrorMemoryAllocation, misuse cudaErrorInvalidValue, any other failure
-// cudaErrorUnknown; vdnn_last_error() says more. cudaGetLastError() knows of none of them.
+// Want of memory is cudaErrorMemoryAllocation, a mistake of the caller cudaErrorInvalidValue, any other
+// failure cudaErrorUnknown. vdnn_last_error() has the details; cudaGetLastError() returns none of these.
 class CubAllocator {
  public:
   explicit CubAllocator(vdnn_allocator* allocator) noexcept : allocator_(allocator) {}
 
-  // Null where it fails.
+  // Sets the address to null if it fails.
   cudaError_t DeviceAllocate(void** block, std::size_t bytes, cudaStream_t stream = nullptr) noexcept {
     if (block == nullptr) {
       return cudaErrorInvalidValue;
@@ -27,7 +27,7 @@ class CubAllocator {
     return error_of(vdnn_allocator_allocate(allocator_, bytes, stream, VDNN_TRANSIENT, block));
   }
 
-  // In the order of the stream that it was allocated for.
+  // Frees a block in the order of the stream that it was allocated for.
   cudaError_t DeviceFree(void* block) noexcept { return error_of(vdnn_allocator_free(allocator_, block)); }
 
  private:

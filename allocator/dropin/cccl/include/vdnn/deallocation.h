@@ -1,8 +1,8 @@
 #pragma once
-// Deallocation that must not throw, and yet must not lose a block. Where the stream does not exist any more,
-// or device or heap refuse what the pool asks of them meanwhile, the block goes back in no order: whoever is
-// given the memory next waits for the device (vdnn_allocator_statistics::freed_unordered counts such blocks).
-// Only where the heap does not even permit that, the host waits for the GPU, and the block goes back idle.
+// Deallocation that must not throw, and must not lose a block either. If the stream does not exist any more,
+// or if device or heap refuse what the pool needs for the free, the block is freed unordered: the next user
+// of the memory waits for the device (vdnn_allocator_statistics::freed_unordered counts such blocks). If the
+// heap does not permit even that, the host waits for the GPU and the block is freed idle.
 
 #include <cuda_runtime_api.h>
 
@@ -10,8 +10,8 @@
 
 namespace vdnn {
 
-// Whether all work is done of the GPU that `block` lies on, whichever stream uses it. False where a blocking
-// stream is captured, which the wait would invalidate. Leaves no last error behind.
+// Waits for all work of the GPU that `block` lies on. False, without a wait, while a blocking stream is
+// captured, since the wait would invalidate the capture, and if CUDA refuses. Leaves no last error.
 inline bool wait_for_gpu_of(const void* block) noexcept {
   int mine = 0;
   cudaPointerAttributes of{};
@@ -30,9 +30,9 @@ inline bool wait_for_gpu_of(const void* block) noexcept {
   return done;
 }
 
-// `status` is what giving `block` back in the order of a stream has answered. What is no block is left as it
-// is, and vdnn_last_error() says so. What `wait` (wait_for_gpu_of() but in tests) cannot wait for stays in
-// use.
+// Completes a deallocation in the order of a stream that has returned `status`. An address that is no block
+// changes nothing, and vdnn_last_error() reports it. A block that has to be waited for stays in use if `wait`
+// returns false; tests pass another `wait` than wait_for_gpu_of().
 template <class Wait = bool (*)(const void*)>
 void finish_deallocation(vdnn_status status, vdnn_allocator* allocator, void* block,
                          const Wait& wait = wait_for_gpu_of) noexcept {

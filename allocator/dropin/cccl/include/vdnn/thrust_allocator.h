@@ -1,6 +1,6 @@
 #pragma once
-// The stream pool for Thrust: an allocator of its containers and of its algorithms' temporary storage.
-// Headers alone, over a handle of vdnn/allocator.h; C++17.
+// The stream pool for Thrust: an allocator for its containers and for the temporary storage of its
+// algorithms. Header-only, over a handle of vdnn/allocator.h; C++17.
 //
 //   vdnn::ThrustAllocator<char> temporary(allocator, stream);
 //   thrust::sort(thrust::cuda::par_nosync(temporary).on(stream), first, last);
@@ -8,9 +8,9 @@
 //   thrust::device_vector<int, vdnn::ThrustAllocator<int>> numbers(n, vdnn::ThrustAllocator<int>(allocator));
 //
 // Temporary storage belongs to the stream that the algorithm runs on. Containers fill and copy on the default
-// stream, so the stream of their allocator is that one: null, or cudaStreamPerThread where the program is
-// compiled with --default-stream per-thread. Who uses a container on another stream waits for it there before
-// the container dies.
+// stream, so that is the stream of their allocator: null, or cudaStreamPerThread in programs that are
+// compiled with --default-stream per-thread. A program that uses a container on another stream must wait for
+// that stream before it destroys the container.
 
 #include <cuda_runtime_api.h>
 #include <thrust/device_ptr.h>
@@ -28,7 +28,7 @@
 namespace vdnn {
 
 // Thread-safe, and as cheap to copy as handle and stream, which must outlive it and all blocks. Throws as
-// vdnn/allocator_failure.h says.
+// described in vdnn/allocator_failure.h.
 template <class T>
 class ThrustAllocator {
  public:
@@ -39,7 +39,8 @@ class ThrustAllocator {
   using const_reference = thrust::device_reference<const T>;
   using size_type = std::size_t;
   using difference_type = std::ptrdiff_t;
-  // A container takes its memory along, and that is given back in the order that it was used in.
+  // A container that is moved keeps its memory, and with it the allocator: the memory is freed in the order
+  // of the stream that used it.
   using propagate_on_container_copy_assignment = std::true_type;
   using propagate_on_container_move_assignment = std::true_type;
   using propagate_on_container_swap = std::true_type;
@@ -70,7 +71,7 @@ class ThrustAllocator {
     finish_deallocation(vdnn_allocator_free(allocator_, address), allocator_, address);
   }
 
-  // Whether each may give back what the other has given.
+  // Whether each may free blocks of the other.
   friend bool operator==(const ThrustAllocator& one, const ThrustAllocator& other) noexcept {
     return one.allocator_ == other.allocator_ && one.stream_ == other.stream_;
   }

@@ -1,0 +1,43 @@
+#pragma once
+// The further readers of blocks in use: streams other than the owner that StreamPool::used_on() has named.
+
+#include <algorithm>
+#include <unordered_map>
+#include <utility>
+#include <vector>
+
+#include "allocator/block_table.h"
+#include "allocator/pool_stream.h"
+
+namespace vdnn {
+
+// Guarded by the pool's lock.
+class BlockReaders {
+ public:
+  // A reader that the block has already is added once.
+  void add(const BlockRecord& block, PoolStream& reader) {
+    std::vector<PoolStream*>& readers = readers_[&block];
+    if (std::ranges::find(readers, &reader) == readers.end()) {
+      readers.push_back(&reader);
+      ++reader.readings;
+    }
+  }
+  // The block has readers.
+  const std::vector<PoolStream*>& of(const BlockRecord& block) const { return readers_.at(&block); }
+  // The block has no readers afterwards; returns those that it had.
+  std::vector<PoolStream*> remove_all(const BlockRecord& block) {
+    auto entry = readers_.extract(&block);
+    if (entry.empty()) {
+      return {};
+    }
+    for (PoolStream* const reader : entry.mapped()) {
+      --reader->readings;
+    }
+    return std::move(entry.mapped());
+  }
+
+ private:
+  std::unordered_map<const BlockRecord*, std::vector<PoolStream*>> readers_;
+};
+
+}  // namespace vdnn

@@ -1,0 +1,17 @@
+# The first rule of `cmake --install`: fails if a file of vdnn_built_files is missing.
+set(missing)
+foreach(file IN LISTS vdnn_built_files)
+  if(NOT EXISTS "${file}")
+    list(APPEND missing "${file}")
+  endif()
+endforeach()
+if(missing)
+  list(LENGTH missing count)
+  list(LENGTH vdnn_built_files files)
+  list(SUBLIST missing 0 5 first)
+  list(JOIN first "\n  " first)
+  message(FATAL_ERROR "The build is not complete: ${count} of ${files} files to be installed are missing, for example\n  ${first}\n"
+                      "Nothing was installed. Build everything first: cmake --build BUILD_FOLDER")
+endif()
+unset(missing)
+unset(vdnn_built_files)

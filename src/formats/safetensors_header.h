@@ -1,0 +1,42 @@
+#pragma once
+// The header of a safetensors file: makes the text to write, and parses text that may be damaged or hostile.
+
+#include <cstdint>
+#include <filesystem>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "vdnn/safetensors.h"
+
+namespace vdnn {
+
+// For messages: in quotes, shortened to the beginning if long, in ASCII only.
+std::string printable(std::string_view text);
+
+// "F32". Throws InvalidArgument for a type that these files do not have.
+std::string_view name_of(DataType type);
+
+// Throws DataError.
+[[noreturn]] void reject_safetensors(const std::filesystem::path& path, const std::string& problem);
+
+// Throws InvalidArgument as SafetensorsWriter does. Padded with spaces to a multiple of eight bytes.
+std::string safetensors_header(const std::vector<SafetensorsTensor>& tensors,
+                               const SafetensorsMetadata& metadata);
+
+struct SafetensorsHeader {
+  // Offsets count from the header's end.
+  struct Entry {
+    SafetensorsTensor tensor;
+    std::uint64_t begin = 0;
+    std::uint64_t end = 0;
+  };
+  SafetensorsMetadata metadata;
+  std::vector<Entry> entries;  // each begins where the previous one ends; the last ends with the data
+};
+
+// Throws DataError, which names `path`, as SafetensorsFile does.
+SafetensorsHeader parse_safetensors_header(const std::filesystem::path& path, const std::string& text,
+                                           std::uint64_t data_bytes);
+
+}  // namespace vdnn

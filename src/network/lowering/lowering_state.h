@@ -1,0 +1,99 @@
+#pragma once
+// The state of a lowering: the values and ops of the tape so far, and what the parts of the lowering
+// (forward, backward, updates, reductions, loss scaling) know of each layer and feature map.
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "src/network/lowering/recipes.h"
+#include "vdnn/network.h"
+#include "vdnn/op_catalog.h"
+#include "vdnn/tape.h"
+
+namespace vdnn::lowering {
+
+struct LayerState {
+  LayerRecipe recipe;
+  std::vector<std::size_t> kept;      // positions in recipe.backward of the ops that make a needed gradient
+  std::vector<UpdateRecipe> updates;  // by parameter; empty for one that is not trained
+  std::vector<ValueId> parameters;
+  std::vector<ValueId> parameter_gradients;
+  std::vector<ValueId> saved;
+  std::vector<ValueId> gradient_statistics;
+  std::size_t first_parameter = 0;  // in Tape::Parts::parameters
+};
+
+// The gradient of one feature map while its contributions come in.
+struct GradientSum {
+  bool needed = false;         // a parameter contributes to the feature map
+  std::uint32_t expected = 0;  // contributions in all
+  std::uint32_t arrived = 0;
+  ValueId value = kNone;  // their sum so far
+};
+
+// A value that one op of a layer makes for later ones, and its recipe.
+struct PassedOn {
+  const ValueRecipe& recipe;
+  ValueId& value;
+};
+constexpr bool is_passed_on(OperandRole role) {
+  return role == OperandRole::kSaved || role == OperandRole::kGradientStatistic;
+}
+
+// Norms and scales: that many bytes of fp32.
+TensorType floats(std::size_t bytes);
+
+// The catalog and the options outlive it.
+struct LoweringState {
+  // `options` is null for evaluation.
+  LoweringState(Network of_network, const OpCatalog& of_device, const TrainingOptions* options);
+
+  const Layer& layer(std::uint32_t id) const { return network.layers()[id]; }
+  // The layer's spec as the catalog and its ops are given it.
+  OpSpec spec_of(std::uint32_t id) const;
+  std::vector<TensorType> input_types(std::uint32_t id) const;
+
+  ValueId declare(std::string name, ValueKind kind, const TensorType& type, std::uint64_t bytes);
+  // Of an operand for which is_passed_on() is true.
+  PassedOn passed_on(std::uint32_t id, const Operand& operand);
+  ValueId declare_passed_on(std::uint32_t id, const Operand& operand);
+
+  // An op of the layer. `make(operand)` declares the value of each write; kNone if the layer may not write
+  // it.
+  template <class Make>
+  Op layer_op(std::uint32_t id, Phase phase, const std::vector<OpRecipe>& recipes, std::size_t position,
+              const Make& make) const {
+    Op op = op_with_reads(id, phase, recipes, position);
+    for (const Operand& operand : recipes[position].writes) {
+      op.writes.push_back(make(operand));
+      if (op.writes.back() == kNone) {
+        reject_recipe(layer(id).name, "writes an operand that is not its own, in op " + op.name);
+      }
+    }
+    return op;
+  }
+  // Adds an op that no recipe of a layer contains, with the algorithms that the catalog has for a layer of
+  // its spec.
+  void add_catalog_op(Op op);
+
+  const Network network;
+  const OpCatalog& catalog;
+  const TrainingOptions* const training;  // null: evaluation
+  std::vector<LayerState> layers;
+  std::vector<ValueId> feature_maps;   // kNone: not made yet
+  std::vector<GradientSum> gradients;  // by feature map
+  std::vector<bool> reaches_loss;      // by layer: it has a backward pass
+  std::vector<ValueId> metrics;        // by loss: the value that the host reads
+  Tape::Parts parts;
+
+ private:
+  void find_ways_to_losses();
+  ValueId read(std::uint32_t id, const Operand& operand) const;
+  Op op_with_reads(std::uint32_t id, Phase phase, const std::vector<OpRecipe>& recipes,
+                   std::size_t position) const;
+};
+
+}  // namespace vdnn::lowering

@@ -1,0 +1,51 @@
+#pragma once
+// The contents of buffers: every operand is in a buffer that is allocated and holds the value in the version
+// that the tape means, every value is made once a step, and every buffer that is not persistent is released
+// in its own step.
+
+#include <cstdint>
+#include <vector>
+
+#include "src/plan/checker/findings.h"
+#include "vdnn/schedule.h"
+#include "vdnn/tape.h"
+
+namespace vdnn::checking {
+
+// Tape, schedule and findings outlive it.
+class ContentCheck {
+ public:
+  // Persistent values are in their buffers, in version 1.
+  ContentCheck(const Tape& tape, const Schedule& schedule, Findings& findings);
+
+  void allocate(const Visit& visit);
+  void require_releasable(const Visit& visit);
+  void release(BufferId id) { buffers_[id] = {}; }
+  void require_allocated(const Visit& visit, BufferId id);
+  void read(const Visit& visit, const BufferUse& use);
+  void write(const Visit& visit, const BufferUse& use);
+  void check_end_of_step(std::uint32_t step);
+
+ private:
+  struct Content {
+    ValueId value = kNone;  // kNone: undefined
+    std::uint64_t version = 0;
+    friend bool operator==(const Content&, const Content&) = default;
+  };
+  struct Tenancy {
+    bool allocated = false;
+    Content content;
+  };
+
+  std::uint64_t meant_version(const Visit& visit, ValueId id) const;
+  void recompute(const Visit& visit, const BufferUse& use);
+
+  const Tape& tape_;
+  const Schedule& schedule_;
+  Findings& findings_;
+  std::vector<Tenancy> buffers_;
+  std::vector<std::uint64_t> made_;         // by value: how often
+  std::vector<std::vector<OpId>> writers_;  // by value: the ops that make or rewrite it, in order
+};
+
+}  // namespace vdnn::checking

@@ -1,0 +1,16 @@
+#pragma once
+// The options of planning in the options of a run.
+
+#include "vdnn/planned_run.h"
+
+namespace vdnn {
+
+inline PlanOptions plan_options(const RunOptions& options, Policy policy) {
+  return {.policy = policy,
+          .preference = options.algorithms,
+          .workspace_limit = options.workspace_limit,
+          .keep_algorithms = options.keep_algorithms,
+          .recorded = options.recorded_algorithms};
+}
+
+}  // namespace vdnn
