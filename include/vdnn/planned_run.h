@@ -229,7 +229,8 @@ struct BudgetShortage {
   std::string fullest_op;           // the op with most memory in use; empty for page-locked memory
   std::vector<WayOut> ways_out;
 
-  // What is short, by how much, and what would fit. Pass `in_words` to name options differently.
+  // Names the memory that is short, the missing bytes and the budget that would fit. Pass `in_words` to name
+  // options differently.
   std::string text(const SettingsInWords& in_words) const;
 };
 

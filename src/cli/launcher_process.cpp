@@ -25,7 +25,7 @@ namespace vdnn {
 namespace {
 
 constexpr std::chrono::seconds kPatience(10);
-// If a second signal arrives within five seconds, Open MPI exits without ending its ranks.
+// Open MPI exits without ending its ranks if it gets a second signal within five seconds of the first.
 constexpr std::chrono::seconds kBetweenSignals(6);
 // Time for ranks to install their handlers of SIGUSR1, which would otherwise end them.
 constexpr std::chrono::seconds kToInstallHandlers(2);

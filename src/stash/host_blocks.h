@@ -43,8 +43,8 @@ class HostBlocks {
  public:
   // A block in use, or nothing: a list of one node, which moves between lists without an allocation.
   using Lease = std::list<HostBlock>;
-  // What a request may do if no kept block serves it: lock memory that the budget has left, or also give kept
-  // blocks back to make room.
+  // How a request gets memory if no kept block serves it. kLeft: it locks memory that the budget has left.
+  // kMade: it may also give kept blocks back to make room.
   enum class Room : std::uint8_t { kLeft, kMade };
   enum class Fit : std::uint8_t { kOwnSize, kAny };
 

@@ -770,8 +770,8 @@ TEST(FakeCuda, AThreadBeginsAnewWhereAnotherHasEnded) {
   }).join();
 }
 
-// A new thread may get the number of one that ended without ending its capture; it must not be able to end
-// that capture.
+// A new thread may get the number of a thread that ended during its capture. The new thread must not be able
+// to end that capture.
 TEST(FakeCuda, ACaptureOfAThreadThatHasEndedIsNobodyElses) {
   FakeCuda fake;
   CudaStream stream = nullptr;

@@ -8,8 +8,8 @@
 
 namespace vdnn::preload {
 
-// Who looks a function up. Other callers than those that are served allocate from the driver, but may free
-// memory or end streams of the program.
+// The caller that looks a function up: one that the pool serves, or another. The other allocates from the
+// driver, but it may free memory or end streams of the program.
 enum class Asker : std::uint8_t { kServed, kOther };
 
 // The function that cuGetProcAddress() returns for `name` and `version`; null for the driver's own, `next`.

@@ -34,7 +34,7 @@ class StepTimer::Outbound {
   Outbound(const Problem& problem, const std::vector<CopyToHost>& copies, std::vector<double>& copied)
       : problem_(problem), copies_(copies), copied_(copied) {}
 
-  // What the slot's op has made, and the inputs that it was the first to read.
+  // Copies to the host the tensors that the slot's op has made, and the inputs that it was the first to read.
   void leave(OpId slot, double op_start, double op_end) {
     for (; next_ < copies_.size() && copies_[next_].slot <= slot; ++next_) {
       const CopyToHost& copy = copies_[next_];
