@@ -190,7 +190,7 @@ Follower follow(const AllocationLog& log) {
       throw InvalidArgument("this is no allocation log: " + wrong);
     }
   };
-  require(log.step_begin > log.events.size() ? "its step begins behind its end" : "");
+  require(log.step_begin > log.events.size() ? "its step begins after its end" : "");
   Follower follower;
   for (std::size_t i = 0; i < log.events.size(); ++i) {
     if (i == log.step_begin) {

@@ -14,7 +14,7 @@ namespace vdnn {
 // Guarded by the pool's lock.
 class BlockReaders {
  public:
-  // A reader that the block has already is added once.
+  // Adds a reader, unless the block has it already.
   void add(const BlockRecord& block, PoolStream& reader) {
     std::vector<PoolStream*>& readers = readers_[&block];
     if (std::ranges::find(readers, &reader) == readers.end()) {
@@ -22,9 +22,9 @@ class BlockReaders {
       ++reader.readings;
     }
   }
-  // The block has readers.
+  // The block must have readers.
   const std::vector<PoolStream*>& of(const BlockRecord& block) const { return readers_.at(&block); }
-  // The block has no readers afterwards; returns those that it had.
+  // Removes the block's readers and returns them.
   std::vector<PoolStream*> remove_all(const BlockRecord& block) {
     auto entry = readers_.extract(&block);
     if (entry.empty()) {

@@ -1,7 +1,7 @@
 #pragma once
-// From an offset to the record of the block that begins there. Every free begins with this look-up, so it
-// needs neither a lock nor a search. The table has two levels: leaves, and within a leaf one slot per unit.
-// Leaves are made as blocks turn up. Entries are read at any time and written under the pool's lock.
+// Maps an offset to the record of the block that begins there. Every free begins with this look-up, so it
+// needs neither a lock nor a search. The table has two levels: leaves, and within a leaf one slot per unit. A
+// leaf is made with its first block. Entries are read at any time and written under the pool's lock.
 
 #include <atomic>
 #include <bit>
@@ -16,18 +16,18 @@ namespace vdnn {
 
 struct PoolStream;
 
-// A block that is not free in the bookkeeping of offsets. The one thread that makes it busy may change the
-// rest.
+// A block that is not free in the bookkeeping of offsets. Only the thread that makes it busy may change
+// members other than the state.
 struct alignas(64) BlockRecord {
   enum State : std::uint64_t {
-    kFree,    // the record stands for no block
+    kFree,    // the record represents no block
     kInUse,   // handed out
     kShared,  // handed out, and used by further streams
     kBusy,    // claimed by one thread
     kCached,  // in the cache of its owner, whose lock guards it
   };
-  // The state together with the offset: so an address that was freed long ago is never mistaken for the block
-  // that the record stands for now.
+  // The state together with the offset, so that an address that was freed long ago is never mistaken for the
+  // record's present block.
   static constexpr std::uint64_t tag(std::uint64_t offset, State state) { return (offset << 3) | state; }
   State state() const { return static_cast<State>(tagged.load(std::memory_order_relaxed) & 7); }
   std::uint64_t offset() const { return tagged.load(std::memory_order_relaxed) >> 3; }
@@ -56,8 +56,8 @@ struct alignas(64) BlockRecord {
 
 class BlockTable {
  public:
-  // For offsets below `bytes`, which are multiples of `unit`. `leaf`: the bytes of one leaf, for which the
-  // table gets memory at once. Leaf and unit are powers of two.
+  // For offsets below `bytes`, which are multiples of `unit`. `leaf` is the range of offsets of one leaf,
+  // which the table allocates as a whole. Leaf and unit are powers of two.
   BlockTable(std::uint64_t bytes, std::uint64_t leaf, std::uint64_t unit)
       : unit_bits_(static_cast<unsigned>(std::countr_zero(unit))),
         leaf_bits_(static_cast<unsigned>(std::countr_zero(leaf))),
@@ -71,7 +71,7 @@ class BlockTable {
   BlockTable(const BlockTable&) = delete;
   BlockTable& operator=(const BlockTable&) = delete;
 
-  // The record of the block that begins at `offset` (less than `bytes`), or null. From any thread.
+  // The record of the block that begins at `offset` (less than `bytes`), or null. Any thread may call it.
   BlockRecord* find(std::uint64_t offset) const {
     if ((offset & ((std::uint64_t{1} << unit_bits_) - 1)) != 0) {
       return nullptr;

@@ -1,5 +1,5 @@
 #pragma once
-// Points that a frontier need not keep, since they come with other points of it.
+// Points that a frontier need not keep, since its other points imply them.
 
 #include "vdnn/frontier.h"
 

@@ -58,7 +58,7 @@ class DevicePool::Impl {
       }
       device_.unreserve(reservation_);
     } catch (...) {
-      // A lost device has no memory to give back to.
+      // A lost device takes no memory back.
     }
   }
 
@@ -194,8 +194,8 @@ class DevicePool::Impl {
       device_.wait(*guard_, used_until);
       return Frontier(device_.protect(*guard_, at(offset, block.bytes), Protection::kInaccessible));
     } catch (...) {
-      // The block is freed all the same, but unprotected. A device that has failed reports it at the next
-      // wait.
+      // The block is freed all the same, but unprotected. A device that has failed reports its failure at the
+      // next wait.
       return used_until;
     }
   }

@@ -7,7 +7,7 @@
 namespace vdnn {
 
 GranuleStock::~GranuleStock() {
-  // Several attempts, since there is no later call. A lost device has no memory to give back to.
+  // Several attempts, since there is no later call. A lost device takes no memory back.
   for (int attempts = 8; attempts > 0 && !refused_.empty(); --attempts) {
     try {
       give_back_refused();

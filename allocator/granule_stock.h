@@ -1,5 +1,5 @@
 #pragma once
-// The memory of a pool, granule by granule: how many it has within its budget, wherever they are mapped.
+// The granules of a pool: how many it has within its budget, wherever they are mapped.
 //
 // A granule that the backend refuses to take back stays counted. It serves the next request, or is given back
 // again later.
@@ -28,14 +28,16 @@ class GranuleStock {
   std::uint64_t budget_bytes() const { return budget_bytes_; }
   const PoolFigure& reserved() const { return reserved_; }
   void reset_peak() { reserved_.peak = reserved_.current; }
-  // Bytes that take() may still return: what the budget leaves, and granules that the backend has refused.
+  // Bytes that take() may still return: the rest of the budget, and granules that the backend has refused to
+  // take back.
   std::uint64_t left() const { return budget_bytes_ - reserved_.current + refused_bytes(); }
-  // Counted as reserved, since the backend refused to take them back.
+  // Bytes of granules that the backend has refused to take back. They still count as reserved.
   std::uint64_t refused_bytes() const { return refused_.size() * granule_bytes_; }
 
-  // `granules` of them, which left() must allow. Throws what the backend throws, and then nothing changes.
+  // Takes `granules` granules, which left() must allow. Throws what the backend throws, and then nothing
+  // changes.
   std::vector<GranuleHandle> take(std::uint64_t granules);
-  // Throws what the backend throws; the granule is the stock's even then.
+  // Throws what the backend throws; even then, the stock owns the granule.
   void give_back(GranuleHandle granule);
   // Likewise for callers that report another failure.
   void give_back_anyway(std::span<const GranuleHandle> granules) noexcept;

@@ -8,20 +8,19 @@ namespace vdnn {
 
 namespace {
 
-// Address space at home, per byte of the budget. Blocks that stay separate the free blocks between them; the
+// Address space at home, per byte of the budget. Blocks that stay separate the free blocks between them. The
 // more addresses there are, the longer a block fits in one piece.
 constexpr std::uint64_t kHomePerBudget = 4;
 // Address space of views, per byte of the budget. A program whose sizes always change has this many views of
 // each granule before any is unmapped.
 constexpr std::uint64_t kViewsPerBudget = 8;
 // A block in one piece may commit this part of its size (an eighth) more than a view would: a view breaks up
-// free blocks, a piece leaves a hole that fits the next block of its size. (With a twelfth to a sixth, all
-// logs in tests/data/traces stay below the models of PyTorch's rules; with a sixteenth or a quarter one does
-// not.)
+// free blocks, while a piece leaves a hole that fits the next block of its size. (With a twelfth to a sixth,
+// all logs in tests/data/traces stay below the models of PyTorch's rules; with a sixteenth or a quarter one
+// does not.)
 constexpr std::uint64_t kPartForOnePiece = 8;
 
-// False where the device refuses: the rest is given back all the same. A lost device has nothing to give back
-// to.
+// False if the device refuses: the rest is given back all the same. A lost device takes nothing back.
 template <class Call>
 bool attempt(const Call& call) noexcept {
   try {
@@ -62,7 +61,7 @@ LargeRegion::LargeRegion(PoolBackend& backend, GranuleStock& stock, StreamOrder&
   blocks_.append_vacancy(home_bytes_);
   view_addresses_.grow(range_.bytes - home_bytes_);
   if (!maps_) {
-    commit({.offset = 0, .bytes = home_bytes_});  // such a reservation has its memory
+    commit({.offset = 0, .bytes = home_bytes_});  // such a reservation comes with its memory
   }
 }
 
@@ -226,7 +225,7 @@ std::optional<LargeRegion::View> LargeRegion::make_view(std::uint64_t granules) 
   return view;
 }
 
-// From the smallest free blocks, so that large ones stay whole.
+// Takes the smallest free blocks first, so that large ones stay whole.
 std::vector<Tlsf::Extent> LargeRegion::free_runs_of(std::uint64_t granules) const {
   std::vector<Tlsf::Extent> runs;
   blocks_.for_each_free([&](Tlsf::Index, Tlsf::Extent extent, const Frontier&) {
@@ -246,7 +245,7 @@ std::vector<Tlsf::Extent> LargeRegion::free_runs_of(std::uint64_t granules) cons
   return runs;
 }
 
-// If there are no free addresses, those of the views that have not been used for the longest time.
+// If there are no free addresses, takes those of the least recently used views.
 std::optional<std::uint64_t> LargeRegion::take_view_addresses(std::uint64_t bytes) {
   for (;;) {
     if (const std::optional<Tlsf::Block> found = view_addresses_.allocate(bytes, Frontier())) {
@@ -314,8 +313,8 @@ void LargeRegion::allocate_located() {
   }
 }
 
-// Once one run is free the others will be, too: runs for whose frontiers there is no memory now are freed
-// with the next request.
+// Once one run is free, the others will be, too. If the heap has no memory for their frontiers now, the next
+// request frees them.
 void LargeRegion::free_runs(ViewState& view) {
   const bool again = view.freed > 0;
   const Frontier last_use = view.unused ? Frontier() : view.last_use;
@@ -356,13 +355,13 @@ std::optional<LargeRegion::View> LargeRegion::coldest() const {
   return coldest;
 }
 
-// All work on the view is done. If the backend refuses to unmap it, that is tried again later.
+// All work on the view is done. If the backend refuses to unmap it, a later call tries again.
 void LargeRegion::drop(View view) {
   const ViewState gone = std::exchange(views_[view], {});
   std::erase(by_granules_.at(gone.granules), view);
   view_at_[(gone.offset - home_bytes_) / granule()] = 0;
   gone_views_.push_back(view);
-  to_unmap_.push_back({.offset = gone.offset, .bytes = gone.granules * granule()});  // room: make_view()
+  to_unmap_.push_back({.offset = gone.offset, .bytes = gone.granules * granule()});  // make_view() made room
   unmap_dropped();
 }
 
@@ -457,7 +456,7 @@ std::vector<LargeRegion::FreeGranules> LargeRegion::free_granules() {
   return all;
 }
 
-// From the end, one by one, since the backend may refuse in the middle. Views of these granules have no work
+// One by one from the end, since the backend may refuse in the middle. Views of these granules have no work
 // in flight: the frontiers of the granules, which have been reached, include all uses of their views.
 std::uint64_t LargeRegion::give_back(const FreeGranules& granules, std::uint64_t bytes) {
   const std::uint64_t given = std::min(granules.extent.bytes, round_up(bytes, granule()));

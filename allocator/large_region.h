@@ -8,16 +8,16 @@
 // makes no request fail or grow as long as there are wholly free granules. To serve a request, nothing is
 // unmapped and the host does not wait.
 //
-// A view stays mapped when its block is freed. A later request for as many granules uses it again if all of
-// them are free. Of several such views the one that was made first is used, and a new view consists of the
+// A view stays mapped when its block is freed. A later request for the same number of granules uses it again
+// if all of them are free. Of several such views, the one made first is used, and a new view consists of the
 // first free granules. So a program that repeats a step makes no more views once a step has begun and ended
-// as the step before: each request finds the views that it found the last time.
+// like the previous one: each request finds the view that it found the last time.
 //
 // Memory grows by the least that makes the request fit: next to a free block at home, or by the granules that
 // a view lacks.
 //
-// Cost: a block at home is O(1), plus a counter for each of its granules. A view is linear in its granules,
-// in the views of as many granules that are not free, and in the free blocks at home; so is making one.
+// Cost: a block at home is O(1), plus a counter for each of its granules. Handing out or making a view is
+// linear in its granules, in the views of the same size that are not free, and in the free blocks at home.
 // Giving granules back is linear in all views.
 //
 // Source of the method: Guo et al., "GMLake: efficient and transparent GPU memory defragmentation for
@@ -60,8 +60,7 @@ class LargeRegion {
 
   // --- blocks ----------------------------------------------------------------------------------------------
   // A block of `bytes` (a multiple of the unit) from committed memory, for a requester that is ordered after
-  // `known`; empty where that memory does not suffice. Throws what the backend throws, and then nothing
-  // changes.
+  // `known`; empty if that memory does not suffice. Throws what the backend throws, and then nothing changes.
   std::optional<Tlsf::Block> allocate(std::uint64_t bytes, const StreamKnowledge& known);
   // The frontier that the user of the block was told to be ordered after.
   Frontier handed_out_after(std::uint64_t offset, std::uint64_t bytes) const;
@@ -76,11 +75,11 @@ class LargeRegion {
     std::vector<Tlsf::Extent> to_commit;  // where; empty: wherever there are addresses
   };
   Growth growth_for(std::uint64_t bytes) const;
-  // A block of new memory, which nothing has used: it commits all granules of the block. Empty where stock or
+  // A block of new memory, which nothing has used: it commits all granules of the block. Empty if stock or
   // addresses do not suffice. Throws as grow() does.
   std::optional<Tlsf::Block> allocate_unused(std::uint64_t bytes);
-  // Commits memory of the stock, which must have as much. False where there are no addresses left. Throws
-  // what the backend throws.
+  // Commits memory of the stock, which must have enough. False if there are no addresses left. Throws what
+  // the backend throws.
   bool grow(const Growth& growth);
 
   // A free block's whole granules, which may be given back to the stock once the frontier has been reached.
@@ -89,7 +88,7 @@ class LargeRegion {
     Tlsf::Extent extent;
     Frontier frontier;
   };
-  // None where memory cannot be given back.
+  // Empty if memory cannot be given back.
   std::vector<FreeGranules> free_granules();
   std::uint64_t free_granule_bytes() const { return whole_free_ * granule(); }
   bool can_give_back() const { return maps_; }
@@ -103,7 +102,7 @@ class LargeRegion {
 
   std::uint64_t largest_free_block_bytes() const;
   // Calls visit(extent, state) in order of offset, first at home: an extent in use there is a block, a slab,
-  // or granules that a view has. Then come the addresses of views, which are vacant but for views in use.
+  // or granules that a view has. Then come the addresses of views, which are vacant except for views in use.
   template <class Visit>
   void for_each_piece(const Visit& visit) const;
 
@@ -117,7 +116,7 @@ class LargeRegion {
     std::size_t busy = 0;      // the run that the last is_available() found in use
     std::uint64_t offset = 0;  // of its addresses
     std::uint64_t granules = 0;
-    std::uint64_t unused_bytes = 0;  // while in use: of the last granule, free at home
+    std::uint64_t unused_bytes = 0;  // while in use: bytes of the last granule that are free at home
     std::uint64_t taken = 0;         // when it was handed out last, by clock_
     std::vector<Tlsf::Extent> runs;  // at home, in ascending order
     Frontier last_use;
@@ -151,7 +150,7 @@ class LargeRegion {
   std::optional<Tlsf::Block> allocate_view(std::uint64_t bytes);
   std::optional<View> choose_view(std::uint64_t granules);
   bool is_available(ViewState& view) const;
-  // Empty where there are no addresses for it.
+  // Empty if there are no addresses for it.
   std::optional<View> make_view(std::uint64_t granules);
   std::vector<Tlsf::Extent> free_runs_of(std::uint64_t granules) const;
   std::optional<std::uint64_t> take_view_addresses(std::uint64_t bytes);

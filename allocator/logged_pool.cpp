@@ -14,9 +14,9 @@ class LoggedPool::Impl {
  public:
   explicit Impl(StreamPool& pool) : pool_(pool) {}
 
-  // An allocation is logged after it is made, a free before: so in the log, the free of a block precedes the
-  // allocation that reuses its memory. The pool is called without a lock, since on_exhausted() may free
-  // blocks.
+  // An allocation is logged after it is made, a free before it is made: so in the log, the free of a block
+  // precedes the allocation that reuses its memory. The pool is called without a lock, since on_exhausted()
+  // may free blocks.
   std::optional<AddressRange> allocate(std::uint64_t bytes, StreamHandle stream, BlockLife life) {
     const auto range = pool_.allocate(bytes, stream, life);
     if (range) {

@@ -14,7 +14,7 @@ namespace {
 
 struct Block {
   AddressRange range;
-  // Must have been reached before the block may be written.
+  // `frontier` must have been reached before the block may be written.
   Frontier frontier;
   std::uint64_t age = 0;     // grows with every free
   std::uint64_t serial = 0;  // grows with every page-lock
@@ -52,7 +52,7 @@ class PinnedPool::Impl {
         }
       }
     } catch (...) {
-      // A lost device takes nothing back.
+      // A lost device takes no memory back.
     }
   }
 
@@ -129,7 +129,7 @@ class PinnedPool::Impl {
  private:
   // Blocks in use are found by address, free ones by size and, within a size, in the order of page-locking.
   // Both maps have one type, so that a block moves between them with its node: neither allocating nor freeing
-  // can fail for want of memory and lose the block.
+  // can fail for lack of memory and lose the block.
   using Key = std::pair<std::uint64_t, std::uint64_t>;
   using Blocks = std::map<Key, Block>;
 
@@ -180,8 +180,8 @@ class PinnedPool::Impl {
     in_use_.insert(std::move(node));
   }
 
-  // Gives the block that was freed first back to the system. The lock is open while the host waits, so that
-  // the work it waits for can use the pool. False when nothing is cached.
+  // Gives the block that was freed first back to the system. The lock is released while the host waits, so
+  // that the work it waits for can use the pool. False if nothing is cached.
   bool evict_oldest(std::unique_lock<std::mutex>& lock) {
     const auto oldest =
         std::ranges::min_element(cache_, {}, [](const auto& entry) { return entry.second.age; });

@@ -25,7 +25,7 @@ namespace vdnn {
 
 class PoolBlocks {
  public:
-  // `name`: of the pool, in errors. All arguments must outlive the blocks.
+  // `name` is the pool's name in errors. All arguments must outlive the blocks.
   PoolBlocks(const std::string& name, PoolMemory& memory, StreamOrder& order, PoolPeaks& peaks)
       : name_(name), memory_(memory), order_(order), peaks_(peaks) {}
 
@@ -33,12 +33,12 @@ class PoolBlocks {
   static bool is_in_use(const BlockRecord& record) {
     return record.state() == BlockRecord::kInUse || record.state() == BlockRecord::kShared;
   }
-  // The record of the block that began at `address` last; null where none ever did.
+  // The record of the last block that began at `address`; null if none ever did.
   BlockRecord* find(std::uint64_t address) const {
     return memory_.contains(address) ? memory_.table().find(memory_.offset_of(address)) : nullptr;
   }
-  // Claims the block in use that begins at `address`; throws InvalidArgument when there is none. From here on
-  // the record is the caller's alone.
+  // Claims the block in use that begins at `address`; throws InvalidArgument if there is none. Afterwards,
+  // only the caller may use the record.
   BlockRecord& claim(std::uint64_t address) {
     BlockRecord* const record = find(address);
     if (record == nullptr) {
@@ -57,24 +57,25 @@ class PoolBlocks {
   }
 
   // --- under the pool's lock -------------------------------------------------------------------------------
-  // A block of `bytes` for `request`, which `stream` is ordered after; empty where there is no memory. Where
-  // an event would have to cross the border of a capture, the block is of new memory. Throws what the backend
-  // throws, except OutOfMemory. `flush_caches`: see PoolMemory::allocate().
+  // A block of `bytes` for `request`, with `stream` ordered after the block's earlier uses; empty if there is
+  // no memory. If an event would have to cross the border of a capture, the block consists of new memory.
+  // Throws what the backend throws, except OutOfMemory. `flush_caches`: see PoolMemory::allocate().
   std::optional<AddressRange> allocate(const PoolRequest& request, std::uint64_t bytes, PoolStream& stream,
                                        const std::function<bool()>& flush_caches);
-  // `last_use` must dominate every use of the claimed block. Changes nothing where it throws.
+  // `last_use` must dominate every use of the claimed block. Changes nothing if it throws.
   void free(BlockRecord& record, const Frontier& last_use);
   // Likewise for a cached block, which is not counted as handed out. Returns whether whole granules may have
   // become free.
   bool release(BlockRecord& record, const Frontier& last_use);
 
-  // `reader` uses the block in use that begins at `address`; throws InvalidArgument when there is none.
+  // Notes that `reader` uses the block in use that begins at `address`; throws InvalidArgument if there is
+  // none.
   void add_reader(std::uint64_t address, PoolStream& reader);
-  // The last use of a claimed block that is freed now in the order of `stream`, or whose uses are all done
-  // (null).
+  // The last use of a claimed block that is freed now in the order of `stream`; with null, all its uses are
+  // done.
   Frontier last_use(const BlockRecord& record, PoolStream* stream);
 
-  // Bytes that are handed out or cached, of a kind or, for kBlockKinds, of all.
+  // Bytes that are handed out or cached: of one kind or, for kBlockKinds, of all kinds.
   const PoolFigure& active(std::size_t kind) const { return active_.at(kind); }
   void reset_peaks();
   // Requests served from free memory, without a wait and with one.
@@ -94,7 +95,7 @@ class PoolBlocks {
   PoolPeaks& peaks_;
   BlockReaders readers_;
   std::deque<BlockRecord> records_;
-  BlockRecord* spare_ = nullptr;  // records that stand for no block, chained
+  BlockRecord* spare_ = nullptr;  // records that represent no block, chained
   std::array<PoolFigure, kBlockKinds + 1> active_;
   std::uint64_t reused_at_once_ = 0;
   std::uint64_t reused_after_wait_ = 0;

@@ -14,7 +14,7 @@ namespace vdnn {
 // Thread-safe.
 class PoolHistory {
  public:
-  // `events`: how many are kept, at least 1. `stacks`: keep the stack of each. Only the constructor uses the
+  // Keeps `events` events (at least 1), with the stack of each if `stacks`. Only the constructor uses the
   // heap.
   PoolHistory(std::size_t events, bool stacks);
 

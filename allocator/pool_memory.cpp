@@ -96,7 +96,7 @@ std::optional<Tlsf::Block> PoolMemory::allocate_unused(std::uint64_t bytes) {
   }
 }
 
-// From committed memory.
+// Allocates from committed memory.
 std::optional<Tlsf::Block> PoolMemory::reuse(BlockKind kind, std::uint64_t bytes,
                                              const StreamKnowledge& known) {
   if (kind == BlockKind::kLarge) {
@@ -213,8 +213,8 @@ std::uint64_t PoolMemory::free_granule_bytes() const {
   return (large_.can_give_back() ? large_.free_granule_bytes() : 0) + stock_.refused_bytes();
 }
 
-// Gives `bytes` back to the device, or less if there are no more: granules whose work is done, and then, if
-// the host may wait, those that have to be waited for least.
+// Gives `bytes` back to the device, or less if there are no more: first granules whose work is done and then,
+// if the host may wait, those that need the least waiting.
 void PoolMemory::give_back(std::uint64_t bytes, bool may_wait) {
   order_.poll_events();
   for (;;) {
@@ -231,7 +231,7 @@ void PoolMemory::give_back(std::uint64_t bytes, bool may_wait) {
   }
 }
 
-// False where the host cannot wait, since a stream is being captured.
+// False if the host cannot wait, since a stream is being captured.
 bool PoolMemory::wait_for(const Frontier& frontier) {
   try {
     order_.wait_until_done(frontier);
@@ -241,7 +241,7 @@ bool PoolMemory::wait_for(const Frontier& frontier) {
   return order_.is_done(frontier);
 }
 
-// Granules that suffice come before those that do not; then those of the fewest streams, then the most.
+// Prefers granules that suffice, then those with the fewest streams to wait for, then the most bytes.
 const PoolMemory::FreeGranules* PoolMemory::least_to_wait_for(const std::vector<FreeGranules>& all,
                                                               std::uint64_t bytes) {
   const auto cost = [&](const FreeGranules& each) {

@@ -40,7 +40,7 @@ class PoolMemory {
   // throws, except OutOfMemory.
   std::optional<Tlsf::Block> allocate(BlockKind kind, std::uint64_t bytes, const StreamKnowledge& known,
                                       const std::function<bool()>& flush_caches);
-  // A large block of new memory, which nothing has used; empty where budget or device do not have as much.
+  // A large block of new memory, which nothing has used; empty if budget or device lack the memory.
   std::optional<Tlsf::Block> allocate_unused(std::uint64_t bytes);
   // The frontier that the user of the block was ordered after when it got the block.
   Frontier handed_out_after(BlockKind kind, std::uint64_t offset, std::uint64_t bytes) const;
@@ -52,7 +52,7 @@ class PoolMemory {
   std::vector<PoolPiece> pieces() const;
 
   // --- memory ----------------------------------------------------------------------------------------------
-  // Commits memory until it is `bytes`; false where budget or device do not have as much.
+  // Commits memory until `bytes` are committed; false if budget or device lack the memory.
   bool reserve(std::uint64_t bytes);
   // Gives back wholly free granules until at most `keep_bytes` are committed. The host waits for work on
   // them.
@@ -77,7 +77,7 @@ class PoolMemory {
  private:
   using FreeGranules = LargeRegion::FreeGranules;
 
-  // Of small or persistent blocks.
+  // The slabs of small or persistent blocks.
   SlabRegion& slabs(BlockKind kind) { return kind == BlockKind::kSmall ? small_ : persistent_; }
   const SlabRegion& slabs(BlockKind kind) const { return kind == BlockKind::kSmall ? small_ : persistent_; }
   std::optional<Tlsf::Block> reuse(BlockKind kind, std::uint64_t bytes, const StreamKnowledge& known);
@@ -91,7 +91,7 @@ class PoolMemory {
            large_.can_give_back();
   }
   void count_reserved() noexcept;
-  // Updates the figures at the end of a scope, also when it is left by an exception.
+  // Updates the figures at the end of a scope, even if an exception ends it.
   struct Counted {
     explicit Counted(PoolMemory& memory_) : memory(memory_) {}
     ~Counted() { memory.count_reserved(); }
@@ -110,7 +110,7 @@ class PoolMemory {
   SlabRegion persistent_;
   BlockTable table_;
   std::array<PoolFigure, kBlockKinds> reserved_;
-  bool was_above_high_water_ = false;  // when a block was freed
+  bool was_above_high_water_ = false;  // at the last free of a block
   std::uint64_t growths_ = 0;
   std::uint64_t retries_ = 0;
 };

@@ -1,4 +1,4 @@
-// The text by which a stream pool shows its state to people.
+// The text that shows the state of a stream pool to people.
 
 #include <algorithm>
 #include <array>

@@ -112,7 +112,7 @@ void PoolReport::describe(PoolPiece& piece) const {
   piece.requested_bytes = is_in_use ? record.requested : 0;
 }
 
-// Of a kind or, for kBlockKinds, of all.
+// The figures of one kind or, for kBlockKinds, of all kinds.
 PoolFigures PoolReport::handed_out(std::size_t kind) const {
   PoolFigures sum;
   const auto add_tally = [&](const StreamTally& tally) {

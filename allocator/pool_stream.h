@@ -19,7 +19,7 @@ struct PoolStream;
 
 struct StreamEvent {
   PoolStream* stream = nullptr;
-  std::uint64_t epoch = 0;   // the epoch of the stream that it has ended
+  std::uint64_t epoch = 0;   // the epoch that it has ended
   std::uint64_t number = 0;  // counts all events, in the order in which they were recorded
   EventHandle handle = nullptr;
   bool is_held = false;  // the handle is valid; if not, the event has been reached
@@ -46,7 +46,7 @@ struct alignas(64) PoolStream {
   std::mutex mutex;
   StreamId number = 0;
   std::uint64_t epoch = 0;
-  bool ended = false;  // an event stands for all work of the stream, or that work is done
+  bool ended = false;  // an event represents all work of the stream, or that work is done
   bool keeps_cache = false;
   bool freed_in_epoch = false;
   bool used = false;  // since StreamOrder last visited it as a quiet stream

@@ -2,8 +2,8 @@
 // Figures of a pool, counted by threads on several streams without contention. Each stream counts for itself,
 // under its own lock.
 //
-// The peak of the sum is kept by *leases*. A stream's lease is the most that it has had since it last held
-// the pool's lock; there it settles, which lowers the lease to what is in use. A stream updates the sum of
+// *Leases* keep the peak of the sum. A stream's lease is the most that it has had since it last held the
+// pool's lock; there it settles, which lowers the lease to the amount in use. A stream updates the sum of
 // leases only when it exceeds its lease. The peak of that sum is reported. It is never too low, and exact if
 // one stream is used, since the lease of that stream is its peak.
 
@@ -44,7 +44,7 @@ class SumOfLeases {
   std::atomic<std::uint64_t> peak_{0};
 };
 
-// One stream's part of a figure. Under the stream's lock.
+// One stream's part of a figure. The stream's lock guards it.
 class LeasedFigure {
  public:
   const PoolFigure& figure() const { return figure_; }
@@ -84,7 +84,7 @@ struct BlockFigures {
 };
 using PoolPeaks = std::array<BlockFigures<SumOfLeases>, kBlockKinds + 1>;  // the last: of all kinds
 
-// The figures of one stream. Under the stream's lock.
+// The figures of one stream. The stream's lock guards them.
 class StreamTally {
  public:
   using Figures = BlockFigures<LeasedFigure>;
@@ -124,7 +124,7 @@ class StreamTally {
       figures_[each].allocated.absorb(other.figures_[each].allocated);
     }
   }
-  // Of a kind or, for kBlockKinds, of all.
+  // The figures of one kind or, for kBlockKinds, of all kinds.
   const Figures& of(std::size_t kind) const { return figures_[kind]; }
   bool empty() const { return figures_[kBlockKinds].blocks.figure().current == 0; }
 

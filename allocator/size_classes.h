@@ -12,7 +12,7 @@ class SizeClasses {
  public:
   static constexpr unsigned kClasses = 640;  // sizes up to 2^23 units
 
-  // A power of two.
+  // `unit` is a power of two.
   explicit SizeClasses(std::uint64_t unit) : unit_bits_(static_cast<unsigned>(std::countr_zero(unit))) {}
 
   // The smallest class that holds `bytes` (not 0); kClasses or more if there is none.

@@ -20,7 +20,7 @@ class SlabRegion {
   // it.
   SlabRegion(LargeRegion& large, StreamOrder& order, std::uint64_t slab_bytes, std::uint64_t unit);
 
-  // These three are as those of LargeRegion.
+  // As in LargeRegion.
   std::optional<Tlsf::Block> allocate(std::uint64_t bytes, const StreamKnowledge& known) {
     return blocks_.allocate(bytes, known);
   }
@@ -33,8 +33,8 @@ class SlabRegion {
   }
   std::uint64_t largest_free_block_bytes() const { return blocks_.largest_free_block_bytes(); }
 
-  // From the committed memory of the large region; false where that does not suffice. Linear in the gaps
-  // between slabs.
+  // Adds a slab from the committed memory of the large region; false if that does not suffice. Linear in the
+  // gaps between slabs.
   bool add_slab(const StreamKnowledge& known);
   // Gives free slabs back to the large region. Returns whether there were any.
   bool reclaim();

@@ -61,7 +61,7 @@ std::optional<SparseTlsf::Placement> SparseTlsf::placement_at(Index from, std::u
     const std::uint64_t taken = std::min(missing, node.bytes);
     missing -= taken;
     if (node.state == State::kVacant) {
-      // A vacancy is of whole granules, so this is within it.
+      // A vacancy consists of whole granules, so this part lies within it.
       const std::uint64_t committed = round_up(taken, granule);
       const std::uint64_t offset = backwards ? end_of(index) - committed : node.offset;
       placement.to_commit.push_back({.offset = offset, .bytes = committed});

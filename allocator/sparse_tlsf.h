@@ -64,7 +64,7 @@ class SparseTlsf : private Tlsf {
   std::optional<Placement> placement_at(Index from, std::uint64_t bytes, std::uint64_t granule,
                                         bool backwards) const;
   // Cuts `extent` out of `node`. The rests keep its state; the one after `extent` has the frontier
-  // `rest_frontier`. Two nodes have been prepared; nothing is in a list afterwards.
+  // `rest_frontier`. The caller has prepared two nodes. Afterwards, none of the three is in a list.
   Index cut_out(Index node, Extent extent, Frontier rest_frontier);
   // Sets the state of a node that was cut out and merges it, except for frontiers, with neighbours in that
   // state.

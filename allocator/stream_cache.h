@@ -36,7 +36,7 @@ class StreamCache {
     bytes_ -= record->bytes;
     return record;
   }
-  // A block of any class but `but`, from the next class in turn; null where there is none.
+  // A block of any class except `but`, from the next class in turn; null if there is none.
   BlockRecord* pop_any(unsigned but = SizeClasses::kClasses) {
     for (std::size_t looked = 0; looked <= filled_.size(); ++looked) {
       std::uint64_t classes = filled_[turn_ / 64] & (~std::uint64_t{0} << (turn_ % 64));

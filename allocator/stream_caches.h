@@ -23,14 +23,14 @@ namespace vdnn {
 
 class StreamCaches {
  public:
-  // `limit_bytes`: of the cache of one stream. All arguments must outlive the caches.
+  // `limit_bytes` limits the cache of one stream. All arguments must outlive the caches.
   StreamCaches(std::uint64_t limit_bytes, StreamOrder& order, PoolMemory& memory, PoolBlocks& blocks,
                PoolPeaks& peaks)
       : limit_bytes_(limit_bytes), order_(order), memory_(memory), blocks_(blocks), peaks_(peaks) {}
 
   // --- from any thread -------------------------------------------------------------------------------------
-  // Hands out a block from the cache of `stream`; empty where there is none for the request, or where
-  // `is_still()`, called under the stream's lock, finds that `stream` is another one by now.
+  // Hands out a block from the cache of `stream`. Empty if there is none for the request, or if `is_still()`,
+  // called under the stream's lock, finds that `stream` has become another one.
   template <class IsStill>
   std::optional<AddressRange> take(const PoolRequest& request, PoolStream& stream, const IsStill& is_still) {
     if (request.kind != BlockKind::kSmall) {
@@ -52,9 +52,9 @@ class StreamCaches {
     }
     return range;
   }
-  // Puts a claimed block into the cache of its owner, which ends the claim. False, and the block stays
-  // claimed, where the cache does not accept it. Blocks that had to leave for it are chained to `evicted`
-  // (null before): the caller passes them to release().
+  // Puts a claimed block into the cache of its owner, which ends the claim. If the cache does not accept the
+  // block, returns false, and the block stays claimed. Blocks that had to leave for it are chained to
+  // `evicted` (null at first): the caller passes them to release().
   bool put(BlockRecord& record, BlockRecord*& evicted) {
     PoolStream& owner = *record.owner;
     const bool is_cacheable = record.size_class < SizeClasses::kClasses && record.bytes <= limit_bytes_;
@@ -78,19 +78,19 @@ class StreamCaches {
   }
 
   // --- under the pool's lock -------------------------------------------------------------------------------
-  // Returns the blocks that put() has evicted to the free blocks; those for which there is no memory are
+  // Returns the blocks that put() has evicted to the free blocks. Those for which there is no memory are
   // cached again.
   void release(BlockRecord* evicted);
-  // Frees all blocks in the cache of one stream, or in all caches. Returns whether there were any. Where it
+  // Frees all blocks in the cache of one stream, or in all caches. Returns whether there were any. If it
   // throws, the remaining blocks are still cached.
   bool flush(PoolStream& stream);
   bool flush_all();
 
  private:
-  // So that put() needs a constant number of steps.
+  // Keeps put() at a constant number of steps.
   static constexpr int kMaxEvictions = 8;
 
-  // Under the owner's lock. False: the block does not fit into the cache.
+  // The caller holds the owner's lock. False: the block does not fit into the cache.
   bool make_room(PoolStream& owner, const BlockRecord& record, BlockRecord*& evicted) {
     const std::uint64_t limit = limit_bytes_ - record.bytes;
     for (int i = 0; owner.cache.bytes() > limit; ++i) {

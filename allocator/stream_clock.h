@@ -24,7 +24,7 @@ class StreamClock {
       counts_.resize(streams);
     }
   }
-  // There is room for `stream`.
+  // There must be room for `stream`.
   void set(StreamId stream, std::uint64_t count) { counts_[stream] = count; }
   void raise(Point point) { counts_[point.stream] = std::max(counts_[point.stream], point.count); }
   void join(const StreamClock& other) {

@@ -1,9 +1,9 @@
 #pragma once
 // The streams of a program that we do not run: which of them a handle means, and whether it still exists.
 //
-// The program may destroy a stream, and the system may give its handle to another one. So a stream is known
-// by its id, which is never used again, and a handle is believed only where its id is the same as before, or
-// where the caller promises to tell of each end. CUDA's per-thread default stream is one handle for many
+// The program may destroy a stream, and the system may give its handle to another one. So a stream is
+// identified by its ID, which is never used again. A handle is trusted only if its ID is the same as before,
+// or if the caller has promised to report each end. CUDA's per-thread default stream is one handle for many
 // streams.
 //
 // Guarded by the pool's lock, except for recall(). The lock of a stream may be taken under it.
@@ -24,8 +24,8 @@
 
 namespace vdnn {
 
-// The stream that a handle meant when recall() was called. Unless the pool is locked, the handle may come to
-// mean another one: is_still(), under the stream's lock, finds out.
+// The stream that a handle meant when recall() was called. Unless the pool is locked, the handle may mean
+// another stream later; is_still(), called under the stream's lock, detects this.
 struct RecalledStream {
   PoolStream* stream = nullptr;  // null: not known without the lock
   std::uint64_t id = 0;
@@ -43,11 +43,11 @@ class StreamDirectory {
   StreamDirectory(const StreamDirectory&) = delete;
   StreamDirectory& operator=(const StreamDirectory&) = delete;
 
-  // Stands for the host, and for streams that have no number.
+  // The record of the host, and of streams that have no number.
   PoolStream& host() { return host_; }
 
   // --- look-up ---------------------------------------------------------------------------------------------
-  // From any thread without a lock. Finds only streams that remember() has been called for lately.
+  // Any thread may call it without a lock. Finds only streams that were lately passed to remember().
   RecalledStream recall(StreamHandle handle) {
     PoolStream* const recent = recent_[slot_of(handle)].load(std::memory_order_acquire);
     if (recent == nullptr || !recent->known_by_handle.load(std::memory_order_acquire) ||
@@ -61,13 +61,13 @@ class StreamDirectory {
   void remember(StreamHandle handle, PoolStream& stream) {
     recent_[slot_of(handle)].store(&stream, std::memory_order_release);
   }
-  // Null where the stream is not known.
+  // Null if the stream is not known.
   PoolStream* known(StreamHandle handle) const;
-  // The stream that `handle` meant last; null where there is none, or where the handle means many.
+  // The stream that `handle` meant last; null if there is none, or if the handle means many.
   PoolStream* last_of(StreamHandle handle) const;
   // Whether the handle of a known stream still means it.
   bool exists(const PoolStream& stream) const;
-  // Whether the caller has promised to tell of the stream's end.
+  // Whether the caller has promised to report the stream's end.
   bool will_tell_of_end(const PoolStream& stream) const { return ends_are_told_ && !stream.of_thread; }
 
   // Calls visit(stream) for the host and for all streams, those that were recycled included.
@@ -84,7 +84,7 @@ class StreamDirectory {
   // --- streams that come and go ----------------------------------------------------------------------------
   // A stream without a handle: one that was recycled, or a new one.
   PoolStream& new_stream();
-  // The stream is the one that `handle` means from now on; `id` is that stream's id.
+  // From now on, `stream` represents the stream that `handle` means; `id` is that stream's ID.
   void identify(PoolStream& stream, StreamHandle handle, std::uint64_t id);
   // From now on the stream is found by id and handle. After an exception, forget_handle() undoes it.
   void publish(PoolStream& stream);
@@ -95,14 +95,14 @@ class StreamDirectory {
   std::uint64_t recycled_reused() const { return recycled_reused_; }
 
   // --- caches to be flushed --------------------------------------------------------------------------------
-  // A block was put into the cache of the stream. Under the stream's lock.
+  // A block was put into the cache of the stream. The caller holds the stream's lock.
   void note_cached(PoolStream& stream) {
     if (!std::exchange(stream.is_in_cached, true)) {
       cached_.push(stream);
     }
   }
-  // The streams that note_cached() has been called for since the last call, in order of their numbers. Valid
-  // until the next call.
+  // The streams passed to note_cached() since the last call of this function, in order of their numbers.
+  // Valid until the next call.
   const std::vector<PoolStream*>& take_cached();
 
  private:

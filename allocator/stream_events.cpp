@@ -89,7 +89,7 @@ void StreamEvents::wait_for(StreamEvent& event) {
   numbers_.join_done(event.after);
 }
 
-// An event that cannot be polled is reported where it is waited for.
+// If polling an event fails, the wait for that event reports the error.
 void StreamEvents::poll_some() noexcept {
   try {
     for (int i = 0; i < kPollsPerEvent && !held_.empty(); ++i) {
@@ -174,7 +174,7 @@ void StreamEvents::drop(StreamEvent& event) noexcept {
   release(event);
   open_.erase_if_there(event);
   event.stream->events.erase(event);
-  spare_events_.push_back(&event);  // room: new_event()
+  spare_events_.push_back(&event);  // new_event() made room
 }
 
 void StreamEvents::drop_all(PoolStream& stream) noexcept {

@@ -1,8 +1,8 @@
 #pragma once
-// The events that a pool has recorded on streams: which points they stand for, which have been reached, and
+// The events that a pool has recorded on streams: which points they represent, which have been reached, and
 // how many are kept.
 //
-// An event of a stream stands for all points that the stream is ordered after at that moment: a clock. Once
+// An event of a stream represents all points that the stream is ordered after at that moment: a clock. Once
 // an event has been reached, or the host knows so from another one, it is released to the backend. With each
 // event that is recorded, two others are polled. At most StreamOrder::kMaxEvents exist. If there are more,
 // the oldest is dropped, and a stream that needs it waits for the next one.
@@ -33,7 +33,7 @@ struct OrderCounters {
 
 class StreamEvents {
  public:
-  // Limits of events of streams that use them again, and of one stream.
+  // Limits on all events but those that keep_last() has kept, and on the events of one stream.
   static constexpr std::size_t kMaxOpen = 640;
   static constexpr std::size_t kMaxOfStream = 16;
 
@@ -47,13 +47,14 @@ class StreamEvents {
   // An event for all that `stream` has freed in this epoch, which is its last one if `is_last`. Throws
   // CaptureConflict when the stream is being captured, or what the backend throws; then nothing changes.
   StreamEvent& record(PoolStream& stream, bool is_last = false);
-  // The first event that stands for `point`; null where there is none. A stream has the number.
+  // The first event that represents `point`; null if there is none. The point's number must belong to a
+  // stream.
   StreamEvent* existing(Point point) const;
   // Throws CaptureConflict when the stream is being captured. `what` completes "stream N is being captured
   // and".
   void refuse_capture(const PoolStream& stream, const char* what) const;
 
-  // Blocks the host.
+  // Blocks the host until the event has been reached.
   void wait_for(StreamEvent& event);
   // Asks the backend which events have been reached, of each stream up to the first that has not.
   void poll();
@@ -63,7 +64,7 @@ class StreamEvents {
   // Ends that exemption.
   void reopen_last(PoolStream& stream);
   void drop_all(PoolStream& stream) noexcept;
-  // All events have been reached.
+  // Called once all events have been reached.
   void release_all() noexcept;
 
  private:
@@ -73,9 +74,9 @@ class StreamEvents {
 
   StreamEvent& new_event();
   void poll_some() noexcept;
-  // Whether it has been reached.
+  // Whether the event has been reached.
   bool poll(StreamEvent& event);
-  // Of its handle, to the backend.
+  // Releases the event's handle to the backend.
   void release(StreamEvent& event) noexcept;
   void drop(StreamEvent& event) noexcept;
   void limit_open() noexcept;

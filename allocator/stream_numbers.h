@@ -1,12 +1,14 @@
 #pragma once
-// The numbers that streams have in clocks and frontiers, and two clocks of what the host knows to be done.
+// The numbers that streams have in clocks and frontiers, and two clocks of the work that the host knows to be
+// done.
 //
-// A stream has a number only while its points may matter. A number that is given to another stream goes on
-// counting, so that points of the stream that had it before have all been reached. Number 0 is that of the
-// host and of streams that have none: all their points have been reached.
+// A stream has a number only while its points may matter. A number that goes to another stream continues its
+// count; all points of the stream that had it before have been reached. The host and streams without a number
+// share number 0, all of whose points have been reached.
 //
-// `done` decides: it changes where the program's calls make the host wait, so placement does not depend on
-// how fast the device is. `reached` is all that was seen to be done; it dominates `done`.
+// Placement depends on `done` alone, which changes only where the program's calls make the host wait. So
+// placement does not depend on how fast the device is. `reached` contains all points that were seen to be
+// done; it dominates `done`.
 //
 // Guarded by the pool's lock.
 
@@ -26,11 +28,11 @@ class StreamNumbers {
 
   // A number for a stream that has none. Throws only std::bad_alloc, and then nothing changes.
   void give(PoolStream& stream);
-  // All points of the stream have been reached.
+  // All points of the stream must have been reached.
   void take_back(PoolStream& stream);
-  // Null where no stream has the number.
+  // Null if no stream has the number.
   PoolStream* stream_of(StreamId number) const { return numbers_[number].stream; }
-  // Visits all numbers but the host's in turn; null where no stream has the next one.
+  // Visits all numbers but the host's in turn; null if no stream has the next one.
   PoolStream* next_in_turn();
 
   // How wide clocks are, and how many numbers streams have.

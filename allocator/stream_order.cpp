@@ -73,8 +73,8 @@ void StreamOrder::recycle(PoolStream& stream) {
       return;
     }
   }
-  // Nothing enters a stream without a number but under the pool's lock. If the stream turns up again, it is a
-  // new one.
+  // Without the pool's lock, nothing enters a stream that has no number. If the stream turns up again, it is
+  // a new one.
   directory_.recycle(stream);
 }
 
@@ -99,7 +99,7 @@ void StreamOrder::vanish(PoolStream& stream) {
   retire(stream);
 }
 
-// If there is no memory for it, the rest of the cache is flushed later.
+// If the heap has no memory for it, the rest of the cache is flushed later.
 void StreamOrder::flush_if_possible(PoolStream& stream) {
   try {
     flush_(stream);
@@ -127,7 +127,7 @@ void StreamOrder::end(PoolStream& stream) {
   retire(stream);
 }
 
-// Called for each new stream. Among streams that stay, none loses its number.
+// Called for each new stream. Without new streams, no stream loses its number.
 void StreamOrder::park_quiet_streams() noexcept {
   for (int i = 0; i < kVisitsPerStream; ++i) {
     PoolStream* const stream = numbers_.next_in_turn();
@@ -281,8 +281,8 @@ Frontier StreamOrder::missing(const PoolStream& stream, const Frontier& frontier
   return left;
 }
 
-// Collects them in the order of their events, the latest first: so each comes before those that its event
-// stands for. Of points that have no event yet, none stands for another.
+// Collects the missing points in the order of their events, the latest first. So each point precedes those
+// that its event represents. No point without an event represents another.
 void StreamOrder::collect_missing(const PoolStream& requester, const Frontier& frontier) {
   missing_.clear();
   for (const Point& point : frontier.points()) {
@@ -343,7 +343,7 @@ bool StreamOrder::wait_for_all_users() {
   return wait_beside_captures();
 }
 
-// A stream that refuses does not keep the others from being waited for.
+// If one stream refuses the wait, the others are still waited for.
 bool StreamOrder::wait_beside_captures() noexcept {
   bool all = host().tally.empty();
   for (PoolStream& stream : directory_.streams()) {
@@ -386,7 +386,7 @@ bool StreamOrder::any_is_captured() {
 }
 
 // Any stream that exists may have been captured since the pool saw it, so each is asked. A stream that has
-// gone is found out once.
+// gone is not asked again.
 void StreamOrder::refuse_any_capture() {
   std::vector<PoolStream*> gone;
   const PoolStream* captured = nullptr;
@@ -406,12 +406,12 @@ void StreamOrder::refuse_any_capture() {
   }
   if (captured != nullptr) {
     throw CaptureConflict(backend_.properties().name + ": while stream " + std::to_string(captured->id) +
-                          " is being captured, all streams cannot be waited for");
+                          " is being captured, the host cannot wait for all streams");
   }
 }
 
-// Ends the epochs of all streams that have freed since the last wait for the device, and returns these,
-// chained. The uses of a block that is freed from here on may be submitted after the wait has begun.
+// Ends the epochs of all streams that have freed since the last wait for the device, and returns these
+// streams, chained. The uses of a block that is freed from here on may be submitted after the wait has begun.
 PoolStream* StreamOrder::end_epochs_of_freed() {
   PoolStream* const freed = freed_.take_all();
   for (PoolStream* stream = freed; stream != nullptr; stream = stream->next_freed) {
@@ -423,7 +423,7 @@ PoolStream* StreamOrder::end_epochs_of_freed() {
   return freed;
 }
 
-// Calls visit(stream) for each, under its lock. Those that have freed in their present epoch are chained
+// Calls visit(stream) for each, under its lock. Those that have freed in their current epoch are chained
 // again.
 template <class Visit>
 void StreamOrder::visit_freed(PoolStream* freed, const Visit& visit) {
@@ -460,7 +460,7 @@ void StreamOrder::wait_until_all_is_done() {
   settle_all(parked_);
 }
 
-// All work is done, so no event need stand for them.
+// All work is done, so the vanished streams need no event.
 void StreamOrder::retire_vanished() {
   while (PoolStream* const stream = vanished_.front()) {
     vanished_.erase(*stream);
@@ -500,7 +500,7 @@ Point StreamOrder::freed_on(PoolStream& stream) {
   return point;
 }
 
-// As if the block was freed on a stream that has gone without notice.
+// Treats the block as freed on a stream that has gone without notice.
 Point StreamOrder::freed_by_unknown() {
   if (unknown_ == nullptr) {
     PoolStream& stream = directory_.new_stream();
@@ -568,9 +568,9 @@ const StreamClock* StreamOrder::clock_of(Point point) const {
     return nullptr;
   }
   if (point.count > stream->epoch) {
-    return &stream->known;  // its event, which is to come, stands for at least that
+    return &stream->known;  // its next event represents at least that
   }
-  // The event of the point may have been dropped. A later event stands for more than the point.
+  // The event of the point may have been dropped. A later event represents more than the point.
   const StreamEvent* const event = events_.existing(point);
   return event != nullptr && event->epoch == point.count ? &event->after : nullptr;
 }

@@ -38,7 +38,7 @@ void check(const PoolBackendProperties& backend, const StreamPoolOptions& option
           "a history of " + std::to_string(options.history_events) + " events is too long");
   require(options.small_bytes > 0 &&
               SizeClasses(backend.alignment_bytes).class_of(options.small_bytes) < SizeClasses::kClasses,
-          "small blocks of " + format_size(options.small_bytes) + " are too many sizes");
+          "small blocks of up to " + format_size(options.small_bytes) + " have too many sizes");
 }
 
 }  // namespace
@@ -69,8 +69,8 @@ class StreamPool::Impl {
     if (memory_.reserved().current == 0) {
       return;  // there is nothing that work could use
     }
-    // Several times, since a call that the backend refuses has not waited. On a GPU that refuses all of them
-    // no work goes on.
+    // Several times, since a call that the backend refuses has not waited. A GPU that refuses all of them
+    // runs no work any more.
     for (int i = 0; i < kWaitsAtEnd; ++i) {
       try {
         if (!order_.wait_for_all_users()) {
@@ -110,14 +110,14 @@ class StreamPool::Impl {
 
   // --- free ------------------------------------------------------------------------------------------------
 
-  // As long as a block is in use its owner is the stream that it was allocated for.
+  // The owner of a block in use is the stream that it was allocated for.
   void free(std::uint64_t address) {
     BlockRecord& record = blocks_.claim(address);
     PoolStream* const owner = record.owner;
     free_claimed(record, address, owner, [&] { return blocks_.last_use(record, owner); });
   }
 
-  // Unless it is the owner, the stream may be another one by when the pool is locked.
+  // Unless `handle` means the owner, it may mean another stream once the pool is locked.
   void free(std::uint64_t address, StreamHandle handle) {
     PoolStream* stream = order_.recall(handle).stream;
     if (stream == nullptr) {

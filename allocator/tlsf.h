@@ -10,13 +10,12 @@
 // Two things differ from the paper.
 //
 // * The free block at the end (the *tail*) is in no list. It is used last, after every hole in front of it
-// that
-//   fits. Whether its bytes exist already or must be added first then changes no choice: an address is a
+//   that fits. Whether its bytes exist already or must be added first then changes no choice: an address is a
 //   function of the requests and their frontiers, not of how far the range has grown. So the peak does not
-//   depend on the budget. Once everything that a sequence of requests took has been freed there are no holes,
-//   only the tail, and the same sequence gets the same addresses again. (Among several holes the frontiers
-//   choose, so "the same" includes which requesters know of which frees.)
-// * A good fit alone may overlook a fitting block in the request's own class. The first few blocks of that
+//   depend on the budget. Once all blocks of a sequence of requests are freed there are no holes, only the
+//   tail, and the same sequence gets the same addresses again. (Frontiers choose among several holes, so "the
+//   same" includes which requesters are ordered after which frees.)
+// * A good fit alone may overlook a fitting block in the request's own class. So the first few blocks of that
 //   class are tried first, which also finds the exact fit that repetitive requests leave. The whole class is
 //   searched before the tail is used.
 //
@@ -30,7 +29,7 @@
 // A call that throws std::bad_alloc has changed nothing.
 //
 // Cost: allocate and free are O(1), except that allocate scans its own size class before it uses the tail.
-// The heap is used only while more blocks exist together than ever did.
+// The heap is used only when more blocks exist together than ever before.
 
 #include <array>
 #include <cstddef>
@@ -67,7 +66,7 @@ class Tlsf {
     kFree,
     kVacant  // address space without memory: see SparseTlsf
   };
-  // Names a free block until anything changes there.
+  // Names a free block until that block changes.
   using Index = std::uint32_t;
 
   // All offsets and sizes are multiples of `unit` (not 0). The range is empty at first.
@@ -81,14 +80,14 @@ class Tlsf {
   template <class Requester>
   std::optional<Block> allocate(std::uint64_t asked, const Requester& requester);
 
-  // By how much the range must grow so that the tail holds `asked` bytes; 0 when it does already.
+  // The bytes by which the range must grow so that the tail has `asked` bytes; 0 if it has them already.
   std::uint64_t missing(std::uint64_t asked) const;
   // Appends `bytes` (a multiple of the unit) of fresh memory, which nothing has used. It cannot fail after
   // prepare_to_grow(), which is for callers that have to obtain the memory in between.
   void prepare_to_grow() { prepare_nodes(1); }
   void grow(std::uint64_t bytes);
-  // Removes `bytes` (a multiple of the unit) from the tail. Throws InvalidArgument where the tail is smaller
-  // or a vacancy follows it.
+  // Removes `bytes` (a multiple of the unit) from the tail. Throws InvalidArgument if the tail is smaller or
+  // a vacancy follows it.
   void shrink(std::uint64_t bytes);
 
   // The block in use that allocate(asked) returned at `offset`. This and the next two functions throw
@@ -96,9 +95,9 @@ class Tlsf {
   Block in_use(std::uint64_t offset, std::uint64_t asked) const;
   // Sets the frontier that a block in use carries if it is freed unused.
   void set_frontier(std::uint64_t offset, std::uint64_t asked, const Frontier& frontier);
-  // `last_use` must dominate every use. If it is empty the block was never used, and keeps the frontier that
+  // `last_use` must dominate every use. If it is empty, the block was never used and keeps the frontier that
   // it was handed out with. Points of free neighbours that `covered` contains are dropped. Returns the free
-  // block that it is part of now.
+  // block that contains the block now.
   Extent free(std::uint64_t offset, std::uint64_t asked, const Frontier& last_use,
               const CoveredPoints* covered = nullptr);
 
@@ -146,22 +145,23 @@ class Tlsf {
 
   std::uint64_t end_of(Index node) const { return nodes_[node].offset + nodes_[node].bytes; }
   Extent extent_of(Index node) const { return {.offset = nodes_[node].offset, .bytes = nodes_[node].bytes}; }
-  // The node itself if it is a free one; else kNone.
+  // `node` if it is free; else kNone.
   Index free_neighbour(Index node) const;
   Index last() const { return last_; }
   std::uint64_t round_up_to_units(std::uint64_t asked) const;
   Node& at(Index node) { return nodes_[node]; }
   const Node& at(Index node) const { return nodes_[node]; }
 
-  // Inserts a free node into the list of its class, unless it is the tail, and removes it.
+  // enlist() inserts a free node into the list of its class, unless the node is the tail. unlist() removes
+  // it.
   void enlist(Index node);
   void unlist(Index node);
-  // The same for any list. unlink() returns whether the node was the first, so that its next one is now.
+  // Likewise for any list. unlink() returns whether the node was the first of its list.
   void link(Index node, Index& head);
   bool unlink(Index node);
 
   void prepare_use() { in_use_.reserve(in_use_.size() + 1); }
-  // A node that is in no list is in use from now on. It cannot fail after prepare_use().
+  // Marks a node that is in no list as in use. It cannot fail after prepare_use().
   void use(Index node, std::uint64_t asked);
 
  private:
@@ -185,7 +185,7 @@ class Tlsf {
 
   // The free block after which there is no memory, or kNone.
   Index tail() const;
-  // The rest carries `frontier`.
+  // Splits off the rest after `bytes`, which carries `frontier`.
   void split(Index node, std::uint64_t bytes, Frontier frontier);
   void make_spare(Index node);
 
@@ -197,8 +197,8 @@ class Tlsf {
   Index spare_ = kNone;
   std::size_t spares_ = 0;
   Index last_ = kNone;  // in address order
-  // While there is no free node at the end: the frontier that it would carry. So the first step, which grows,
-  // waits for the same points and is placed as later ones, which find a rest there.
+  // The frontier of the tail while there is no tail. So the first step, in which the range grows, gets the
+  // same addresses and waits as later ones, which find a tail.
   Frontier beyond_;
 
   std::uint64_t first_level_ = 0;

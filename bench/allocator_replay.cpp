@@ -1,6 +1,6 @@
-// Replays allocation logs against this project's pools, plain allocation and models of PyTorch's rules, and
-// prints the ratio of each one's peak of device memory to the peak of live bytes:
-//   allocator_replay tests/data/traces/*.txt
+// Replays allocation logs on this project's pools, plain allocation and models of PyTorch's rules. Prints for
+// each of them the ratio of its peak of device memory to the peak of live bytes: allocator_replay
+// tests/data/traces/*.txt
 
 #include <CLI/CLI.hpp>
 #include <cstdio>
@@ -96,7 +96,7 @@ int run(int count, char** arguments) {
   CLI::App app("Replays allocation logs: peak reserved over peak live");
   Asked asked;
   app.add_option("log", asked.paths, "Allocation logs")->required();
-  app.add_option("--steps", asked.steps, "How often to repeat a log's step")->check(CLI::PositiveNumber);
+  app.add_option("--steps", asked.steps, "How many times to run a log's step")->check(CLI::PositiveNumber);
   app.add_option("--least-live", asked.least_mib, "Leaves out logs whose peak of live bytes is lower, in MiB")
       ->check(CLI::NonNegativeNumber);
   app.add_flag("--one-stream", asked.one_stream, "Puts all operations on one stream");

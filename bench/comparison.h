@@ -1,6 +1,6 @@
 #pragma once
-// Memory that allocators hold for a log: the columns of bench/allocator_replay and of the table in
-// docs/allocator.md.
+// The memory that each allocator reserves for a log: the columns of bench/allocator_replay and of the table
+// in docs/allocator.md.
 
 #include <cstddef>
 #include <memory>

@@ -1,9 +1,10 @@
-// Measures which part of a plain memcpy's bandwidth the copy streams of `cpu` reach, how much of a copy
-// computing hides, and the cost of a submission.
+// Measures the bandwidth of `cpu`'s copy streams relative to a plain memcpy, how much of a copy computation
+// hides, and the cost of a submission.
 //
-// On `cpu`, page-locked memory is ordinary memory that is touched when it is allocated, so copies never
-// fault. A pageable block is one without pages, as fresh from malloc: the first copy into it, the offload,
-// pays for the page faults. The fetch finds the pages present, so a prefetch has one row.
+// On `cpu`, page-locked memory is ordinary memory whose pages are touched at allocation, so copies never
+// cause page faults. A pageable block has no pages yet, like fresh memory of malloc: the first copy into it,
+// the offload, pays for the page faults. The prefetch finds the pages present, so it is measured with
+// page-locked memory only.
 
 #include <benchmark/benchmark.h>
 #include <sys/mman.h>
@@ -93,7 +94,7 @@ Frontier submit(Device& device, StreamId stream, const std::vector<Copy>& copies
 }
 
 // Submits several copies together, as feature maps queue in a run, then waits. With one copy, the result
-// includes the full latency of its start and of the host's notice of its end.
+// includes the full latency of its start, and of the notification of the host at its end.
 void copy_bandwidth(benchmark::State& state, CopyDirection direction, HostMemory memory) {
   const auto bytes = static_cast<std::uint64_t>(state.range(0));
   const auto total_bytes = bytes * static_cast<std::uint64_t>(state.range(1));
@@ -138,9 +139,9 @@ class Arithmetic {
   std::uint64_t rounds_ = 0;
 };
 
-// Computing and a copy of about the same length, alone and together. `together/longer` is 1 if the copy is
-// hidden entirely, 2 if nothing is. Computing stays in registers, so the competition of a layer and a copy
-// for memory bandwidth does not count (session_bench measures whole steps).
+// Computation and a copy of about the same length, alone and together. `together/longer` is 1 if they overlap
+// entirely, 2 if not at all. The computation stays in registers, so it does not compete with the copy for
+// memory bandwidth (session_bench measures whole steps).
 void overlap(benchmark::State& state, CopyDirection direction) {
   Blocks blocks(kOverlappedBytes);
   Device& device = blocks.device();

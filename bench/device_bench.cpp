@@ -1,6 +1,6 @@
-// The time of a submission on the thread that submits: on a device that does nothing, which leaves the base
-// class alone, and on `sim`. Each piece of work has the operands of a convolution's forward pass: two reads,
-// two writes. cpu_device_bench measures the same on `cpu`.
+// The time of a submission on the submitting thread: on a device that does nothing, which shows the cost of
+// the base class alone, and on `sim`. Each piece of work has the operands of a convolution's forward pass:
+// two reads, two writes. cpu_device_bench measures the same on `cpu`.
 
 #include <benchmark/benchmark.h>
 
@@ -16,7 +16,7 @@ namespace {
 
 constexpr int kPieces = 10'000;
 
-// A compute stream and a copy stream, each of which knows of the other.
+// A compute stream and a copy stream, each ordered after a submission of the other.
 class Submitter {
  public:
   explicit Submitter(Device& device)

@@ -95,7 +95,7 @@ class Pmr {
   Resource resource_{std::pmr::pool_options{.largest_required_pool_block = 1 << 22}};
 };
 
-// Allocates and frees one block of one size again and again.
+// Allocates and frees one block of one size repeatedly.
 template <class Pool>
 class OneSize {
  public:
@@ -111,7 +111,7 @@ class OneSize {
   Pool pool_;
 };
 
-// With 1,000 live blocks: each pair frees a random one and allocates one of another size.
+// With 1,000 live blocks: each pair frees a random block and allocates one of another size.
 template <class Pool>
 class RandomSizes {
  public:

@@ -27,7 +27,7 @@ constexpr std::array kPercents{100, 80, 60, 40, 30, 20, 15, 10};
 constexpr std::uint64_t kAmple = std::uint64_t{1} << 46U;
 constexpr double kNever = std::numeric_limits<double>::infinity();
 
-// 128, or less if publications use less.
+// 128, or the smaller batch of the publication.
 std::int64_t batch_of(const std::string& model) {
   if (model == "unet") {
     return 8;

@@ -1,7 +1,7 @@
 // The planning time of policy `optimal`: plan_optimal() for a large network of the zoo, and for chains of
 // 100, 1,000 and 10,000 convolutions, in turns. The times per layer are compared: if planning were linear in
-// the length of a network, `1000/100` and `10000/100` would be 1. On the paper's GPU, the budget is 30 % of
-// the memory that keeping everything needs, so nearly every decision is open.
+// the length of a network, `1000/100` and `10000/100` would be 1. The device is the paper's GPU. The budget
+// is 30 % of the memory for keeping everything, so nearly every decision is open.
 
 #include <benchmark/benchmark.h>
 
@@ -55,7 +55,7 @@ Question about_model(const std::string& model) {
 }
 
 // Each layer keeps its own output, 1 MiB, for the backward pass of the next. With smaller outputs, a short
-// chain would have few distinct budgets, since memory is committed in 2 MiB.
+// chain would have few distinct budgets, since memory is committed in granules of 2 MiB.
 Question about_chain(int layers) {
   NetworkBuilder net("chain of " + std::to_string(layers), {256, 4, 16, 16});
   Tensor x = net.input();

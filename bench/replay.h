@@ -16,7 +16,7 @@ struct Replay {
   double seconds = 0;       // of all calls, and of reading the allocator's figures after each
 };
 
-// Replays the part before the step once, and the step `steps` times.
+// Replays the part of the log before the step once, and the step `steps` times.
 Replay replay(const AllocationLog& log, std::size_t steps, ReplayedAllocator& allocator);
 
 }  // namespace vdnn::bench

@@ -1,6 +1,6 @@
 #pragma once
-// An allocator as seen by bench/allocator_replay, which compares how much memory it holds, not where its
-// blocks are.
+// An allocator as bench/allocator_replay uses it to compare how much memory allocators reserve, not where
+// their blocks are.
 
 #include <cstdint>
 
@@ -17,9 +17,9 @@ class ReplayedAllocator {
   virtual void allocate(std::uint64_t block, std::uint64_t bytes, std::uint32_t stream, bool lasting) = 0;
   virtual void use(std::uint64_t block, std::uint32_t stream) = 0;
   virtual void free(std::uint64_t block, std::uint32_t stream) = 0;
-  // Bytes of device memory that it holds now.
+  // Bytes of device memory that the allocator has reserved now.
   virtual std::uint64_t reserved_bytes() const = 0;
-  // Waits of one stream for another that it has inserted so far.
+  // Waits of one stream for another that the allocator has inserted so far.
   virtual std::uint64_t waits() const { return 0; }
 };
 

@@ -49,7 +49,7 @@ class ReplayedDevicePool final : public ReplayedAllocator {
   std::unordered_map<std::uint64_t, Block> blocks_;
 };
 
-// The pool for programs whose streams' work it does not see.
+// The pool for programs that vdnn does not run.
 class ReplayedStreamPool final : public ReplayedAllocator {
  public:
   ReplayedStreamPool();

@@ -1,6 +1,7 @@
 // Writes the tables of docs/data_parallel.md in Markdown: predictions for simulated V100s that train
-// together. First four of them, with and without overlap (without: one bucket, reduced after the whole
-// backward pass), with and without offload. Then one to eight devices, and one to four machines of four.
+// together. The first table has four devices, with and without overlap (without: one bucket, reduced after
+// the whole backward pass), with and without offload. The second has one to eight devices, and one to four
+// machines of four.
 //
 //   scaling_table
 
@@ -50,7 +51,7 @@ void print_row(const std::string& model, const std::string& policy, RunOptions o
   }
 }
 
-// Prints the row in that budget, or in the smallest possible budget if that is larger.
+// Prints the row for `budget`, or for the smallest possible budget if that is larger.
 void print_less_memory(const std::string& model, std::uint64_t budget) {
   RunOptions options = options_of(model, Policy::kOptimal);
   options.memory_bytes = budget;

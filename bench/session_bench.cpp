@@ -22,7 +22,7 @@ namespace {
 // `none` comes first, since the others are compared with it.
 constexpr std::array kPolicies{Policy::kOffloadNone, Policy::kOffloadConv, Policy::kOffloadAll,
                                Policy::kBaseline};
-// A turn is so long that OpenMP threads of the previous session stop spinning.
+// A turn is long enough that the OpenMP threads of the previous session stop spinning.
 constexpr int kStepsOfTurn = 3;
 constexpr float kLearningRate = 0.001F;
 

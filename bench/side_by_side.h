@@ -23,13 +23,14 @@ using Figure = std::function<double(double seconds)>;
 // The figures of one contender, or computed from several: one per round.
 using Figures = std::vector<double>;
 
-// Runs rounds until Google Benchmark has enough. It counts a round as one iteration with the time of all
-// contenders together. Returns the figures in the order of the contenders; counter `NAME` is the median of
-// each.
+// Runs rounds until Google Benchmark has measured long enough; a round is one iteration with the time of all
+// contenders together. Returns the figures in the order of the contenders. Each contender has a counter of
+// its name with the median of its figures.
 std::vector<Figures> side_by_side(benchmark::State& state, const std::vector<Contender>& contenders,
                                   const Figure& figure);
 
-// Counter `name`: the median of the rounds' ratios; `NAME spread`: from their lower to their upper quartile.
+// Reports the median of the rounds' ratios as counter `name`, and the distance between their quartiles as
+// `NAME spread`.
 void report_ratio(benchmark::State& state, const std::string& name, const Figures& figures,
                   const Figures& reference);
 

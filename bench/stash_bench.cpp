@@ -1,6 +1,6 @@
-// The cost of a saved tensor, from put to drop, for the thread that saves and reads it, on a backend that
-// does nothing: for a tensor that stays on the device, and for one that leaves and is fetched ahead. Also the
-// cost of planning a step, by the number of its tensors.
+// Measures the cost of a saved tensor, from put to drop, for the thread that saves and reads it, on a backend
+// that does nothing: for a tensor that stays on the device, and for one that leaves and is fetched ahead.
+// Also measures the cost of planning a step, by the number of its tensors.
 
 #include <benchmark/benchmark.h>
 

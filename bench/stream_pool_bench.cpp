@@ -1,6 +1,6 @@
-// The cost of allocate and free of the stream pool on a backend that does nothing: with and without the cache
-// of a stream, in stack, queue and random order, and with few and many idle blocks. Also the work of two
-// threads on two streams in the time of one.
+// Measures the cost of allocate and free of the stream pool on a backend that does nothing: with and without
+// the cache of a stream, in stack, queue and random order, and with few and many idle blocks. Also compares
+// two threads on two streams with one thread.
 
 #include <benchmark/benchmark.h>
 
@@ -63,7 +63,7 @@ class Pairs {
   std::vector<std::size_t> order_;
 };
 
-// A pool with that many idle blocks of the stream.
+// A pool with a given number of idle blocks of one stream.
 class IdlePool {
  public:
   explicit IdlePool(int idle) {
@@ -118,9 +118,9 @@ double cpu_seconds_of(Pairs& pairs) {
 }
 
 // The same work by one thread, and by two at once, each on a stream of its own. Threads that hinder each
-// other use more time by their own CPU clocks. These clocks count, since other programs may take the
-// machine's cores. (They do not show sleeping for a lock, but the streams share no lock there.) The wall
-// clock is reported, too, for otherwise idle machines.
+// other use more CPU time. The benchmark compares CPU time, since other programs may use the machine's cores.
+// (CPU time does not include sleeping for a lock, but the streams share no lock there.) It also reports the
+// wall clock, for otherwise idle machines.
 void two_threads(benchmark::State& state, std::uint64_t bytes) {
   IdlePool rig(10);
   Pairs first(rig.pool, 0, bytes, Order::kStack);

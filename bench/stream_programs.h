@@ -1,6 +1,6 @@
 #pragma once
 // Programs that use a stream pool on many streams, or on streams that come and go, over a backend that counts
-// calls. A benchmark times them, and a test counts.
+// calls. A benchmark times these programs, and a test checks the counts.
 
 #include <algorithm>
 #include <array>

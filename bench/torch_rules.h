@@ -5,9 +5,9 @@
 // * Sizes are rounded up to 512 bytes. Those up to 1 MiB are small.
 //   * A free block serves only the stream that first allocated it, and only requests of its kind (small or
 //       large). The best fit wins, among equals the one at the lowest address.
-//   * Default segments: 2 MiB for small requests; for large ones 20 MiB below 10 MiB, else the request
-//       rounded up to 2 MiB. The rest of a small block is always split off, that of a large one only if it is
-//       more than 1 MiB. Neighbours merge within their segment.
+//   * Default segments: 2 MiB for small requests, 20 MiB for large requests below 10 MiB, and for larger ones
+//     the request rounded up to 2 MiB. The rest of a small block is always split off, that of a large one
+//     only if it is more than 1 MiB. Neighbours merge within their segment.
 //   * Expandable segments: one for each stream and kind, which grows at its end by 2 MiB (small) or 20 MiB
 //       (large). The free block at the end serves if no other fits. Any rest is split off.
 //

@@ -3,11 +3,12 @@
 //   training_bench --model resnet50 --batch 64 --policy all --device cuda:0 [--memory BYTES] [--steps 20]
 //                  [--precision bf16] [--threads 2]
 //
-// prints one JSON object. The batch is random, the same at each step, and in page-locked memory from the
+// Prints one JSON object. The batch is random, the same at each step, and in page-locked memory from the
 // start, so that no data set is measured. The loss is read one step late, as in the training loop. A step's
-// seconds are the median between ends of steps. The cost of copies shows twice: in the comparison of
-// policies, and as `stall_seconds`, the compute stream's waits in later, traced steps (not with graphs, which
-// do not run while tracing). `--smallest`: in the smallest budget in which the policy can run.
+// seconds are the median time between the ends of two steps. The cost of copies shows twice: in the
+// comparison of policies, and as `stall_seconds`, the compute stream's waits in later, traced steps (not with
+// graphs, which do not run while tracing). `--smallest` trains in the smallest budget in which the policy can
+// run.
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
@@ -206,12 +207,12 @@ int run(int argc, char** argv) {
   app.add_option("--policy", arguments.policy);
   app.add_option("--precision", arguments.precision, "fp32, bf16 or fp16");
   app.add_option("--threads", arguments.threads, "compute threads of cpu; default: all cores");
-  app.add_option("--memory", arguments.memory_bytes, "bytes; default: what is free");
+  app.add_option("--memory", arguments.memory_bytes, "bytes; default: the free memory");
   app.add_option("--steps", arguments.steps)->check(CLI::PositiveNumber);
-  app.add_flag("--graph", arguments.graph, "steps as CUDA graphs");
+  app.add_flag("--graph", arguments.graph, "runs steps as CUDA graphs");
   app.add_flag("--tf32", arguments.tf32, "products may round their inputs to TF32");
-  app.add_flag("--smallest", arguments.smallest, "in the smallest budget");
-  app.add_option("--engine-timings", arguments.engine_timings, "as of vdnn train");
+  app.add_flag("--smallest", arguments.smallest, "trains in the smallest budget");
+  app.add_option("--engine-timings", arguments.engine_timings, "as for vdnn train");
   CLI11_PARSE(app, argc, argv);
   std::cout << measure(arguments) << "\n";
   return 0;

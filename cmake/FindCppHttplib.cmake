@@ -1,9 +1,9 @@
 # The HTTP library of the vdnn command: cpp-httplib, either compiled, as in Debian's libcpp-httplib-dev, or as one header,
 # as its project distributes it. Defines CppHttplib::CppHttplib.
 #
-# The classes of the header depend on macros. A compiled library requires the macros with which it was compiled, and only
-# its pkg-config file lists these. This module reads that file itself, since not every machine has pkg-config, and the
-# library may have been moved.
+# The classes of the header depend on macros. A compiled library requires the macros with which it was compiled, and
+# only its pkg-config file lists these. This module reads that file itself, because a machine may lack pkg-config, and
+# the library may have been moved.
 find_path(CppHttplib_INCLUDE_DIR httplib.h)
 find_library(CppHttplib_LIBRARY cpp-httplib)
 set(vdnn_needed CppHttplib_INCLUDE_DIR)

@@ -1,6 +1,6 @@
 # cudnn-frontend's headers with those of cuDNN, cuBLASLt and CUDA, as the target CudnnFrontend::CudnnFrontend. It links
-# nothing: programs open cuDNN at run time. The library must be found all the same, since without it no engines could be
-# planned.
+# nothing: programs open cuDNN at run time. The library must be found nevertheless, since no engines could be planned
+# without it.
 file(GLOB vdnn_site_packages ${PROJECT_SOURCE_DIR}/build/python/lib/python3*/site-packages)
 find_path(CudnnFrontend_INCLUDE_DIR cudnn_frontend.h HINTS ${vdnn_site_packages} PATH_SUFFIXES include)
 unset(vdnn_site_packages)

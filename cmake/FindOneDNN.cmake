@@ -1,5 +1,5 @@
-# oneDNN as the target OneDNN::OneDNN. Its own CMake package asks for OpenCL, which the CPU engine does not use. Installed
-# beside vdnnConfig.cmake, since projects that link our static libraries must find oneDNN, too.
+# oneDNN as the target OneDNN::OneDNN. oneDNN's own CMake package requires OpenCL, which the CPU engine does not use.
+# This module is installed beside vdnnConfig.cmake, since projects that link our static libraries must find oneDNN, too.
 find_library(OneDNN_LIBRARY dnnl)
 find_path(OneDNN_INCLUDE_DIR dnnl.hpp)
 mark_as_advanced(OneDNN_LIBRARY OneDNN_INCLUDE_DIR)

@@ -1,5 +1,5 @@
-# Each build runs this script. It writes OUTPUT, a header with the commit of the checkout in SOURCE, if that has changed.
-# The commit is "unknown" without a checkout, as in a tarball, or without git.
+# Each build runs this script. It writes OUTPUT, a header with the commit of the checkout in SOURCE, if the commit has
+# changed. Without git or without a checkout, as in a tarball, the commit is "unknown".
 set(commit unknown)
 find_program(git git)
 if(git AND EXISTS ${SOURCE}/.git)

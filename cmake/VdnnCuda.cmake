@@ -1,8 +1,8 @@
-# CUDA and its libraries: those that are found (VDNN_CUDA=AUTO without a sanitizer), all (ON), or none (OFF).
+# CUDA and its libraries. AUTO (without a sanitizer) uses those that are found, ON requires all, and OFF uses none.
 #
-# VDNN_WITH_CUDA tells whether the CUDA runtime is built in. Parts that need no toolkit (the driver, and its tests on a fake
-# runtime) are built in any case. The runtime is linked statically and libcuda never, so that programs start on machines
-# without a driver.
+# VDNN_WITH_CUDA tells whether the CUDA runtime is built in. Parts that need no toolkit (the `cuda` driver, and its
+# tests on a fake runtime) are built in any case. The runtime is linked statically and libcuda is never linked, so that
+# programs start on machines without NVIDIA's driver.
 
 # If no toolkit is installed, uses the one that `scripts/setup --cuda` has put beside the project.
 file(GLOB vdnn_cuda_wheels ${PROJECT_SOURCE_DIR}/build/python/lib/python3*/site-packages/nvidia)
@@ -14,8 +14,8 @@ if(vdnn_cuda_wheels AND NOT CUDAToolkit_ROOT)
   endif()
 endif()
 
-# vdnn_find_at_run_time(target library): adds the folder of the library, which the loader would not find, for programs that
-# link the target and open it.
+# vdnn_find_at_run_time(target library): lets programs that link the target open the library at run time, by adding its folder
+# to their rpath if it is in build/python.
 function(vdnn_find_at_run_time target library)
   if(vdnn_cuda_wheels AND library MATCHES "^${vdnn_cuda_wheels}/")
     get_filename_component(folder ${library} DIRECTORY)
@@ -36,11 +36,11 @@ elseif(VDNN_CUDA STREQUAL "ON")
 elseif(VDNN_CUDA STREQUAL "OFF")
   set(VDNN_WITH_CUDA FALSE)
 else()
-  message(FATAL_ERROR "VDNN_CUDA is '${VDNN_CUDA}': AUTO, ON or OFF")
+  message(FATAL_ERROR "VDNN_CUDA is '${VDNN_CUDA}'; it must be AUTO, ON or OFF")
 endif()
 if(VDNN_WITH_CUDA)
-  # Code for each architecture, and PTX of the last for later ones.
-  set(VDNN_CUDA_ARCHITECTURES "" CACHE STRING "GPUs to build kernels for, as 80;90; empty: all from 75 on")
+  # Machine code for each architecture, and PTX of the last one for later GPUs.
+  set(VDNN_CUDA_ARCHITECTURES "" CACHE STRING "Architectures to build kernels for, for example 80;90; empty: all from 75 on")
   if(VDNN_CUDA_ARCHITECTURES)
     set(CMAKE_CUDA_ARCHITECTURES ${VDNN_CUDA_ARCHITECTURES})
   elseif(CUDAToolkit_VERSION VERSION_LESS 12.8)

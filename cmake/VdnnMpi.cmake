@@ -1,7 +1,7 @@
-# MPI between processes: used if found (VDNN_MPI=AUTO), required (ON), or left out (OFF); VDNN_WITH_MPI tells which. Only
-# its C interface is used; the component's name is that of the language that we compile.
+# MPI between processes: used if found (VDNN_MPI=AUTO), required (ON), or left out (OFF). VDNN_WITH_MPI tells whether it
+# is used. Only MPI's C interface is used; CMake names the component CXX after the language of our sources.
 if(NOT VDNN_MPI MATCHES "^(AUTO|ON|OFF)$")
-  message(FATAL_ERROR "VDNN_MPI is '${VDNN_MPI}': AUTO, ON or OFF")
+  message(FATAL_ERROR "VDNN_MPI is '${VDNN_MPI}'; it must be AUTO, ON or OFF")
 endif()
 set(VDNN_WITH_MPI FALSE)
 if(NOT VDNN_MPI STREQUAL "OFF")

@@ -7,7 +7,7 @@ set(CPACK_PACKAGE_NAME vdnn)
 set(CPACK_PACKAGE_VERSION ${PROJECT_VERSION})
 set(CPACK_PACKAGE_CONTACT ${VDNN_PACKAGE_MAINTAINER})
 set(CPACK_PACKAGE_DESCRIPTION_SUMMARY "Trains convolutional networks that do not fit in device memory")
-set(CPACK_DEBIAN_PACKAGE_DESCRIPTION "Feature maps leave for page-locked host memory while other layers compute, and come back before the
+set(CPACK_DEBIAN_PACKAGE_DESCRIPTION "While other layers compute, feature maps are copied to page-locked host memory. They return before the
 backward pass needs them (vDNN, MICRO 2016). The package has the command vdnn, its man pages and completions, the
 libraries with their headers and CMake package, a stream-ordered caching allocator for CUDA programs, and the stash for
 saved tensors of PyTorch programs.")

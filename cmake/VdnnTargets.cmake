@@ -1,4 +1,4 @@
-# Rules by which every target of this project is built.
+# Rules for building every target of this project.
 
 include(GNUInstallDirs)
 
@@ -32,8 +32,9 @@ if(VDNN_SANITIZE)
                                               $<$<CXX_COMPILER_ID:Clang>:-Wno-pass-failed>)
   target_link_options(vdnn_flags INTERFACE -fsanitize=${VDNN_SANITIZE})
   if(VDNN_SANITIZE STREQUAL "address,undefined")
-    # AddressSanitizer reports accesses through bad pointers; checking each pointer, too, takes a third of the compile time.
-    # Null references that nobody reads, and pointer arithmetic that wraps, are then not reported. The fuzzer checks all.
+    # AddressSanitizer reports accesses through bad pointers; checking each pointer, too, takes a third of the compile
+    # time. Then null references that nobody reads, and pointer arithmetic that wraps, are not reported. The fuzzer has
+    # all checks.
     target_compile_options(vdnn_flags INTERFACE -fno-sanitize=null,object-size,pointer-overflow)
   endif()
   # The sanitizers' presets link debug information into every test, which takes GNU's linker seconds per program.
@@ -56,22 +57,23 @@ function(vdnn_compile_in_batches name)
 endfunction()
 
 # vdnn_library(name SOURCES a.cpp ... DEPENDS other_target ... PRIVATE_DEPENDS ... [SHAREABLE]): one room, part of
-# vdnn::vdnn. Others link vdnn_tape as vdnn::tape, in the tree and installed. Dependencies that programs that link vdnn do
-# not need (vdnn_flags, header-only libraries) are $<BUILD_INTERFACE:...>; vdnnConfig.cmake.in finds all others. SHAREABLE:
-# its code may also become part of a shared library.
+# vdnn::vdnn. Other targets link, for example, vdnn_tape as vdnn::tape, in the tree and installed. Dependencies that
+# users of vdnn do not need (vdnn_flags, header-only libraries) are $<BUILD_INTERFACE:...>; vdnnConfig.cmake.in finds
+# all others. SHAREABLE: the room's code may also become part of a shared library.
 function(vdnn_library name)
   vdnn_static_library(${name} ${ARGN})
   set_property(GLOBAL APPEND PROPERTY VDNN_ROOMS ${name})
 endfunction()
 
-# vdnn_choose(room PART library): `room` calls functions with two implementations: one over a library that not every machine
-# has, and one that reports its absence. In this build `library` implements them. Programs that link the installed libraries
-# get the implementation that vdnnConfig.cmake.in chooses for PART, which is `cuda` or `mpi`.
+# vdnn_choose(room PART library): `room` calls functions that have two implementations. One uses a library that not
+# every machine has; the other reports its absence. In this build `library` implements them. Programs that link the
+# installed libraries get the implementation that vdnnConfig.cmake.in chooses for PART, which is `cuda` or `mpi`.
 function(vdnn_choose room part library)
   target_link_libraries(${room} PRIVATE $<BUILD_INTERFACE:${library}> $<INSTALL_INTERFACE:vdnn::chosen_${part}>)
 endfunction()
 
-# Arguments as for vdnn_library(). Defines a library that only rooms that name it link.
+# vdnn_static_library(name ...), with the arguments of vdnn_library(): a library that is linked only by rooms that name
+# it.
 function(vdnn_static_library name)
   cmake_parse_arguments(arg "SHAREABLE" "" "SOURCES;DEPENDS;PRIVATE_DEPENDS" ${ARGN})
   add_library(${name} STATIC ${arg_SOURCES})
@@ -102,8 +104,8 @@ function(vdnn_export name)
   vdnn_install_target(${name} EXPORT vdnnTargets INCLUDES DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})
 endfunction()
 
-# `cmake --install` of an incomplete build fails before it writes anything. Files that are built and installed are
-# registered here; the first rule of installation (CMakeLists.txt) requires all of them.
+# `cmake --install` of an incomplete build fails before it writes anything: this target lists the files that are built
+# and installed, and the first rule of installation (CMakeLists.txt) requires all of them.
 add_custom_target(vdnn_installation)
 
 # vdnn_installs(file ...): registers files that the build makes and `cmake --install` installs. They may be generator
@@ -118,7 +120,7 @@ function(vdnn_require_complete_build)
   install(SCRIPT ${PROJECT_SOURCE_DIR}/cmake/VdnnRequireFiles.cmake)
 endfunction()
 
-# vdnn_install_target(target ...): as install(TARGETS target ...) if VDNN_INSTALL is on.
+# vdnn_install_target(target ...): install(TARGETS target ...) if VDNN_INSTALL is on.
 function(vdnn_install_target target)
   if(NOT VDNN_INSTALL)
     return()
@@ -130,7 +132,8 @@ function(vdnn_install_target target)
   endif()
 endfunction()
 
-# Installs vdnn_NAME_shared with a pkg-config file, which finds library and headers even if the prefix is moved.
+# vdnn_install_shared(target description): installs a shared library with a pkg-config file, which finds library and
+# headers even if the prefix is moved.
 function(vdnn_install_shared target description)
   if(NOT VDNN_INSTALL)
     return()
@@ -151,7 +154,7 @@ function(vdnn_all_rooms)
   vdnn_export(vdnn_vdnn)
 endfunction()
 
-# All programs that the sanitizers' presets run; they do not build the others.
+# All programs that the sanitizers' presets run. These presets build no other test programs.
 add_custom_target(asan_tests)
 add_custom_target(tsan_tests)
 # Tests that need a GPU: scripts/gpu-check builds only these.
@@ -167,9 +170,9 @@ target_compile_options(vdnn_test_flags INTERFACE
   $<$<CXX_COMPILER_ID:GNU>:-Wno-maybe-uninitialized>)
 target_link_libraries(vdnn_test_flags INTERFACE vdnn_flags)
 if(VDNN_SANITIZE STREQUAL "address,undefined")
-  # The libraries under test have these checks, except in inline functions of headers, whose copy may come from the test. In
-  # test programs they would take a quarter of the compile time. This is a separate target, so that its flags come after
-  # those of vdnn_flags.
+  # In test programs these checks would take a quarter of the compile time. The libraries under test have them, except
+  # in inline functions of headers, whose copy may come from the test. A separate target puts these flags after those of
+  # vdnn_flags.
   add_library(vdnn_fewer_checks INTERFACE)
   target_compile_options(vdnn_fewer_checks INTERFACE -fno-sanitize=alignment,vptr)
   target_link_libraries(vdnn_test_flags INTERFACE vdnn_fewer_checks)
@@ -178,9 +181,9 @@ if(VDNN_SANITIZE STREQUAL "thread")
   add_library(vdnn_thread_sanitizer OBJECT ${PROJECT_SOURCE_DIR}/tests/thread_sanitizer.cpp)
 endif()
 
-# Test programs, the largest part of a build, use -Og, which compiles in two thirds of the time of -O1, instrumented or not.
-# They spend their run time in libraries, including those of tests. The linker may take templates and inline functions of
-# public headers from a test's object, so benchmarks link no test.
+# Test programs, the largest part of a build, use -Og, which compiles in two thirds of the time of -O1, instrumented or
+# not. They spend their run time in libraries, including those of tests. Benchmarks link no object of a test, because
+# the linker might use its unoptimised copy of a template or inline function.
 set(optimization_of_tests $<$<NOT:$<CONFIG:Debug>>:-Og>)
 
 # Headers of other projects that most tests include are precompiled once for all. Our own headers are not among them, since
@@ -215,12 +218,12 @@ function(vdnn_test_library name)
   vdnn_compile_in_batches(${name})
 endfunction()
 
-# vdnn_test(name SOURCES a_test.cpp ... DEPENDS target ... [LABELS tsan ...] [SHARDS n] [LONG] [ALONE]): one test program.
-# Each case is a ctest, or each of n shards if starting a process per case would take longer than the cases. The label
-# `asan` marks programs that the preset `asan` runs, `tsan` those of `tsan`, and `heavy` those that not even `asan-all`
-# runs. `gpu` marks those that scripts/gpu-check runs on a GPU, `long` those that `scripts/test --long` adds. LONG:
-# `scripts/test --long` runs the program a second time, to a larger extent (tests/extent.h). ALONE: no other test runs at
-# the same time, for example because it measures a GPU's free memory.
+# vdnn_test(name SOURCES a_test.cpp ... DEPENDS target ... [LABELS tsan ...] [SHARDS n] [LONG] [ALONE]): one test
+# program. Each case is a ctest, or each of n shards if starting a process per case would take longer than the cases.
+# The label `asan` marks programs that the preset `asan` runs, `tsan` those that `tsan` runs, and `heavy` those that not
+# even `asan-all` runs. `gpu` marks programs that scripts/gpu-check runs on a GPU, and `long` those that only
+# `scripts/test --long` runs. LONG: `scripts/test --long` runs the program a second time, to a larger extent
+# (tests/extent.h). ALONE: no other test runs at the same time, for example because it measures a GPU's free memory.
 function(vdnn_test name)
   cmake_parse_arguments(arg "LONG;ALONE" "SHARDS" "SOURCES;DEPENDS;LABELS" ${ARGN})
   add_executable(${name} ${arg_SOURCES})
@@ -253,8 +256,8 @@ function(vdnn_test name)
     list(APPEND properties RUN_SERIAL TRUE)
   endif()
   if(arg_LABELS)
-    # One label with all names, since gtest_discover_tests() would take a second label for a property; ctest matches parts
-    # of labels.
+    # All names form one label, since gtest_discover_tests() would read a second label as a property; ctest matches
+    # parts of labels.
     list(JOIN arg_LABELS "," label)
     list(APPEND properties LABELS ${label})
   endif()
@@ -277,8 +280,8 @@ function(vdnn_test name)
   endif()
 endfunction()
 
-# vdnn_benchmark(name SOURCES a_bench.cpp ... DEPENDS target ... [SMOKE regex]): one benchmark program. A ctest runs the
-# benchmarks that match `regex` briefly, so that they keep working. Omitted for benchmarks that need a GPU.
+# vdnn_benchmark(name SOURCES a_bench.cpp ... DEPENDS target ... [SMOKE regex]): one benchmark program. ctest briefly
+# runs the benchmarks that match `regex`, so that they keep working. Benchmarks that need a GPU have no SMOKE.
 function(vdnn_benchmark name)
   cmake_parse_arguments(arg "" "SMOKE" "SOURCES;DEPENDS" ${ARGN})
   add_executable(${name} ${arg_SOURCES})

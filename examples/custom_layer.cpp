@@ -1,9 +1,9 @@
 // A custom layer: Swish, y = x sigmoid(slope x), with a trained slope per channel (Ramachandran, Zoph and Le,
-// "Searching for Activation Functions", 2017). It saves the sigmoid for its backward pass, has a parameter
-// with a gradient, and sums that gradient in a workspace in double precision.
+// "Searching for Activation Functions", 2017). The layer saves the sigmoid for its backward pass. It has a
+// parameter whose gradient it sums in a workspace in double precision.
 //
-// The program compares the gradient with central differences, and trains with every memory access checked.
-// Then it predicts the time and memory of the same network on a GPU that is not installed.
+// The program compares the gradient with central differences, and trains while every memory access is
+// checked. Then it predicts the time and memory of the same network on a GPU that is not installed.
 
 #include "vdnn/custom_layer.h"
 
@@ -61,7 +61,7 @@ class Swish final : public vdnn::CustomLayer {
       recipe.backward = {{.direction = vdnn::Direction::kBackwardData,
                           .reads = {{kOutputGradient, 0}, {kInput, 0}, kSigmoid, {kParameter, 0}},
                           .writes = {{kInputGradient, 0}, {kParameterGradient, 0}},
-                          .may_overwrite = {{.write = 0, .read = 0}},  // dX may take the place of dY
+                          .may_overwrite = {{.write = 0, .read = 0}},  // dX may overwrite dY
                           .algorithms = {{.name = "plain", .workspace_bytes = channels * sizeof(double)}},
                           .cost = {.flops = 9 * elements, .bytes = 16 * elements}}};
     }
@@ -168,7 +168,7 @@ class Experiment {
         .loss;
   }
 
-  // Prints the slopes' gradient beside central differences of the loss.
+  // Prints the slopes' gradient next to central differences of the loss.
   void print_gradient() {
     step(0);  // with a learning rate of 0, only for the gradient
     const std::vector<float> gradient = session_.result("swish1.slope.gradient");

@@ -1,4 +1,4 @@
-// The stream pool as a memory resource of CCCL. `Buffer` stands for a library that does not know vdnn: it
+// The stream pool as a memory resource of CCCL. `Buffer` represents a library that does not know vdnn. It
 // accepts any resource through CCCL's reference, and works on a stream.
 
 #include <cuda_runtime_api.h>

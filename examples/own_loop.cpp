@@ -1,5 +1,5 @@
-// Training in the caller's own loop: own data, own learning rate, own stopping rule. The loop reads outputs
-// and gradients by name, and changes a parameter from outside.
+// Training in the caller's own loop, with the caller's data, learning rate and stopping rule. The loop reads
+// outputs and gradients by name, and changes a parameter from outside.
 
 #include <cmath>
 #include <cstdint>
@@ -19,7 +19,7 @@ constexpr std::size_t kExtent = 12;
 constexpr std::size_t kPixels = kExtent * kExtent;
 constexpr std::int64_t kClasses = 4;
 
-// Noise with a bright patch in one of four quarters, which is the class.
+// Noise with a bright patch in one of four quarters; the quarter is the class.
 struct Batch {
   std::vector<float> images = std::vector<float>(kBatch * kPixels);  // N x H x W x C
   std::vector<std::int32_t> classes = std::vector<std::int32_t>(kBatch);
@@ -60,8 +60,8 @@ double norm(std::span<const float> values) {
   return std::sqrt(sum);
 }
 
-// Keeps the norm of all weights of a layer below a limit (a max-norm constraint), which no optimizer here
-// offers.
+// Limits the norm of all weights of a layer (a max-norm constraint), which none of the library's optimizers
+// does.
 void limit_norm(vdnn::Session& session, const char* name, double limit) {
   std::vector<float> values = session.parameter(name).values;
   const double scale = limit / norm(values);

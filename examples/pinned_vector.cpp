@@ -1,5 +1,5 @@
-// Containers of the standard library in page-locked memory. Every round makes new vectors, which are copied
-// to the GPU and back at full speed; only the first two cause memory to be locked.
+// Containers of the standard library in page-locked memory. Every round makes new vectors and copies them to
+// the GPU and back at full speed. Only the first two vectors lock memory.
 
 #include <cuda_runtime_api.h>
 
@@ -46,8 +46,7 @@ std::pmr::vector<int> there_and_back(const std::pmr::vector<int>& numbers, const
       cudaMemcpyAsync(buffer.data(), numbers.data(), bytes, cudaMemcpyHostToDevice, nullptr);
   const cudaError_t fetched =
       cudaMemcpyAsync(back.data(), buffer.data(), bytes, cudaMemcpyDeviceToHost, nullptr);
-  // Synchronises even after a failure: the resource knows no stream, so its memory must be idle when it is
-  // freed.
+  // Synchronises even after a failure. The resource knows no stream, so memory must be idle when it is freed.
   check(cudaStreamSynchronize(nullptr));
   check(sent);
   check(fetched);

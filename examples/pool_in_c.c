@@ -1,5 +1,5 @@
-// The stream pool in C. Two streams allocate blocks in turns, fill them and copy them out. Each block is
-// freed at once, while the device still works on it, and no thread waits: the pool orders the next user of
+// The stream pool in C. Two streams alternately allocate blocks, fill them and copy them out. Each block is
+// freed at once, while the device still works on it, and no thread waits. The pool orders the next user of
 // the memory after that work.
 
 #include <cuda_runtime_api.h>

@@ -2,8 +2,8 @@
 
     python3 examples/pytorch_allocator.py libvdnn_torch.so
 
-The pool must exist before PyTorch allocates its first block. Prints the loss, which falls, and the pool's peaks of requested
-and reserved bytes, since torch.cuda.memory_stats() does not work with plugged-in allocators.
+The pool must exist before PyTorch allocates its first block. The program prints the decreasing loss, and the pool's peaks of
+requested and reserved bytes: torch.cuda.memory_stats() does not work with plugged-in allocators.
 """
 
 import ctypes

@@ -2,8 +2,8 @@
 
     python3 examples/pytorch_offload.py [--budget 64MiB] [--steps 6] [--tier auto]
 
-Runs two processes: first PyTorch alone, then the same program with two more lines. Both print the losses, which are equal to
-the bit, and the peak of tensor memory. Without a GPU, PyTorch trains on the CPU, and host memory stands in for the GPU's and
+Runs PyTorch alone in one process, then the same program with two more lines in another. Both print the losses, which are equal
+to the bit, and the peak of tensor memory. Without a GPU, PyTorch trains on the CPU, and host memory stands in for the GPU's and
 for page-locked memory.
 """
 

@@ -1,5 +1,5 @@
-// Thrust and CUB on the stream pool: each round makes a vector and the temporary storage of an algorithm and
-// of a reduction anew. The pool takes memory from the GPU only in the first round.
+// Thrust and CUB on the stream pool. Each round creates a new vector and new temporary storage of a sort and
+// of a reduction. The pool takes memory from the GPU only in the first round.
 
 #include <cuda_runtime_api.h>
 #include <thrust/device_vector.h>
@@ -62,7 +62,7 @@ thrust::host_vector<int> falling() {
 }
 
 void sort(vdnn_allocator* pool, Vector& numbers) {
-  const cudaStream_t stream = nullptr;  // the vector's own
+  const cudaStream_t stream = nullptr;  // the stream of the vector
   vdnn::ThrustAllocator<char> temporary(pool, stream);
   thrust::sort(thrust::cuda::par_nosync(temporary).on(stream), numbers.begin(), numbers.end());
 }

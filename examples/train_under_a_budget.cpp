@@ -1,5 +1,5 @@
-// Trains a network in the least device memory that offloading every feature map allows. The budget is
-// computed, not guessed: the predicted peak equals the device's own count to the byte.
+// Trains a network in the least device memory that offloading every feature map allows. The program computes
+// this budget: the predicted peak equals the peak that the device measures, to the byte.
 
 #include <cstdio>
 #include <exception>

@@ -23,12 +23,12 @@ bool run_allocation_log(Input input) {
   if (!log) {
     return false;
   }
-  require(read_allocation_log(text_of(*log)) == *log, "a log is read again after it was written");
+  require(read_allocation_log(text_of(*log)) == *log, "a rewritten log is equal");
   std::uint64_t largest = 0;
   for (const AllocationEvent& event : log->events) {
     largest = event.bytes > largest ? event.bytes : largest;
   }
-  require(peak_live_bytes(*log) >= largest, "the largest block was live");
+  require(peak_live_bytes(*log) >= largest, "the peak is at least the largest block");
   return true;
 }
 

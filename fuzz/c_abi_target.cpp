@@ -1,5 +1,5 @@
-// Any sequence of calls of the C interface against a naive model: blocks in use never overlap, statuses
-// follow the header, figures are exact, and nothing is leaked.
+// Checks any sequence of calls of the C interface against a naive model: blocks in use never overlap,
+// statuses follow the header, figures are exact, and nothing leaks.
 //
 // The input is one byte of options, then three bytes per call: the call, and a 16-bit number.
 
@@ -84,10 +84,10 @@ class Calls {
     }
     std::uint64_t released = 0;
     require_status(vdnn_allocator_trim(allocator_, 0, &released), VDNN_OK, "trim");
-    require(statistics().all.reserved.current == 0, "what is free can be given back");
+    require(statistics().all.reserved.current == 0, "trim releases all free memory");
     require_status(vdnn_allocator_destroy(allocator_), VDNN_OK, "destroy");
     allocator_ = nullptr;
-    require(device_->counters().committed_bytes == 0, "nothing is left behind");
+    require(device_->counters().committed_bytes == 0, "destroy releases all memory");
   }
 
  private:
@@ -106,7 +106,7 @@ class Calls {
     return shift == 19 ? ~digits : digits << shift;
   }
 
-  // The address of a block in use, of a freed one, of the middle of one, or of foreign memory.
+  // The address of a block in use, of a freed block, inside a block, or of foreign memory.
   std::uint64_t address_of(std::uint16_t number) const {
     const std::uint16_t choice = number / 8;
     if (number % 8 == 7) {
@@ -130,20 +130,20 @@ class Calls {
                                    : vdnn_allocator_allocate(allocator_, bytes, stream(number), life, &block);
     require(status == VDNN_OK || status == VDNN_OUT_OF_MEMORY,
             std::string("allocate: ") + vdnn_status_name(status));
-    require((status == VDNN_OK) == (block != nullptr), "an address where there is a block");
+    require((status == VDNN_OK) == (block != nullptr), "an address exactly if there is a block");
     if (status != VDNN_OK) {
       return;
     }
     const std::uint64_t address = reinterpret_cast<std::uintptr_t>(block);
     const std::uint64_t given = std::max<std::uint64_t>(bytes, 1);
     const auto next = live_.lower_bound(address);
-    require(next == live_.end() || address + given <= next->first, "no overlap with the block after it");
+    require(next == live_.end() || address + given <= next->first, "no overlap with the next block");
     require(next == live_.begin() || std::prev(next)->first + std::prev(next)->second <= address,
-            "no overlap with the block before");
+            "no overlap with the previous block");
     live_.emplace(address, given);
     std::uint64_t found = 0;
     require_status(vdnn_allocator_block_bytes(allocator_, block, &found), VDNN_OK, "block_bytes");
-    require(found == given, "a block has the size that was asked for");
+    require(found == given, "a block has the requested size");
   }
 
   void free(std::uint16_t number, unsigned way) {
@@ -183,7 +183,8 @@ class Calls {
     const std::uint64_t before = statistics().all.reserved.current;
     std::uint64_t released = 0;
     require_status(vdnn_allocator_trim(allocator_, size_of(number), &released), VDNN_OK, "trim");
-    require(before - statistics().all.reserved.current == released, "trim says what it has given back");
+    require(before - statistics().all.reserved.current == released,
+            "trim reports the bytes that it has released");
   }
 
   void report(std::uint16_t number) {
@@ -193,8 +194,8 @@ class Calls {
     std::uint64_t needed = 0;
     const auto give = (number & 0x8000) != 0 ? vdnn_allocator_picture : vdnn_allocator_snapshot;
     require_status(give(allocator_, text.data(), capacity, &needed), VDNN_OK, "text");
-    require(needed > text.size(), "a text says how much it needs");
-    require(capacity == 0 || text.at(capacity - 1) == '\0', "a text ends where the buffer does");
+    require(needed > text.size(), "the needed capacity is reported");
+    require(capacity == 0 || text.at(capacity - 1) == '\0', "a text ends where the buffer ends");
     require(text.at(capacity) == '?', "nothing is written beyond the buffer");
   }
 
@@ -202,7 +203,7 @@ class Calls {
     const std::uint64_t address = address_of(number);
     int owns = 0;
     require_status(vdnn_allocator_owns(allocator_, pointer_to<void>(address), &owns), VDNN_OK, "owns");
-    require(owns == 1 || !live_.contains(address), "what is in use is the pool's");
+    require(owns == 1 || !live_.contains(address), "the pool owns every block in use");
     std::uint64_t bytes = 0;
     require_status(vdnn_allocator_block_bytes(allocator_, pointer_to<void>(address), &bytes),
                    live_.contains(address) ? VDNN_OK : VDNN_INVALID_ARGUMENT, "block_bytes");
@@ -216,12 +217,12 @@ class Calls {
       bytes += size;
     }
     require(found.all.blocks.current == live_.size(), "every block in use is counted");
-    require(found.all.requested.current == bytes, "what was asked for is counted");
+    require(found.all.requested.current == bytes, "requested bytes are counted");
     require(found.all.blocks.removed == freed_.size(), "frees are counted");
     require(found.all.allocated.current >= bytes && found.all.reserved.current >= found.all.active.current &&
                 found.all.active.current >= found.all.allocated.current,
-            "committed, active, in use and asked for, in this order");
-    require(found.all.reserved.peak <= kBudget, "the budget holds");
+            "reserved >= active >= allocated >= requested");
+    require(found.all.reserved.peak <= kBudget, "the peak is within the budget");
   }
 
   std::unique_ptr<Device> device_ = make_cpu_device({.budget_bytes = kBudget});

@@ -1,4 +1,5 @@
-// Checkpoints (src/train/checkpoint.cpp): an accepted state passes through a session and comes back equal.
+// Checkpoints (src/train/checkpoint.cpp): if a session restores an accepted state and saves it again, the
+// state is equal.
 
 #include <algorithm>
 #include <filesystem>
@@ -33,7 +34,7 @@ RunOptions options_with(const TrainingOptions& training) {
           .training = training};
 }
 
-// Options of trainings that resume.
+// Options of trainings that can resume from the state.
 const std::vector<TrainingOptions>& trainings() {
   static const std::vector<TrainingOptions> kTrainings{
       {.optimizer = SgdSpec{.momentum = 0.9F}},
@@ -54,7 +55,7 @@ bool same(const TrainingState& a, const TrainingState& b) {
          same(a.optimizer, b.optimizer);
 }
 
-// A state that a session restores and saves again is the same state.
+// Requires that a session which restores a state saves the same state.
 void check_resumed(const PlannedRun& run, const TrainingState& state) {
   Session session(run);
   session.restore(state);
@@ -63,7 +64,7 @@ void check_resumed(const PlannedRun& run, const TrainingState& state) {
   const Checkpoint back(path);
   require(same(back.state(run), state), "a state comes back after it was saved");
   require(back.info().step == state.step && back.info().seed == state.seed,
-          "a checkpoint says what its state is");
+          "a checkpoint contains its state");
 }
 
 bool resume(const Checkpoint& checkpoint, const TrainingOptions& training) {
@@ -79,8 +80,8 @@ bool resume(const Checkpoint& checkpoint, const TrainingOptions& training) {
   return state.has_value();
 }
 
-// Corrects the checksum, so that fuzzing reaches the code behind it. Leaves a file unchanged that is not a
-// safetensors file with the tensors of one of the runs.
+// Corrects the checksum, so that fuzzing reaches the code after the check. Leaves the file unchanged unless
+// it is a safetensors file with the tensors of one of the runs.
 bool mend_checksum(const fs::path& path) {
   const auto file = attempt<DataError>([&] { return SafetensorsFile(path); });
   if (!file || !file->metadata().contains("sha256")) {

@@ -1,4 +1,4 @@
-// CIFAR-10 (src/data/cifar10.cpp): the input is one file of records, used for all six.
+// CIFAR-10 (src/data/cifar10.cpp). The input is one file of records and serves as all six files.
 
 #include <array>
 
@@ -30,10 +30,10 @@ bool run_cifar10(Input input) {
   require(input.size() % kRecordBytes == 0, "records are whole");
   const std::uint64_t records = input.size() / kRecordBytes;
   require(splits->training->size() == 5 * records && splits->test->size() == records,
-          "a sample for each record");
+          "there is one sample per record");
   for (std::uint64_t index = 0; index < records; ++index) {
     const Sample sample = read_sample(*splits->test, index);
-    require(sample.target == input[index * kRecordBytes], "labels are those of the file");
+    require(sample.target == input[index * kRecordBytes], "labels are equal to those of the file");
     for (std::uint64_t file = 0; file < 5; ++file) {
       require(read_sample(*splits->training, file * records + index) == sample,
               "equal records are equal samples");

@@ -1,5 +1,5 @@
-// Runs the fuzz targets on known inputs: seeds, damaged seeds, and the corpus in the tree. A finding has a
-// descriptive name there, and fuzz/corpus/README.md records what failed before.
+// Runs the fuzz targets on known inputs: seeds, damaged seeds, and the corpus in the tree. In the corpus,
+// findings have descriptive names, and fuzz/corpus/README.md records what failed.
 
 #include <gtest/gtest.h>
 
@@ -16,7 +16,7 @@
 
 namespace vdnn::fuzz {
 
-// GoogleTest finds this function by its name.
+// GoogleTest calls this function to print a target.
 void PrintTo(const Target& target, std::ostream* out) {
   *out << target.name;
 }
@@ -37,8 +37,7 @@ TEST_P(FuzzTarget, AcceptsItsSeeds) {
   }
 }
 
-// libFuzzer names inputs that reach new code by twelve hexadecimal digits. People give other names to
-// findings.
+// libFuzzer's names for inputs that reach new code are twelve hexadecimal digits. Findings have other names.
 bool is_finding(const std::string& name) {
   return name.size() != 12 || name.find_first_not_of("0123456789abcdef") != std::string::npos;
 }
@@ -55,7 +54,7 @@ TEST_P(FuzzTarget, KeepsItsContractForTheCorpusAndRefusesFindings) {
   EXPECT_GT(files, 0U);
 }
 
-// Changes, cuts out and repeats bytes as libFuzzer does, but without feedback on coverage.
+// Changes, removes and repeats bytes as libFuzzer does, but without coverage feedback.
 Bytes damaged(Bytes bytes, std::uint64_t seed) {
   SplitMix64 random(seed);
   for (std::uint64_t change = 0; change <= random.below(3) && !bytes.empty(); ++change) {

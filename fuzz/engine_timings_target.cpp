@@ -23,11 +23,11 @@ bool run_engine_timings(Input input) {
   }
   const std::string text = timings->text();
   const EngineTimings again(text);
-  require(again.text() == text, "timings are read again after they were written");
+  require(again.text() == text, "rewritten timings have the same text");
   const cuda::EngineTrial* const trial = timings->find(kPlace, "question", "engine");
   const cuda::EngineTrial* const same = again.find(kPlace, "question", "engine");
-  require((trial == nullptr) == (same == nullptr), "they know as much then");
-  require(trial == nullptr || *trial == *same, "and the same");
+  require((trial == nullptr) == (same == nullptr), "rewritten timings contain the same trials");
+  require(trial == nullptr || *trial == *same, "rewritten trials are equal");
   require(trial == nullptr || trial->seconds.value_or(0) >= 0, "times are not negative");
   return true;
 }

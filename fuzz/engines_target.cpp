@@ -47,10 +47,11 @@ bool run_engines(Input input) {
   }
   const std::string text = recorded->text();
   const RecordedEngines again(text);
-  require(again.text() == text, "records are read again after they were written");
-  require(again.name() == recorded->name(), "they have the same source then");
+  require(again.text() == text, "rewritten records have the same text");
+  require(again.name() == recorded->name(), "rewritten records have the same source");
   const auto list = attempt<cuda::NoEngine>([&] { return recorded->list(question(1)); });
-  require(list == attempt<cuda::NoEngine>([&] { return again.list(question(1)); }), "and the same engines");
+  require(list == attempt<cuda::NoEngine>([&] { return again.list(question(1)); }),
+          "rewritten records have the same engines");
   return true;
 }
 

@@ -1,5 +1,5 @@
 // Fashion-MNIST (src/data/fashion_mnist.cpp). The input is a tree of two files, `images` and `labels`, before
-// compression; both splits are made from them.
+// compression. Both splits use these files.
 
 #include <algorithm>
 
@@ -44,10 +44,10 @@ bool run_fashion_mnist(Input input) {
     return false;
   }
   for (const auto* data : {splits->training.get(), splits->test.get()}) {
-    require(data->size() == labels.size() - kLabelsHeader, "a sample for each label");
+    require(data->size() == labels.size() - kLabelsHeader, "there is one sample per label");
     for (std::uint64_t index = 0; index < data->size(); ++index) {
       require(read_sample(*data, index).target == labels[kLabelsHeader + index],
-              "labels are those of the file");
+              "labels are equal to those of the file");
     }
   }
   return true;

@@ -1,5 +1,5 @@
-// IDX files (src/data/idx_file.cpp): the input is used both as the file and as the contents of a gzip file,
-// since no mutation finds a right checksum.
+// IDX files (src/data/idx_file.cpp). The input is used both as the file and as the uncompressed contents of a
+// gzip file, since no mutation finds a right checksum.
 
 #include <algorithm>
 
@@ -13,7 +13,7 @@ namespace vdnn::fuzz {
 
 namespace {
 
-// The header by its definition: two zeros, the type, the rank, four bytes per dimension.
+// The header as the format defines it: two zeros, the type, the rank, four bytes per dimension.
 Bytes header_of(const Dims& dims) {
   Bytes bytes{0, 0, 8, static_cast<std::uint8_t>(dims.size())};
   for (const std::int64_t dim : dims) {
@@ -30,11 +30,11 @@ bool run_file(Input file_bytes) {
   for (const std::size_t rank : {1, 3}) {
     const auto file = attempt<DataError>([&] { return read_idx_file(path, rank); });
     if (file) {
-      require(!accepted, "a file has one rank");
+      require(!accepted, "a file has only one rank");
       accepted = true;
       Bytes whole = header_of(file->dims);
       require(file->dims.size() == rank && file->elements().size() == element_count(file->dims),
-              "the elements are those of the header");
+              "the header determines the number of elements");
       whole.insert(whole.end(), file->elements().begin(), file->elements().end());
       require(whole == file->contents, "the contents are header and elements");
     }

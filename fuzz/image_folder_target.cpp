@@ -11,7 +11,7 @@ namespace {
 
 constexpr std::int64_t kClasses = 2;
 
-// Samples are listed class by class. A damaged file is found when its sample is read.
+// Samples are listed class by class. Damage of a file is detected when its sample is read.
 void check_split(const Dataset& data) {
   require(data.size() >= static_cast<std::uint64_t>(kClasses) && data.classes() == kClasses,
           "each class has an image");
@@ -31,7 +31,8 @@ void check_split(const Dataset& data) {
 bool run_image_folder(Input input) {
   const std::filesystem::path folder = scratch().empty_directory("tree");
   unpack(parse_tree(input), folder);
-  // A folder with more or fewer classes is sound; the network then does not fit, which is an InvalidArgument.
+  // More or fewer classes than expected are no damage of the folder. The network then does not fit, which is
+  // an InvalidArgument.
   const auto splits = attempt<DataError>([&] {
     const DatasetOptions options{
         .text = "images:" + folder.string(), .sample_dims = {3, 6, 5}, .classes = kClasses};

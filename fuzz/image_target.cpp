@@ -1,4 +1,4 @@
-// JPEG and PNG images (src/data/image_file.cpp), PNG also with corrected checksums.
+// JPEG and PNG images (src/data/image_file.cpp). PNG images are also tested with corrected checksums.
 
 #include <algorithm>
 #include <cmath>
@@ -31,12 +31,12 @@ void check_scaled(const Image& image, std::int64_t height, std::int64_t width) {
 bool run_bytes(Input input) {
   const std::optional<Image> colour = decode(input, 3);
   const std::optional<Image> grey = decode(input, 1);
-  require(colour.has_value() == grey.has_value(), "an image is damaged or not, whatever is asked of it");
+  require(colour.has_value() == grey.has_value(), "damage does not depend on the requested channels");
   if (!colour) {
     return false;
   }
   require(has_size(*colour, 3) && has_size(*grey, 1), "an image has all of its pixels");
-  // This also shows that decoding twice gives the same pixels, which unwritten memory would not.
+  // This also detects pixels that the decoder does not write, since they would differ.
   require(with_channels(*colour, 1).pixels == grey->pixels, "grey is the luma of colour");
   check_scaled(*colour, 5, 7);
   check_scaled(*grey, 32, 1);
@@ -51,7 +51,7 @@ bool run_image(Input input) {
   return std::ranges::equal(mended, input) ? accepted : run_bytes(mended);
 }
 
-// Images of all kinds that the decoders distinguish.
+// Images of every kind that the decoders distinguish.
 std::vector<Seed> image_seeds() {
   using testing::encode;
   using testing::JpegColour;

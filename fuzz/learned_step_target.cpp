@@ -11,17 +11,17 @@ namespace vdnn::fuzz {
 
 namespace {
 
-// A tape has an op for each event, which reads all tensors held there. This is quadratic, so inputs with many
-// events test only the reader.
+// A tape has one op per event, and each op reads all tensors held at its event. The cost is quadratic, so
+// inputs with many events test only the reader.
 constexpr std::size_t kMostEvents = 200;
 
 void try_tape(const LearnedStep& step, std::int64_t batch) {
   const auto tape = attempt<InvalidArgument>([&] { return to_tape(step, batch); });
   if (!tape) {
-    require(batch != batch_of(step), "a step that was read has a tape");
+    require(batch != batch_of(step), "an accepted step has a tape");
     return;
   }
-  require((*tape)->ops().size() == step.events.size() + 1, "a tape has an op for each stretch");
+  require((*tape)->ops().size() == step.events.size() + 1, "a tape has one op per stretch");
   require(std::ranges::all_of((*tape)->ops(), [](const Op& op) { return op.cost.seconds > 0; }),
           "a recorded time counts as measured");
 }
@@ -33,7 +33,7 @@ bool run_learned_step(Input input) {
   if (!step) {
     return false;
   }
-  require(parse_learned_step(to_text(*step)) == *step, "a step is read again as it was written");
+  require(parse_learned_step(to_text(*step)) == *step, "a rewritten step is equal");
   if (step->events.size() <= kMostEvents) {
     try_tape(*step, batch_of(*step));
     try_tape(*step, 3);

@@ -1,5 +1,5 @@
-// Entry points for libFuzzer (https://llvm.org/docs/LibFuzzer.html). One program contains all targets and
-// runs the one by whose name it is called; scripts/fuzz makes a link for each.
+// Entry points for libFuzzer (https://llvm.org/docs/LibFuzzer.html). One program contains all targets. The
+// name by which it is called selects the target; scripts/fuzz makes one link per target.
 
 #include <algorithm>
 #include <cstdio>
@@ -26,7 +26,7 @@ extern "C" int LLVMFuzzerInitialize(const int* /*argc*/, char*** argv) {
   return 0;
 }
 
-// An exception that escapes ends the process, by which libFuzzer detects a finding.
+// An exception that escapes ends the process, and libFuzzer reports a finding.
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   chosen->run({data, size});
   return 0;

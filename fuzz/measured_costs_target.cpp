@@ -1,4 +1,4 @@
-// Files of measured costs, which `vdnn profile` writes (src/run/measured_costs.cpp).
+// Files of measured costs (src/run/measured_costs.cpp), as `vdnn profile` writes them.
 
 #include "fuzz/target.h"
 #include "vdnn/error.h"
@@ -13,12 +13,12 @@ bool run_measured_costs(Input input) {
   }
   const std::string text = to_text(*costs);
   const MeasuredCosts again = parse_measured_costs(text);
-  require(to_text(again) == text, "costs are read again after they were written");
+  require(to_text(again) == text, "rewritten costs have the same text");
   require(again.setting == costs->setting && again.ops == costs->ops && again.modelled == costs->modelled,
-          "and are equal");
+          "rewritten costs are equal");
   for (const auto& [op, times] : costs->ops) {
     for (const auto& [algorithm, time] : times) {
-      require(!time || time->seconds > 0, "every op takes time");
+      require(!time || time->seconds > 0, "every measured time is positive");
     }
   }
   return true;

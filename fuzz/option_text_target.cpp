@@ -1,4 +1,4 @@
-// Small languages that users type: sizes, learning rate schedules, names of simulated devices.
+// Option values with a syntax: sizes, learning rate schedules, names of simulated devices.
 
 #include <array>
 #include <cmath>
@@ -20,9 +20,10 @@ bool run_size(const std::string& text) {
   if (!size) {
     return false;
   }
-  require(parse_size(std::to_string(*size)) == *size, "a size is its number of bytes");
+  require(parse_size(std::to_string(*size)) == *size, "a size equals its number of bytes as text");
   const std::string said = format_size(*size);
-  require(said.find(std::to_string(*size)) != std::string::npos, "a message names the bytes");
+  require(said.find(std::to_string(*size)) != std::string::npos,
+          "a formatted size contains the number of bytes");
   return true;
 }
 
@@ -43,13 +44,13 @@ bool run_learning_rate(const std::string& text) {
 bool run_profile_file(const std::string& text) {
   const auto profile = attempt<DataError>([&] { return parse_sim_profile(text); });
   require(!profile || (profile->granule_bytes > 0 && profile->seconds({.flops = 1}) > 0),
-          "a profile is of a device that works");
+          "a profile has granules and positive times");
   return profile.has_value();
 }
 
 bool run_profile(const std::string& text) {
   const auto profile = attempt<InvalidArgument>([&] { return sim_profile(text); });
-  require(!profile || profile->name == text, "a profile has the name that it was asked for by");
+  require(!profile || profile->name == text, "a profile has the requested name");
   return profile.has_value();
 }
 
@@ -60,7 +61,7 @@ bool run_option_text(Input input) {
   const bool size = run_size(text);
   const bool rate = run_learning_rate(text);
   const bool profile = run_profile(text);
-  require(!(size && rate), "a size is no learning rate schedule");
+  require(!(size && rate), "no text is both a size and a learning rate schedule");
   return size || rate || profile || run_profile_file(text);
 }
 

@@ -1,5 +1,4 @@
-// The arguments of a run, as a schedule file keeps them (src/cli/options.cpp), up to the network that they
-// name.
+// The arguments of a run in a schedule file (src/cli/options.cpp), and the network that they name.
 
 #include "fuzz/target.h"
 #include "src/cli/fields.h"
@@ -15,12 +14,11 @@ bool run_origin(Input input) {
     return false;
   }
   const std::string text = to_json(*arguments).dump();
-  require(to_json(from_origin(text)).dump() == text, "arguments are read again after they were written");
+  require(to_json(from_origin(text)).dump() == text, "rewritten arguments have the same text");
   const auto options = attempt<InvalidArgument>([&] { return to_run_options(*arguments); });
   if (options) {
     const auto network = attempt<InvalidArgument>([&] { return make_model(options->model); });
-    require(!network || network->batch() == options->model.batch,
-            "a network has the batch that was asked for");
+    require(!network || network->batch() == options->model.batch, "a network has the requested batch");
   }
   return true;
 }

@@ -1,4 +1,4 @@
-// safetensors files (src/formats/safetensors.cpp), read and written again.
+// Reads and rewrites safetensors files (src/formats/safetensors.cpp).
 
 #include <algorithm>
 #include <filesystem>
@@ -47,20 +47,20 @@ bool run_safetensors(Input input) {
     bytes += tensor.size();
   }
   // Eight bytes for the header's length, and at least two for the header.
-  require(bytes + 10 <= input.size(), "tensors lie inside the file, each byte in one of them");
+  require(bytes + 10 <= input.size(), "tensors are inside the file and do not overlap");
   const Bytes all_data(input.end() - static_cast<std::ptrdiff_t>(bytes), input.end());
   auto next = all_data.begin();
   for (const Data& tensor : data) {
     require(std::equal(tensor.begin(), tensor.end(), next,
                        [](std::byte a, std::uint8_t b) { return std::to_integer<std::uint8_t>(a) == b; }),
-            "the data are the end of the file");
+            "the data extend to the end of the file");
     next += static_cast<std::ptrdiff_t>(tensor.size());
   }
   const fs::path again = scratch().directory() / "again";
   write(again, file->tensors(), file->metadata(), data);
   const SafetensorsFile back(again);
   require(back.tensors() == file->tensors() && back.metadata() == file->metadata() && data_of(back) == data,
-          "tensors come back after they were written");
+          "rewritten tensors are equal");
   return true;
 }
 

@@ -13,7 +13,7 @@ struct Sample {
   friend bool operator==(const Sample&, const Sample&) = default;
 };
 
-// Throws as Dataset::read() does, and Finding for an impossible sample.
+// Throws like Dataset::read(), and a Finding for an impossible sample.
 Sample read_sample(const Dataset& data, std::uint64_t index);
 
 }  // namespace vdnn::fuzz

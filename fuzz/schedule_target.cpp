@@ -1,4 +1,5 @@
-// Schedule files (src/plan/schedule_file.cpp). Accepted schedules go on to the checker and the predictor.
+// Schedule files (src/plan/schedule_file.cpp). Accepted schedules are passed to the checker and the
+// predictor.
 
 #include <algorithm>
 #include <cmath>
@@ -50,7 +51,7 @@ bool same(const Schedule& a, const Schedule& b) {
          std::ranges::equal(a.buffers, b.buffers, same_buffer);
 }
 
-// Bytes that the predictor can place with any padding: half of its memory (src/exec/predictor.cpp).
+// The most bytes that the predictor can place with any padding: half of its memory (src/exec/predictor.cpp).
 constexpr std::uint64_t kPlaceable = std::uint64_t{1} << 49;
 
 bool is_placeable(const Schedule& schedule) {
@@ -64,12 +65,11 @@ bool is_placeable(const Schedule& schedule) {
   return true;
 }
 
-// A schedule that the checker finds right runs, unless its buffers are larger than any memory. (While the
-// tape of this target named no parameters, no schedule ran, which went unnoticed.)
+// If the checker accepts a schedule, the schedule must run, unless its buffers are larger than any memory.
 void check_prediction(const Schedule& schedule) {
   const auto prediction = attempt<InvalidArgument>(
       [&] { return predict(tape(), schedule, {.profile = sim_profile("titan-x")}); });
-  require(prediction || !is_placeable(schedule), "what the checker finds right runs");
+  require(prediction || !is_placeable(schedule), "a schedule that the checker accepts runs");
   if (prediction) {
     require(std::isfinite(prediction->step_seconds) && prediction->step_seconds > 0, "a step takes time");
     require(prediction->peak_bytes > 0, "a step takes memory");
@@ -86,8 +86,7 @@ bool run_text(const std::string& text) {
   require(text.find('\0') == std::string::npos, "JSON has no zero byte");
   const std::string again = written(*schedule, *origin);
   const std::optional<Schedule> back = read(again);
-  require(back && same(*back, *schedule) && read_origin(again) == origin,
-          "what was read is read again after it was written");
+  require(back && same(*back, *schedule) && read_origin(again) == origin, "a rewritten schedule is equal");
   std::ostringstream people;
   print(people, tape(), *schedule);
   if (check_schedule(tape(), *schedule).empty()) {
@@ -96,7 +95,7 @@ bool run_text(const std::string& text) {
   return true;
 }
 
-// Corrects the tape's fingerprint, which no mutation finds.
+// Corrects the tape's fingerprint, since no mutation finds the right one.
 std::string with_right_fingerprint(std::string text) {
   constexpr std::string_view kKey = R"("tape_fingerprint": ")";
   const std::string right = fingerprint(tape());

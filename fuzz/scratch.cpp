@@ -57,7 +57,7 @@ constexpr std::string_view kBehind = " <==\n";
 constexpr std::size_t kMostFiles = 64;
 constexpr std::size_t kLongestName = 80;
 
-// The part of `name` that stays inside the directory; empty if none is left.
+// Removes from `name` all parts that would lead outside the directory. The result may be empty.
 fs::path inside(std::string_view name) {
   fs::path path;
   for (const fs::path& part : fs::path(name.substr(0, name.find('\0')))) {
@@ -70,7 +70,7 @@ fs::path inside(std::string_view name) {
 }
 
 void make(const fs::path& path, char kind, const fs::path& directory, Input bytes) {
-  std::error_code taken;  // ignored: if a name appears twice, also as file and directory, the first stays
+  std::error_code taken;  // ignored: if a name appears twice, even as file and directory, the first one stays
   switch (kind) {
     case '/':
       fs::create_directory(path, taken);

@@ -1,6 +1,6 @@
 #pragma once
-// Files for readers that need a path. Each process has one directory under TMPDIR, which is removed at its
-// end.
+// Files for readers that need a path. Each process has one directory under TMPDIR, and removes it when it
+// ends.
 
 #include <filesystem>
 #include <string>
@@ -21,7 +21,7 @@ class Scratch {
   const std::filesystem::path& directory() const { return directory_; }
   // Writes a file and returns its path.
   std::filesystem::path write(const std::string& name, Input bytes) const;
-  // An empty directory; earlier contents are removed.
+  // Returns an empty directory; earlier contents are removed.
   std::filesystem::path empty_directory(const std::string& name) const;
 
  private:
@@ -33,9 +33,9 @@ const Scratch& scratch();
 
 Bytes read_bytes(const std::filesystem::path& path);
 
-// A tree: several files in one input, as printed by `head`, with `==> NAME <==` on a line of its own before
-// each. A name that ends in / is a directory, in | a named pipe, in @ a link to the name in its text. Nothing
-// outside the directory is ever made or linked to.
+// A tree: several files in one input, in the format of `head`, with a line `==> NAME <==` before each file. A
+// name that ends in / is a directory, in | a named pipe, in @ a link to the name in its text. No file or link
+// outside the directory is created.
 struct TreeFile {
   std::string name;
   Bytes bytes;

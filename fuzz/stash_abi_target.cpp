@@ -1,7 +1,7 @@
-// Any sequence of calls of the stash's C interface against a naive model. Tensors come back as they were
-// saved, statuses follow the header, only successful calls write results, figures are exact, and nothing is
-// leaked. Any one call of the device may fail. A source is freed as soon as the stash lets go of it, so that
-// the address sanitizer detects a copy that still reads it.
+// Checks any sequence of calls of the stash's C interface against a naive model. Tensors come back as they
+// were saved, statuses follow the header, only successful calls write results, figures are exact, and nothing
+// leaks. Any one call of the device may fail. A source is freed as soon as the stash releases it, so that the
+// address sanitizer detects a copy that still reads it.
 //
 // The input is four bytes of options, then three bytes per call: the call, and a 16-bit number.
 
@@ -27,13 +27,12 @@ namespace {
 
 constexpr std::size_t kOptionBytes = 4;
 constexpr std::size_t kCallBytes = 3;
-constexpr std::uint32_t kBatch = 5;  // the most handles that one call names; small, so that calls are
-                                     // repeated
-// A size that the calling thread copies, two of one page, and one that another thread copies.
+constexpr std::uint32_t kBatch = 5;  // the most handles per call; small, so that calls repeat
+// A size that the calling thread copies, two sizes of about one page, and a size that another thread copies.
 constexpr std::array<std::uint64_t, 4> kSizes{1, 4000, 4096, 20000};
 constexpr std::uint64_t kAbsent = 0xabababababababab;  // marks results that were not written
 
-// Resources of the device that the stash holds.
+// Counts of the device's resources that the stash holds.
 struct Held {
   std::int64_t blocks = 0;
   std::int64_t events = 0;
@@ -71,7 +70,7 @@ struct Saved {
   std::uint64_t bytes = 0;
   std::uint64_t users = 0;  // puts that have not been dropped
   bool is_sent = false;
-  bool is_away = false;          // the stash has let go of the source
+  bool is_away = false;          // the stash has released the source
   bool ends_with_ready = false;  // according to the answer of the last read
   std::unique_ptr<Bytes> source;
   std::unique_ptr<Bytes> target;
@@ -156,7 +155,7 @@ class Calls {
   static void require_ok(vdnn_status status, const std::string& call) {
     require(status == VDNN_OK, call + ": " + vdnn_status_name(status) + ": " + vdnn_last_error());
   }
-  // Whether a valid call has succeeded. It may fail only if the device has failed.
+  // Whether a valid call has succeeded. Requires that it fails only if the device has failed.
   bool succeeds(vdnn_status status, const std::string& call) {
     if (status == VDNN_DEVICE_ERROR && !faults_.failed.empty()) {
       faults_.failed.clear();
@@ -207,16 +206,16 @@ class Calls {
     return saved;
   }
   static void require_contents(const Saved& saved, const Bytes* found) {
-    require(found != nullptr, "there is memory where the stash says that the tensor is");
+    require(found != nullptr, "the stash reports a place with memory");
     require(found->size() == saved.bytes, "a target is as large as its tensor");
     bool is_equal = true;
     for (std::size_t i = 0; i < found->size(); ++i) {
       is_equal = is_equal && (*found)[i] == byte_of(saved.storage, i);
     }
-    require(is_equal, "what comes back is what was saved");
+    require(is_equal, "contents come back as they were saved");
   }
-  // With release_at_put the device's allocator would keep the source; the model has none, so a copy may still
-  // read it.
+  // With release_at_put, the device's allocator would keep the source until its copy is done. The model has
+  // no such allocator, so it keeps the source itself.
   void free_source(Saved& saved) {
     if (releases_at_put_ && !saved.is_foreign() && saved.source != nullptr) {
       graveyard_.push_back(std::move(saved.source));
@@ -248,7 +247,7 @@ class Calls {
     ++puts_;
     const std::uint32_t verdict = answer & VDNN_STASH_VERDICT;
     require(verdict == VDNN_STASH_KEPT || verdict == VDNN_STASH_LEAVES, "new contents are not shared");
-    require(handle != 0 && !live_.contains(handle), "new contents have a handle of their own");
+    require(handle != 0 && !live_.contains(handle), "new contents get a new handle");
     saved.users = 1;
     note_answer(handle, saved, answer);
     live_.emplace(handle, std::move(saved));
@@ -284,13 +283,13 @@ class Calls {
   void save_again(std::uint16_t number) {
     with_handle(number & ~7, [&](vdnn_stash_handle handle) {
       Saved& saved = known(handle, "the model");
-      std::uint8_t any = 0;  // whether the stash knows the contents
+      std::uint8_t any = 0;  // 1 if the stash knows the contents
       vdnn_stash_handle found = kAbsent;
       std::uint32_t answer = 0;
       require_ok(vdnn_stash_put(stash_, &any, saved.bytes, nullptr, saved.storage, 0, 0, 0, &found, &answer),
                  "put again");
       require(found == handle && (answer & VDNN_STASH_VERDICT) == VDNN_STASH_SHARED,
-              "the same contents have one handle");
+              "equal contents have one handle");
       ++puts_;
       ++shared_;
       ++saved.users;
@@ -307,7 +306,7 @@ class Calls {
       require(count <= kBatch, "no more handles than there is room for");
       for (std::uint32_t i = 0; i < count; ++i) {
         Saved& saved = known(handles[i], "leaving");
-        require(!saved.is_sent, "what has left does not leave again");
+        require(!saved.is_sent, "a tensor that has left does not leave again");
         if ((way & 1) != 0) {
           require_ok(vdnn_stash_stay(stash_, handles[i]), "stay");
         } else {
@@ -334,7 +333,7 @@ class Calls {
       require(count <= kBatch, "no more handles than there is room for");
       for (std::uint32_t i = 0; i < count; ++i) {
         Saved& saved = known(handles[i], "released");
-        require(saved.is_sent && !saved.is_away, "a source is let go of once, after it was sent");
+        require(saved.is_sent && !saved.is_away, "a source is released once, after it was sent");
         saved.is_away = true;
         free_source(saved);
       }
@@ -370,13 +369,14 @@ class Calls {
 
   static void require_place(const Saved& saved, std::uint32_t place, bool held) {
     if (place == VDNN_STASH_IN_PLACE) {
-      require(!saved.is_away || (held && saved.target == nullptr), "in place is what was not released");
+      require(!saved.is_away || (held && saved.target == nullptr),
+              "only a tensor that was not released is in place");
       require_contents(saved, saved.source.get());
     } else if (place == VDNN_STASH_BACK) {
       require_contents(saved, saved.target.get());
     } else {
-      require(place == VDNN_STASH_MISSING, "a read answers with one place");
-      require(saved.is_away && saved.target == nullptr && !held, "missing is what is away");
+      require(place == VDNN_STASH_MISSING, "a read returns one place");
+      require(saved.is_away && saved.target == nullptr && !held, "only a tensor that is away is missing");
     }
   }
 
@@ -388,11 +388,11 @@ class Calls {
       require_ok(vdnn_stash_fetches(stash_, reading, handles.data(), bytes.data(), kBatch, &count),
                  "fetches");
       require(count <= kBatch, "no more handles than there is room for");
-      require(!is_missing || (count > 0 && handles[0] == reading), "what is missing is the first");
+      require(!is_missing || (count > 0 && handles[0] == reading), "the missing tensor is the first");
       for (std::uint32_t i = 0; i < count; ++i) {
         Saved& saved = known(handles[i], "fetches");
         require(bytes.at(i) == saved.bytes, "a fetch has its tensor's size");
-        require(saved.is_away && saved.target == nullptr, "what is to be fetched is away");
+        require(saved.is_away && saved.target == nullptr, "only a tensor that is away is to be fetched");
         if (!fetch(handles[i], saved)) {
           return;
         }
@@ -411,7 +411,7 @@ class Calls {
     return true;
   }
 
-  // Fetches a handle without a read before it.
+  // Fetches a handle that no read has requested.
   void fetch_any(vdnn_stash_handle handle) {
     Saved* const saved = find(handle);
     std::uint8_t any = 0;
@@ -501,7 +501,7 @@ class Calls {
     require_refused(vdnn_stash_released(stash_, nullptr, &handle, 1, nullptr), "released without a count");
     require_refused(vdnn_stash_end_step(nullptr), "end_step of null");
     require(handle == kAbsent && bytes == kAbsent && word == 7 && byte == 0,
-            "what is refused writes nothing");
+            "a call that is refused writes no result");
   }
 
   void ask_texts(std::uint16_t number) {
@@ -515,7 +515,7 @@ class Calls {
       require(needed == kAbsent && text.front() == '?', "a call that is refused writes nothing");
       return;
     }
-    require(needed > 0, "a text says how much it needs");
+    require(needed > 0, "the needed capacity is reported");
     require(capacity == 0 || text.at(std::min(needed, capacity) - 1) == '\0', "a text ends in the buffer");
     require(text.at(std::min(needed, capacity)) == '?', "nothing is written beyond the end");
   }
@@ -526,9 +526,10 @@ class Calls {
     require(found.puts == puts_ && found.shared == shared_, "puts are counted");
     require(found.live_handles == live_.size(), "handles are counted");
     require(found.out_bytes == out_bytes_ && found.in_bytes == in_bytes_, "copies are counted");
-    require(host_bytes_ == 0 || found.host_peak_bytes <= host_bytes_, "the host's budget holds");
-    require(found.host_bytes <= found.host_peak_bytes, "no more is in use than the peak");
-    require(found.repeated_steps <= found.steps && found.plans <= found.steps, "a step has one plan");
+    require(host_bytes_ == 0 || found.host_peak_bytes <= host_bytes_, "the peak is within the host's budget");
+    require(found.host_bytes <= found.host_peak_bytes, "bytes in use are at most the peak");
+    require(found.repeated_steps <= found.steps && found.plans <= found.steps,
+            "there are at most as many plans as steps");
   }
 
   testing::StashFaults faults_;
@@ -581,7 +582,7 @@ std::vector<Seed> stash_abi_seeds() {
   add("released-at-put", {40, 1, 0, 0});
   add("device-fails-early", {0, 0, 9, 0});
   add("device-fails-late", {40, 0, 200, 0});
-  // The same step again and again, which follows a plan from the second on.
+  // The same step several times; from the second one on it follows a plan.
   for (const std::uint8_t budget : {0, 60, 100}) {
     Bytes bytes{budget, 0, 0, 0};
     for (int step = 0; step < 6; ++step) {

@@ -1,5 +1,5 @@
-// Any program on several streams that obeys the contract of the stream pool, which does not see the streams'
-// work. The race checker of `sim` sees it, and must find no unordered use.
+// Any program on several streams that obeys the contract of the stream pool. The pool does not see the
+// streams' work. The race checker of `sim` sees it, and must find no unordered use.
 //
 // The input is two bytes per choice.
 
@@ -58,9 +58,9 @@ bool run_stream_pool(Input input) {
     program.step();
   }
   program.finish();
-  require(device->findings().empty(), "no block is used unordered, but " +
+  require(device->findings().empty(), "every use of a block is ordered, but " +
                                           (device->findings().empty() ? "" : device->findings()[0].text));
-  require(device->counters().committed_bytes == 0, "all can be given back");
+  require(device->counters().committed_bytes == 0, "the pool releases all memory");
   return true;
 }
 

@@ -1,12 +1,12 @@
 #pragma once
 // Fuzz targets: readers of untrusted input, the C interfaces called in any order, and programs on the stream
-// pool, each checked against its contract for arbitrary bytes. A target requires more than the absence of
-// crashes: a reader may throw only the exceptions that its header names, and accepted input is the same after
-// it is written and read again.
+// pool. Each is checked against its contract for arbitrary bytes. A target requires more than the absence of
+// crashes: a reader may throw only the exceptions that its header names, and accepted input must be the same
+// after it is written and read again.
 //
 // Two programs share the targets. libFuzzer's (libfuzzer_driver.cpp, `scripts/fuzz`) searches for inputs. The
 // test (corpus_test.cpp, in every build) runs the targets' own seeds and the inputs under fuzz/corpus, where
-// findings are kept. Only libFuzzer notices that a small input requests much memory: an allocation above 768
+// findings are kept. Only libFuzzer detects small inputs that request much memory: an allocation above 768
 // MiB, or a process above 2 GiB.
 
 #include <cstddef>
@@ -31,17 +31,17 @@ struct Seed {
 };
 
 struct Target {
-  std::string_view name;  // also names its corpus and its dictionary
+  std::string_view name;  // also the name of its corpus and its dictionary
   // Returns whether the reader accepted the input. Throws Finding if a contract is broken; exceptions that
   // break the reader's contract pass through.
   bool (*run)(Input input);
-  // Sound inputs, all of which must be accepted.
+  // Valid inputs, all of which the target must accept.
   std::vector<Seed> (*seeds)();
 };
 
 const std::vector<Target>& targets();
 
-// A contract is broken.
+// Thrown if a contract is broken.
 class Finding : public std::logic_error {
  public:
   using std::logic_error::logic_error;
@@ -53,7 +53,7 @@ inline void require(bool kept, const std::string& contract) {
   }
 }
 
-// The result of `read`; none if it throws the exception that its contract names.
+// The result of `read`; absent if it throws Refusal, the exception that its contract names.
 template <class Refusal, class Read>
 std::optional<std::invoke_result_t<Read>> attempt(const Read& read) {
   try {

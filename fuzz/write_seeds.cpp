@@ -1,4 +1,4 @@
-// Writes the seeds of all targets, from which libFuzzer starts, as DIRECTORY/TARGET/SEED.
+// Writes the seeds of all targets as DIRECTORY/TARGET/SEED. libFuzzer starts from them.
 
 #include <cstdio>
 #include <exception>

@@ -1,6 +1,7 @@
 #pragma once
-// What of a device's address space is reserved, and what of that is committed: the rules of Device::reserve()
-// and its kin, for every driver that has memory behind its addresses. Knows numbers only.
+// Records which ranges of a device's address space are reserved, and which of those are committed. Enforces
+// the rules of Device::reserve() and related calls, for every driver that has memory at its addresses.
+// Handles numbers, not memory.
 
 #include <cstdint>
 #include <iterator>
@@ -16,7 +17,7 @@ namespace vdnn {
 // Not synchronised. check_...() throws InvalidArgument.
 class AddressSpace {
  public:
-  // With what protect() said of it: it comes and goes with the commit.
+  // Each range with the protection that protect() set, which a decommit drops.
   using Committed = IntervalMap<Protection>;
 
   // `owner` names the device in errors.
@@ -26,16 +27,16 @@ class AddressSpace {
   void add(AddressRange reservation) { reservations_.emplace(reservation.begin, reservation); }
   void remove(AddressRange reservation) { reservations_.erase(reservation.begin); }
   std::vector<AddressRange> reservations() const;
-  // That `address` lies in, which is inside one.
+  // The reservation that contains `address`; there must be one.
   AddressRange reservation_of(std::uint64_t address) const {
     return std::prev(reservations_.upper_bound(address))->second;
   }
 
-  // A whole reservation of which nothing is committed.
+  // Accepts a whole reservation of which nothing is committed.
   void check_unused(AddressRange reservation) const;
-  // Whole granules inside a reservation, none of them committed.
+  // Accepts whole granules inside a reservation, none of them committed.
   void check_committable(AddressRange range) const;
-  // Whole granules, all of them committed.
+  // Accepts whole granules, all of them committed.
   void check_decommittable(AddressRange range) const;
   bool is_committed(AddressRange range) const;
 

@@ -19,8 +19,8 @@ class AppendOnlyList {
   T& operator[](std::size_t index) { return *locate(index); }
   const T& operator[](std::size_t index) const { return *locate(index); }
 
-  // A default-constructed element at the end, which other threads see once size() includes it. Either appends
-  // or throws std::bad_alloc. At most 2^32 - 1 elements.
+  // Adds a default-constructed element and calls fill() on it. Other threads see the element once size()
+  // includes it. Changes nothing if it throws std::bad_alloc. At most 2^32 - 1 elements.
   template <class Fill>
   void append(const Fill& fill) {
     const std::size_t index = size_.load(std::memory_order_relaxed);
@@ -31,7 +31,7 @@ class AppendOnlyList {
     fill(*locate(index));
     size_.store(index + 1, std::memory_order_release);
   }
-  // Of an element that no other thread has learnt of.
+  // No other thread may know of the element.
   void remove_last() noexcept {
     const std::size_t last = size_.load(std::memory_order_relaxed) - 1;
     *locate(last) = T{};

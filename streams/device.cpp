@@ -202,12 +202,13 @@ void Device::wait(StreamId stream, const Frontier& frontier) {
         stream, "a wait", [&] { return recording_->signature_of_wait(point); },
         [&] { do_wait(stream, point); });
   }
-  // Only now: a wait that the driver refused is not known to have happened.
+  // Joined only now, since a wait that the driver refused orders nothing.
   const std::lock_guard lock(mutex_);
   timeline(stream).known.join(missing);
 }
 
-// A stream inside knows everything from before, and what others are given meanwhile has no place in a graph.
+// A stream in a capture is ordered after all work before the capture. Work that other streams get during the
+// capture cannot be part of its graph.
 void Device::check_recorded(StreamId stream, const Frontier& missing) const {
   if (!recording_ || !recording_->has(stream)) {
     check_launched(missing);
@@ -256,7 +257,8 @@ template <class Sign, class Give>
 Point Device::advance(StreamId stream, std::string_view name, const Sign& sign, const Give& give_to_driver) {
   Timeline& mine = timeline(stream);
   const Point point{.stream = stream, .count = mine.known.count(stream) + 1};
-  // Whatever needs memory comes first, so that counting cannot fail once the driver has the submission.
+  // Everything that needs memory comes first, so that counting cannot fail once the driver has the
+  // submission.
   Frontier known = mine.known;
   known.join(point);
   Frontier end = known;
@@ -326,7 +328,7 @@ void Device::recover() {
       throw;
     }
   } catch (...) {
-    // The caller wants exactly these failures to be forgotten.
+    // The caller asked to forget exactly these failures.
   }
   do_recover();
 }

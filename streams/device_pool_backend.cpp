@@ -15,8 +15,8 @@ namespace vdnn {
 
 namespace {
 
-// Handles are addresses of nothing: a stream's is its number from 1 on, so that none is null. A granule's is
-// its address on the device.
+// Handles are numbers, not pointers to objects. A stream's handle is its number plus 1, so that none is null.
+// A granule's handle is its address on the device.
 class BackendOfDevice final : public DevicePoolBackend {
  public:
   explicit BackendOfDevice(Device& device)
@@ -34,7 +34,7 @@ class BackendOfDevice final : public DevicePoolBackend {
     try {
       device_.unreserve(memory_);
     } catch (...) {
-      // Granules that were not destroyed go with the device.
+      // The device releases granules that were not destroyed.
     }
   }
   BackendOfDevice(const BackendOfDevice&) = delete;
@@ -47,7 +47,7 @@ class BackendOfDevice final : public DevicePoolBackend {
     const std::lock_guard lock(mutex_);
     if (free_.empty()) {
       if (free_.capacity() <= created_) {
-        free_.reserve(2 * created_ + 1);  // for all that there are: none is lost when it is destroyed
+        free_.reserve(2 * created_ + 1);  // room for all granules, so that destroying one cannot fail
       }
       if (created_ == memory_.bytes / granule()) {
         throw OutOfMemory(properties().name,
@@ -147,10 +147,10 @@ class BackendOfDevice final : public DevicePoolBackend {
 
   Device& device_;
   const AddressRange memory_;          // on the device: where granules are committed
-  std::optional<SharedMemory> bytes_;  // where the device touches memory: what they hold
+  std::optional<SharedMemory> bytes_;  // the granules' contents, if the device touches memory
   mutable std::mutex mutex_;           // guards what follows
   std::vector<GranuleHandle> free_;
-  std::uint64_t created_ = 0;                                // ever, at addresses of their own
+  std::uint64_t created_ = 0;                                // in total; each has an address of its own
   std::unordered_map<std::uint64_t, GranuleHandle> mapped_;  // by address
   std::uintptr_t next_event_ = 1;
   std::unordered_map<std::uintptr_t, Frontier> events_;

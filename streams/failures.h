@@ -14,13 +14,13 @@ namespace vdnn {
 // Thread-safe.
 class Failures {
  public:
-  // One stream more can fail; so that add() needs no memory.
+  // Makes room for one more stream's failure, so that add() needs no memory.
   void add_stream() {
     const std::lock_guard lock(mutex_);
     failures_.reserve(++streams_);
   }
 
-  // Of a stream that has failed already the first failure counts.
+  // If the stream has failed already, its first failure counts.
   void add(Point point, std::exception_ptr cause) noexcept {
     const std::lock_guard lock(mutex_);
     const auto same_stream = [point](const Failure& other) { return other.point.stream == point.stream; };

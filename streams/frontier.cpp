@@ -7,7 +7,8 @@ namespace vdnn {
 
 namespace {
 
-// Where `stream` is among `points`, or would be. Few are looked at one by one, which is faster.
+// The position of `stream` in `points`, or where it would be inserted. For few points, a linear search is
+// faster.
 std::size_t position_of(std::span<const Point> points, StreamId stream) {
   if (points.size() > Frontier::kInlinePoints) {
     return static_cast<std::size_t>(std::ranges::lower_bound(points, stream, {}, &Point::stream) -
@@ -20,7 +21,7 @@ std::size_t position_of(std::span<const Point> points, StreamId stream) {
   return position;
 }
 
-// Of streams in either.
+// The number of streams in `a` or `b`.
 std::size_t size_of_union(std::span<const Point> a, std::span<const Point> b) {
   std::size_t size = a.size() + b.size();
   for (std::size_t i = 0, j = 0; i < a.size() && j < b.size();) {
@@ -32,8 +33,8 @@ std::size_t size_of_union(std::span<const Point> a, std::span<const Point> b) {
   return size;
 }
 
-// `points`: as large as the union of its first `size`, and `other`. From the end, so that nothing is
-// overwritten before it is read.
+// Merges `other` into the first `size` elements of `points`, whose length is that of the union. Works from
+// the end, so that nothing is overwritten before it is read.
 void merge_from_the_end(std::span<Point> points, std::size_t size, std::span<const Point> other) {
   std::size_t mine = size;
   std::size_t others = other.size();
@@ -77,8 +78,8 @@ std::uint64_t Frontier::count(StreamId stream) const {
   return position < mine.size() && mine[position].stream == stream ? mine[position].count : 0;
 }
 
-// `size_` counts the points that are inline, also after they have spilled: so that a frontier whose
-// `spilled_` was moved away is still a valid one.
+// `size_` keeps the number of inline points after they have spilled, so that a frontier whose `spilled_` was
+// moved away is still valid.
 void Frontier::insert(std::size_t position, Point point) {
   if (spilled_.empty() && size_ < kInlinePoints) {
     std::move_backward(inline_.begin() + position, inline_.begin() + size_, inline_.begin() + size_ + 1);

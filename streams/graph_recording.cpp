@@ -22,7 +22,7 @@ Signature combine(Signature before, std::span<const Access> accesses) {
   return before;
 }
 
-// Each kind of submission begins with a number of its own.
+// The hash of a submission starts with its kind.
 enum Kind : std::uint64_t { kWait, kWork, kCopy, kProtection };
 
 }  // namespace

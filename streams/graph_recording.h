@@ -1,10 +1,10 @@
 #pragma once
-// One capture of a graph or one replay of it, from its begin to its launch or failure.
+// One capture or one replay of a graph, from its beginning to its launch or failure.
 //
-// A replay counts the same submissions and waits as the capture did, and gives the driver none of them. So it
-// must be shown that they are the same: a recording identifies each by a signature, a hash of what it does,
-// where in memory and on which stream. The graph keeps the signatures of its capture in order, and a replay
-// compares each of its own with the one at its place. Versions are no part of a signature: they differ from
+// A replay counts the same submissions and waits as the capture but passes none of them to the driver. So the
+// recording must check that they are the same. It identifies each by a signature: a hash of the operation,
+// its addresses and its stream. The graph keeps the signatures of its capture in order, and a replay compares
+// its own with them one by one. Versions, which differ from step to step, are no part of a signature.
 // step to step.
 
 #include <cstddef>
@@ -40,10 +40,10 @@ class GraphRecording {
   // Whether the calling thread captures.
   bool captures_here() const { return is_capture() && thread_ == std::this_thread::get_id(); }
 
-  // Of a wait for `point`, inside this recording: the same in every replay.
+  // The signature of a wait for `point`, which is inside this recording; the same in every replay.
   Signature signature_of_wait(Point point) const;
 
-  // How many submissions and waits a replay has repeated, and how many it has to.
+  // How many submissions and waits a replay has repeated, and how many it must repeat.
   std::size_t position() const { return position_; }
   std::size_t length() const;
 
@@ -51,9 +51,10 @@ class GraphRecording {
   void reserve_signature();
   // Adds a submission that the driver has accepted to the captured graph.
   void keep(StreamId stream, Signature signature) noexcept;
-  // A replay goes on by one; false, and nothing changes, if the graph has something else at this place.
+  // Advances a replay by one. Returns false and changes nothing if the graph has something else at this
+  // position.
   bool repeat(StreamId stream, Signature signature);
-  // The end of a capture.
+  // Called at the end of a capture.
   void give_signatures_to(DeviceGraph& graph);
 
  private:

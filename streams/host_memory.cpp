@@ -17,7 +17,7 @@ namespace fs = std::filesystem;
 
 constexpr std::uint64_t kNoLimit = std::numeric_limits<std::uint64_t>::max();
 
-// "max" or a missing file is no limit; version 1 has numbers beyond any memory instead.
+// "max" or a missing file means no limit. Version 1 has a number beyond any memory instead.
 std::uint64_t limit_in(const fs::path& path) {
   std::ifstream file(path);
   std::string text;
@@ -27,7 +27,7 @@ std::uint64_t limit_in(const fs::path& path) {
   return parsed.ec == std::errc() ? bytes : kNoLimit;
 }
 
-// Of `group` and all around it, in the hierarchy that lies at `mount`.
+// The least limit of `group` and its ancestors in the hierarchy that is mounted at `mount`.
 std::uint64_t least_limit(const fs::path& mount, std::string_view group, const char* file) {
   std::uint64_t least = limit_in(mount / file);
   fs::path directory = mount;
@@ -55,7 +55,7 @@ std::uint64_t limit_by(std::string_view line, const fs::path& mounts) {
     return least_limit(mounts / "memory", group, "memory.limit_in_bytes");
   }
   if (controllers.empty()) {
-    // Beside hierarchies of version 1 it lies in a directory of its own.
+    // If version 1 is mounted, too, version 2 has a directory of its own.
     return std::min(least_limit(mounts, group, "memory.max"),
                     least_limit(mounts / "unified", group, "memory.max"));
   }

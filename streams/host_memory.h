@@ -14,8 +14,8 @@ std::uint64_t host_memory_bytes();
 
 // The smallest limit of the calling process's group and its ancestors, of version 1 (memory.limit_in_bytes)
 // or 2 (memory.max), in bytes; nothing if there is no readable limit. `root` is the directory of /proc and
-// /sys. A container may see its own group as the outermost one, under the name that it has outside: groups
-// that are not there under their name are skipped.
+// /sys. A container may see its own group as the root, but under the name that it has outside. So groups that
+// do not exist under their name are skipped.
 std::optional<std::uint64_t> cgroup_memory_limit(const std::filesystem::path& root = "/");
 
 }  // namespace vdnn

@@ -28,8 +28,8 @@ void unmap(AddressRange pages) noexcept {
 
 void touch_part(AddressRange range) noexcept {
   for (std::uint64_t at = range.begin; at < range.end(); at += kPageBytes) {
-    // Not madvise(MADV_POPULATE_WRITE), which older kernels do not know. To read first would be a fault more.
-    // A compiler may make a load of an addition of 0, and keeps this.
+    // Older kernels do not know madvise(MADV_POPULATE_WRITE). A read first would cost a second fault.
+    // Compilers may turn an atomic addition of 0 into a load, but keep this compare-exchange.
     std::uint8_t none = 0;
     std::atomic_ref(*pointer_to<std::uint8_t>(at)).compare_exchange_strong(none, 0);
   }
@@ -74,7 +74,8 @@ void prefer_node(AddressRange range, int node) noexcept {
     return;
   }
   nodes[static_cast<unsigned>(node) / kBits] = 1UL << (static_cast<unsigned>(node) % kBits);
-  // By number: the C library has no function for it. The kernel reads one bit less than it is told.
+  // Called by number, since the C library has no function for it. The kernel reads one bit less than this
+  // argument.
   syscall(SYS_mbind, range.begin, range.bytes, MPOL_PREFERRED, nodes.data(), kBits * nodes.size() + 1, 0);
 }
 
@@ -96,7 +97,7 @@ void touch_pages(AddressRange range, unsigned threads) {
       at += part_bytes;
     }
   } catch (const std::exception&) {
-    // The system has no thread more, or no memory for one: the rest is this thread's.
+    // The system has no more threads, or no memory for one: this thread touches the rest.
   }
   touch_part({.begin = at, .bytes = range.end() - at});
   std::ranges::for_each(others, [](std::thread& each) { each.join(); });

@@ -1,5 +1,5 @@
 #pragma once
-// Address space from the operating system, given back when the object dies.
+// Address space from the operating system, which the destructor releases.
 
 #include <cstdint>
 #include <optional>
@@ -15,11 +15,11 @@ class Mapping {
  public:
   enum class Kind : std::uint8_t {
     kReserved,   // inaccessible, without memory
-    kUntouched,  // accessible; a page comes when it is touched
-    kTouched,    // accessible, and every page is there already
+    kUntouched,  // accessible; a page is populated when it is touched
+    kTouched,    // accessible, with every page populated
   };
 
-  // `bytes`, aligned to `alignment` (a power of two, at least kPageBytes). Empty where the system refuses.
+  // `bytes`, aligned to `alignment` (a power of two, at least kPageBytes). Empty if the system refuses.
   static std::optional<Mapping> make(std::uint64_t bytes, std::uint64_t alignment, Kind kind);
 
   Mapping(Mapping&& other) noexcept;
@@ -27,7 +27,7 @@ class Mapping {
   ~Mapping();
 
   AddressRange range() const { return range_; }
-  // It stays until the process ends.
+  // The mapping then stays until the process ends.
   AddressRange release();
 
  private:
@@ -37,20 +37,20 @@ class Mapping {
   AddressRange range_;
 };
 
-// Pages of `range`, which begins on one, that are not there yet come from the host's memory at NUMA node
-// `node` while it has any. From anywhere, as before, where the system has no such node or does not permit it.
+// Pages of `range` that are not populated yet will come from NUMA node `node` while it has free memory.
+// `range` begins on a page. No effect if the system has no such node or does not permit it.
 void prefer_node(AddressRange range, int node) noexcept;
 
-// Pages of `range` that are not there yet may come as huge ones, where the system has these (MADV_HUGEPAGE):
-// those that lie in it as a whole.
+// Lets the system populate `range` with huge pages, if it has them (MADV_HUGEPAGE). This affects huge pages
+// that lie in `range` as a whole.
 void prefer_huge_pages(AddressRange range) noexcept;
 
 // Populates every page of the accessible `range` by writing. Contents stay, and other threads may use the
-// range meanwhile. Uses this number of threads, the calling one included, or fewer if the system has no more.
+// range meanwhile. Uses `threads` threads, the calling one included, or fewer if the system has no more.
 void touch_pages(AddressRange range, unsigned threads);
-// By touching_threads().
+// Uses touching_threads() threads.
 void touch_pages(AddressRange range);
-// The number of threads that pays for this number of bytes on a system with `processors`; 0: unknown.
+// The number of threads worth using for `bytes` on a system with `processors` (0: unknown).
 unsigned touching_threads(std::uint64_t bytes, unsigned processors);
 
 }  // namespace vdnn

@@ -1,6 +1,6 @@
 #pragma once
-// Blocks of host memory that start on pages: page-locked memory as far as the operating system goes. Their
-// pages are there from the start, or a driver that locks them sees to that itself.
+// Page-aligned blocks of host memory for page-locking. Their pages are populated from the start, or by the
+// driver that locks them.
 
 #include <cstdint>
 #include <map>
@@ -19,15 +19,15 @@ class PinnedBlocks {
   // Errors contain `owner`, the device's name, and `budget_bytes`; `kind` is the kind of the mappings.
   PinnedBlocks(std::string owner, std::uint64_t budget_bytes, Mapping::Kind kind);
 
-  // Exactly `bytes`, on a huge page where that many are asked for and pages come when they are touched.
-  // Throws OutOfMemory where the system refuses.
+  // Exactly `bytes`. With kUntouched, a block of at least one huge page starts on a huge page. Throws
+  // OutOfMemory if the system refuses.
   AddressRange take(std::uint64_t bytes);
-  // Throws InvalidArgument if `range` is not a whole block.
+  // Throws InvalidArgument if `block` is not a whole block.
   void check(AddressRange block) const;
-  // A block that was taken.
+  // `block` must come from take().
   void give_back(AddressRange block);
-  // The same for a block that a driver keeps page-locked: it stays mapped until the process ends, since the
-  // driver would take another mapping at its address for it.
+  // Likewise, for a block that a driver keeps page-locked. It stays mapped until the process ends, since the
+  // driver would mistake another mapping at its address for it.
   void leave_to_driver(AddressRange block);
 
   // Whether all of `range` lies in one block.

@@ -25,7 +25,7 @@ SharedMemory::SharedMemory(const char* name, std::uint64_t bytes) : file_(memfd_
     if (file_ >= 0) {
       close(file_);
     }
-    throw DeviceError("the system has no memory to be shared of " + format_size(bytes));
+    throw DeviceError("the system has no shared memory of " + format_size(bytes));
   }
 }
 
@@ -46,7 +46,7 @@ void SharedMemory::unmap(AddressRange range) {
 }
 
 void SharedMemory::discard(std::uint64_t offset, std::uint64_t bytes) const noexcept {
-  // Refused at worst, and then the pages stay until the memory goes.
+  // If the system refuses, the pages stay until the memory is released.
   fallocate(file_, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, static_cast<off_t>(offset),
             static_cast<off_t>(bytes));
 }

@@ -1,5 +1,5 @@
 #pragma once
-// Memory of the host that may be mapped at several addresses at once: all of them show the same bytes.
+// Host memory that may be mapped at several addresses at once, all of which show the same bytes.
 
 #include <cstdint>
 
@@ -10,17 +10,18 @@ namespace vdnn {
 // Thread-safe. Offsets and sizes are whole pages.
 class SharedMemory {
  public:
-  // Pages come as they are touched. Throws DeviceError where the system has none.
+  // Pages are populated when they are touched. Throws DeviceError if the system has no such memory.
   SharedMemory(const char* name, std::uint64_t bytes);
   ~SharedMemory();
   SharedMemory(const SharedMemory&) = delete;
   SharedMemory& operator=(const SharedMemory&) = delete;
 
-  // At `range`, whatever was mapped there. Throws OutOfMemory where the system refuses.
+  // Maps the bytes from `offset` on at `range`, in place of any mapping there. Throws OutOfMemory if the
+  // system refuses.
   void map(AddressRange range, std::uint64_t offset) const;
   // Makes `range` inaccessible; it stays reserved.
   static void unmap(AddressRange range);
-  // Its pages go back to the system.
+  // Returns the pages of this part to the system.
   void discard(std::uint64_t offset, std::uint64_t bytes) const noexcept;
 
  private:

@@ -1,5 +1,5 @@
 #pragma once
-// The browser in which pages are opened, where one is installed.
+// Opens pages in a browser, if one is installed.
 
 #include <filesystem>
 #include <string>
@@ -12,12 +12,12 @@ namespace vdnn::testing {
 
 inline constexpr const char* kNoChromium = "Chromium is not installed (scripts/setup --long does it)";
 
-// Whether a test that finds none fails, and is not skipped.
+// True if a test without a browser fails instead of being skipped.
 inline bool chromium_is_required() {
   return environment("VDNN_REQUIRE_CHROMIUM") == "1";
 }
 
-// Its command; empty where there is none.
+// The browser's command; empty if there is none.
 inline std::string chromium() {
   for (const char* name : {"chromium", "chromium-browser", "google-chrome"}) {
     if (run_process(std::string("command -v ") + name).status == 0) {
@@ -27,7 +27,7 @@ inline std::string chromium() {
   return "";
 }
 
-// Tests that open pages; skipped where there is no browser.
+// Base of tests that open pages; without a browser they are skipped.
 class BrowserTest : public TemporaryDirectory {
  protected:
   void SetUp() override {
@@ -42,11 +42,11 @@ class BrowserTest : public TemporaryDirectory {
   std::string browser_;
 };
 
-// The page at `url` as it is in the end, in a browser that finds no host but 127.0.0.1 and keeps its files
-// and its log in `directory`. `options`: more of the browser's.
+// Returns the final state of the page at `url`. The browser reaches no host but 127.0.0.1 and keeps its files
+// and its log in `directory`. `options` are further options of the browser.
 inline Outcome open_page(const std::string& browser, const std::filesystem::path& directory,
                          const std::string& url, const std::string& options = "") {
-  // No sandbox: it needs rights that containers do not have.
+  // No sandbox, since it needs rights that containers do not have.
   return run_process("(timeout 120 " + browser +
                      " --headless --no-sandbox --disable-gpu --no-first-run --disable-extensions"
                      " --enable-logging=stderr --host-resolver-rules='MAP * ~NOTFOUND, EXCLUDE 127.0.0.1' " +

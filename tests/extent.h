@@ -1,5 +1,5 @@
 #pragma once
-// How many cases a test tries where there is no natural end: seeds, networks, points of failure.
+// The number of cases of a test without a natural end: seeds, networks, points of failure.
 
 #include <cstdint>
 #include <optional>
@@ -10,9 +10,9 @@ namespace vdnn::testing {
 
 struct Extent {
   std::uint64_t usual;
-  // Instead, where instrumented code is too slow for it.
+  // Replaces `usual` under a sanitizer, if instrumented code is too slow for that.
   std::optional<std::uint64_t> under_sanitizers = std::nullopt;
-  // With VDNN_LONG_RUN in the environment, as in ctest's second run of tests that are declared LONG.
+  // Used with VDNN_LONG_RUN in the environment, as in ctest's second run of tests declared LONG.
   std::uint64_t in_long_run;
 };
 

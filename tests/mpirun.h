@@ -1,6 +1,6 @@
 #pragma once
-// Programs as ranks of mpirun: the one place that knows the options for a test, where processors are few, the
-// user may be root, and containers forbid processes to read each other's memory.
+// Runs programs as ranks of mpirun, with the options that tests need: processors are few, the user may be
+// root, and containers forbid processes to read each other's memory.
 
 #include <unistd.h>
 
@@ -14,7 +14,7 @@
 
 namespace vdnn::testing {
 
-// "" where there is one.
+// Empty if there is one.
 inline std::string why_no_mpirun() {
   if (run_process("command -v mpirun").status != 0) {
     return "there is no mpirun";
@@ -24,8 +24,8 @@ inline std::string why_no_mpirun() {
 }
 
 // Open MPI keeps the files of its runs in one directory per host and user. Two runs that begin at the same
-// time may both try to make it, and one of them then fails. So each test process has a directory of its own,
-// which goes with the process.
+// time may both try to make it, and one of them then fails. So each test process has its own directory, which
+// it removes at its end.
 class MpiFiles {
  public:
   MpiFiles() : path_(std::filesystem::temp_directory_path() / ("vdnn-mpi-" + std::to_string(::getpid()))) {
@@ -44,23 +44,24 @@ class MpiFiles {
   std::filesystem::path path_;
 };
 
-// The environment of the processes that this one starts.
+// Sets the environment of the processes that this process starts.
 inline void set_ranks_environment() {
   static const MpiFiles files;
   ::setenv("OMPI_MCA_orte_tmpdir_base", files.path().c_str(), 1);
-  // MPI leaks, from components that it has unloaded by then, which no suppression can name.
+  // MPI leaks memory from components that are unloaded when leaks are reported, so no suppression can name
+  // them.
   ::setenv("ASAN_OPTIONS", (environment("ASAN_OPTIONS").value_or("") + ":detect_leaks=0").c_str(), 1);
   ::setenv("OMPI_MCA_btl_vader_single_copy_mechanism", "none", 1);
 }
 
-// A command for run_process() that starts ranks. It ends after `seconds` with status 124, together with all
-// processes that it has started.
+// Returns a command for run_process() that starts ranks. It ends after `seconds` with status 124, together
+// with all its processes.
 inline std::string in_ranks_environment(const std::string& command, int seconds = 300) {
   set_ranks_environment();
   return "timeout -k 10 " + std::to_string(seconds) + " " + command;
 }
 
-// The same for `program` as that many ranks.
+// Returns such a command for `program` with that many ranks.
 inline std::string mpirun(int ranks, const std::string& program, int seconds = 300) {
   return in_ranks_environment("mpirun --allow-run-as-root --oversubscribe --bind-to none -np " +
                                   std::to_string(ranks) + " " + program,

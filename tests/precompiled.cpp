@@ -1,1 +1,1 @@
-// The target that tests/precompiled.h is compiled for needs a source.
+// Source of the target for which tests/precompiled.h is compiled.

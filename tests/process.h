@@ -1,5 +1,5 @@
 #pragma once
-// Another program as a user meets it: a process with an exit status and output.
+// Runs another program as a user does: a process with an exit status and output.
 
 #include <sys/wait.h>
 
@@ -14,7 +14,7 @@ struct Outcome {
   std::string text;  // standard output and standard error
 };
 
-// `command` is for the shell.
+// Runs `command` in the shell.
 inline Outcome run_process(const std::string& command) {
   Outcome outcome;
   FILE* pipe = popen((command + " 2>&1 </dev/null").c_str(), "r");

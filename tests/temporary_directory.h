@@ -1,5 +1,5 @@
 #pragma once
-// A directory for one test, named after it, gone with it; another one for each process that runs the test.
+// A directory named after its test and removed with it. Each process that runs the test has its own.
 
 #include <gtest/gtest.h>
 
@@ -17,7 +17,7 @@ class TemporaryDirectory : public ::testing::Test {
   void SetUp() override {
     const auto* const test = ::testing::UnitTest::GetInstance()->current_test_info();
     std::string name = std::string("vdnn_") + test->test_suite_name() + "_" + test->name() + "_XXXXXX";
-    // Names of parametrised tests have slashes; the parent directory would stay behind.
+    // Names of parametrised tests have slashes, which would leave parent directories behind.
     std::ranges::replace(name, '/', '_');
     std::string path = std::filesystem::path(::testing::TempDir()) / name;
     ASSERT_NE(::mkdtemp(path.data()), nullptr) << path;

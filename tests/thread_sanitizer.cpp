@@ -1,7 +1,7 @@
 // Options of the thread sanitizer for every test.
 //
 // oneDNN's library is not instrumented. The threads of a process share the descriptors in its primitive
-// cache. The sanitizer sees how these are allocated, copied and compared (memcpy() and the like), and not the
+// cache. The sanitizer sees their allocation, copies and comparisons (memcpy() and the like), but not the
 // atomics and locks in between. So it must ignore intercepted calls from that library. It still checks all
 // accesses of this project, including those through oneDNN's headers.
 

@@ -1,6 +1,5 @@
-// Measures which part of the bandwidth of CUDA's own asynchronous copies the copy streams of the `cuda`
-// driver reach, one way and both ways at once. Several copies queue, as feature maps do in a run, then the
-// host waits.
+// Measures the bandwidth of the `cuda` driver's copy streams relative to CUDA's own asynchronous copies, one
+// way and both ways at once. Several copies queue, as feature maps do in a run, then the host waits.
 
 #include <benchmark/benchmark.h>
 #include <cuda_runtime_api.h>
@@ -75,7 +74,7 @@ class DriverCopies {
   Blocks blocks_;
 };
 
-// The same copies by CUDA's runtime alone.
+// The same copies with CUDA's runtime alone.
 class RawCopies {
  public:
   RawCopies(CopyDirection direction, std::uint64_t bytes) : direction_(direction), bytes_(bytes) {

@@ -1,10 +1,10 @@
 // Measures a GPU and its link, and writes JSON to standard output. It measures copies over the link one way
-// and both ways at once, from page-locked and pageable memory, copies within the device, and matrix products
+// and both ways at once, with page-locked and pageable memory, copies within the device, and matrix products
 // in three precisions. It also writes the device's properties in cuDNN's format, from which cuDNN plans
 // without a device (share/devices).
 //
-// Rates are medians of several rounds, timed by events on the device. Copies of pageable memory, in which the
-// host takes part, are timed by the host's clock. Operands of products are random, since zeros are faster.
+// Rates are medians of several rounds, timed by events on the device. Copies of pageable memory, which
+// involve the host, are timed by the host's clock. Operands of products are random, since zeros are faster.
 
 #include <cublas_v2.h>
 #include <cuda_runtime_api.h>
@@ -196,7 +196,8 @@ struct Precision {
   cublasComputeType_t compute;
 };
 
-// Random bits that are small numbers in every type: random sign and fraction, and the exponent of 1.
+// Random numbers between 1 and 2 in magnitude, in every type: random sign and fraction, and the exponent of
+// 1.
 std::vector<std::uint32_t> random_operands(std::size_t words, std::size_t operand_bytes) {
   std::mt19937 draw(1);
   std::vector<std::uint32_t> result(words);
@@ -217,7 +218,7 @@ double product_rate(cublasHandle_t handle, const Stream& stream, const Precision
   for (const DeviceMemory* memory : {&a, &b}) {
     check(cudaMemcpy(memory->data(), operands.data(), bytes, cudaMemcpyHostToDevice), "cudaMemcpy");
   }
-  // A copy from pageable memory may be under way when the call returns, and `stream` does not wait for it.
+  // A copy from pageable memory may still run when its call returns, and `stream` does not wait for it.
   check(cudaDeviceSynchronize(), "cudaDeviceSynchronize");
   const float one = 1;
   const float zero = 0;

@@ -133,7 +133,7 @@ class DiceCrossEntropy(nn.Module):
         return nn.functional.cross_entropy(logits, target) + 1 - dice.mean()
 
 
-# Name: the network, what is recomputed as one piece, the input of a sample, classes, the shape of a target, the loss.
+# Name: the network, the modules that checkpointing recomputes, a sample's input, classes, a target's shape, the loss.
 NETWORKS = {
     "vgg16": (vgg16, nn.Sequential, (3, 224, 224), 1000, (), nn.CrossEntropyLoss),
     "fashion-vgg": (fashion_vgg, nn.Sequential, (1, 28, 28), 10, (), nn.CrossEntropyLoss),

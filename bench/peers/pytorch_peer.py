@@ -1,17 +1,17 @@
 #!/usr/bin/env python3
-"""Times steps of a network in PyTorch, as training_bench does: fp32, without TF32 unless --tf32 permits it, or bf16 as
-torch.autocast has it, SGD with momentum, the batch copied from page-locked memory at each step, the loss read one step
-late. The terms differ in one respect: on a GPU, PyTorch uses the fastest engine that it has timed, which need not give the
-same bits twice, while ours does.
+"""Times steps of a network in PyTorch, as training_bench does for vdnn. Training is in fp32 (with --tf32, products may use
+TF32) or in bf16 by torch.autocast, with SGD with momentum. The batch is copied from page-locked memory at each step, and the
+loss is read one step late. The conditions differ in one respect: on a GPU, PyTorch uses the fastest engine that it has timed,
+which may compute different bits each time. vdnn uses only engines that compute the same bits every time.
 
 pytorch_peer.py --model resnet50 --batch 64 --mode eager [--device cuda] [--steps 20] [--tf32]
                 [--precision fp32|bf16] [--threads 2] [--allocator own|expandable|libvdnn_torch.so]
 
 Modes: eager (NCHW), channels_last, compiled (channels last, torch.compile), graph (channels last, the whole step as one
 CUDA graph), checkpoint (channels last, blocks recomputed), offload (channels last, save_on_cpu(pin_memory=True)).
---allocator selects the allocator: PyTorch's own, the same with expandable segments, or vdnn's pool from its library. Engines
-are not timed then, since their choice depends on the free memory.
-Prints one JSON object: seconds of a step (median), most memory that PyTorch reserved and allocated.
+--allocator selects the allocator: PyTorch's own, the same with expandable segments, or vdnn's pool from its library. With this
+option engines are not timed, since their choice depends on the free memory.
+Prints one JSON object: seconds of a step (median), and the most memory that PyTorch reserved and allocated.
 """
 
 import argparse
@@ -36,7 +36,7 @@ STEPS_A_ROUND = 4
 
 
 def recompute(module, kind):
-    """Makes every module of that kind keep only its input."""
+    """Checkpoints every module of that kind, which then saves only its input."""
     for child in module.children():
         if isinstance(child, kind):
             forward = child.forward
@@ -127,7 +127,7 @@ def time_steps(step, steps, synchronize):
 
 
 def use_allocator(name):
-    """Call before the first block. Returns a function that tells the peaks of reserved and allocated memory."""
+    """Must be called before the first allocation. Returns a function for the peaks of reserved and allocated memory."""
     if name in (None, "own", "expandable"):
         if name == "expandable":
             torch.cuda.memory._set_allocator_settings("expandable_segments:True")

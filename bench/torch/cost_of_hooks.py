@@ -2,10 +2,10 @@
 
     VDNN_STASH_LIBRARY=build/release/libvdnn_stash.so PYTHONPATH=python python3 bench/torch/cost_of_hooks.py
 
-The ways take turns. Figures are differences within a round, so that a busy machine disturbs both sides alike: the median of many
-rounds, and in parentheses the lower quartile. `kept`: tensors below min_size. `stashed`: each tensor leaves and comes back. The
-training thread copies small tensors, threads of the stash copy larger ones. `thread`: time of the training thread; `process`:
-of all threads, copying ones included.
+The contenders take turns. Figures are differences within a round, so that a busy machine disturbs both sides alike: the median
+of many rounds, and in parentheses the lower quartile. `kept`: tensors below min_size. `stashed`: each tensor leaves and comes
+back. The training thread copies small tensors, threads of the stash copy larger ones. `thread`: CPU time of the training
+thread; `process`: CPU time of all threads, including those that copy.
 """
 
 import argparse
@@ -64,7 +64,7 @@ def measure(size, operations, rounds):
             over = [(own[clock] - none[clock]) / operations * 1e6 for own, none in zip(seconds[way], seconds["none"])]
             quarter, median, _ = statistics.quantiles(over)
             texts.append(f"{clock} {median:7.2f} ({quarter:7.2f})")
-        print(f"{size:8d} bytes, {way:16s} {', '.join(texts)} us a tensor over none", flush=True)
+        print(f"{size:8d} bytes, {way:16s} {', '.join(texts)} us per tensor more than without hooks", flush=True)
 
 
 def main():

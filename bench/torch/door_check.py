@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Checks in PyTorch the promises of vdnn.torch on a GPU. scripts/gpu-check --stage door runs it.
+"""Checks the promises of vdnn.torch in PyTorch on a GPU. scripts/gpu-check --stage door runs it.
 
     door_check.py CHECK [--network unet] [--batch N] [--tier auto|python|native] [--device cuda|cpu] [--steps 4]
                         [--min-size BYTES] [--budget BYTES]
@@ -8,12 +8,12 @@
             and under vdnn.torch, both with all eligible tensors leaving and within a budget
   peak      PyTorch's peak exceeds neither the budget nor the peak that the plan predicts by more than 2 %
   waits     no call of CUDA in a step waits on the host, and PyTorch's own check of synchronisation passes
-  overlap   at least 90 % of the copies' time is hidden, where the link carries them within the step
+  overlap   at least 90 % of the copies' time is hidden, if all copies take no longer than a step
   batch     a batch that runs out of memory trains within the same memory
   steps     checks nothing: trains in a budget, so that a test can count the calls of its steps
 
-Networks: resnet50, vgg16, googlenet and unet as the zoo has them (bench/peers/pytorch_networks.py); small-NAME from
-tests/torch/networks.py. Engines are deterministic. Prints one line of JSON; ends with 1 and one line where a check fails.
+Networks: resnet50, vgg16, googlenet and unet as in the zoo (bench/peers/pytorch_networks.py); small-NAME from
+tests/torch/networks.py. Engines are deterministic. Prints one line of JSON. If a check fails, prints one line and exits with 1.
 """
 
 import argparse
@@ -59,7 +59,7 @@ def options():
     parser.add_argument("--batch", type=int, default=8)
     parser.add_argument("--tier", default="auto")
     parser.add_argument("--device", default="cuda")
-    parser.add_argument("--budget", type=int, help="bytes, in place of what plain training suggests")
+    parser.add_argument("--budget", type=int, help="bytes; default: derived from the peak of plain training")
     parser.add_argument("--min-size", type=int, default=1 << 20, help="bytes; smaller tensors stay")
     parser.add_argument("--steps", type=int, default=4)
     return parser.parse_args()
@@ -128,7 +128,7 @@ def peak_of(training, steps):
 
 
 def plain_figures(chosen):
-    """The peak of a step without offloading, and the bytes that remain between steps."""
+    """The peak of a step without offloading, and the bytes in use between steps."""
     training = Training(chosen)
     peak = peak_of(training, chosen.steps)
     resident = torch.cuda.memory_allocated()
@@ -139,7 +139,7 @@ def plain_figures(chosen):
 
 
 def budget_of(chosen, plain_peak, resident, tenths=6):
-    """--budget, or that many tenths of the peak without weights, gradients and the optimizer's state, plus these."""
+    """--budget, or `resident` (weights, gradients, the optimizer's state) plus `tenths` tenths of the rest of the peak."""
     return chosen.budget or resident + tenths * (plain_peak - resident) // 10
 
 
@@ -157,7 +157,7 @@ def check_bits(chosen):
     if any(different.values()):
         raise CheckFailed(f"of {len(expected)} tensors differ from plain training: {different}")
     if not all(moved.values()):
-        raise CheckFailed(f"where nothing was moved, equal bits say nothing: {moved}")
+        raise CheckFailed(f"nothing was moved, so equal bits prove nothing: {moved}")
     return {"tensors": len(expected), "ways": list(ways), "moved_bytes": moved}
 
 
@@ -168,7 +168,7 @@ def check_peak(chosen):
     planned = sum(figures["planned_peak_bytes"] for figures in vdnn.torch.report(quiet=True).devices.values())
     row = {"plain_bytes": plain_peak, "budget_bytes": budget, "planned_bytes": planned, "peak_bytes": peak}
     if peak >= plain_peak:
-        raise CheckFailed(f"the peak is that of plain training, so that this says nothing: {row}")
+        raise CheckFailed(f"the peak is not below that of plain training, so the check proves nothing: {row}")
     if peak > TOLERANCE * budget:
         raise CheckFailed(f"the peak exceeds the budget by more than 2 %: {row}")
     if peak > TOLERANCE * planned:
@@ -191,7 +191,7 @@ def check_waits(chosen):
         training.step()
     calls = {event.key: event.count for event in profiler.key_averages()}
     if not any(name.startswith("cuda") for name in calls):
-        raise CheckFailed("the profiler has seen no call of CUDA")
+        raise CheckFailed("the profiler has recorded no call of CUDA")
     waits = {name: count for name, count in calls.items() if WAITS.match(name)}
     # The profiler itself waits once at its end.
     if sum(waits.values()) > 1:
@@ -211,7 +211,7 @@ def step_seconds(training):
 
 
 def copy_seconds_a_byte():
-    """The bandwidth of the slower direction, alone on the link."""
+    """Seconds per byte of the slower direction, alone on the link."""
     on_gpu = torch.empty(COPIED_BYTES, dtype=torch.uint8, device="cuda")
     on_host = torch.empty(COPIED_BYTES, dtype=torch.uint8, pin_memory=True)
     seconds = []
@@ -250,12 +250,12 @@ def check_overlap(chosen):
     row = {"plain_seconds": plain, "seconds": offloaded, "copy_seconds": copying, "hidden": hidden,
            "link_allows": copying <= plain}
     if row["link_allows"] and hidden < HIDDEN:
-        raise CheckFailed(f"{hidden:.0%} of the copies' {1e3 * copying:.1f} ms are hidden: {row}")
+        raise CheckFailed(f"only {hidden:.0%} of the copies' {1e3 * copying:.1f} ms are hidden: {row}")
     return row
 
 
 def runs_out_of_memory(chosen):
-    """Whether plain training runs out of memory. The exception, which holds allocated memory, ends here."""
+    """Whether plain training runs out of memory. The exception, which keeps memory allocated, is released on return."""
     try:
         Training(chosen).run(1)
     except torch.OutOfMemoryError:
@@ -271,7 +271,7 @@ def check_batch(chosen):
     torch.cuda.set_per_process_memory_fraction(memory / torch.cuda.get_device_properties(0).total_memory)
     row = {"memory_bytes": memory, "plain_bytes": plain_peak, "budget_bytes": budget}
     if not runs_out_of_memory(chosen):
-        raise CheckFailed(f"plain training fits, so that this says nothing: {row}")
+        raise CheckFailed(f"plain training fits, so the check proves nothing: {row}")
     gc.collect()
     torch.cuda.empty_cache()
     torch.cuda.reset_peak_memory_stats()

@@ -13,15 +13,15 @@ struct AddressRange {
 
   std::uint64_t end() const { return begin + bytes; }
   bool overlaps(const AddressRange& other) const { return begin < other.end() && other.begin < end(); }
-  // Also right where `other` wraps around.
+  // Correct even if `other` wraps around.
   bool contains(const AddressRange& other) const {
     return begin <= other.begin && other.bytes <= bytes && other.begin - begin <= bytes - other.bytes;
   }
   friend bool operator==(const AddressRange&, const AddressRange&) = default;
 };
 
-// The host pointer of an address: for work that runs on `cpu`, and for page-locked memory on every driver
-// that touches memory.
+// Converts an address to a host pointer. Valid for work that runs on `cpu`, and for page-locked memory on
+// every driver that touches memory.
 template <class T>
 T* pointer_to(std::uint64_t address) {
   return reinterpret_cast<T*>(static_cast<std::uintptr_t>(address));  // NOLINT(performance-no-int-to-ptr)

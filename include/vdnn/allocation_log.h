@@ -1,16 +1,16 @@
 #pragma once
-// An allocation log: the calls of a program to an allocator, in order, without their results. So any
-// allocator can be asked for the same again (bench/allocator_replay).
+// An allocation log: the calls of a program to an allocator, in order, without their results. A replay makes
+// the same calls to another allocator (bench/allocator_replay).
 //
 // As text, one line per event, with decimal numbers:
 //
 //   vdnn-allocation-log 1
 //   # a comment
-//   p BYTES STREAM     allocates a block that is meant to last
+//   p BYTES STREAM     allocates a long-lived block
 //   a BYTES STREAM     allocates a block
-//   u BLOCK STREAM     another stream uses it, too
-//   f BLOCK STREAM     frees it after its uses so far, on STREAM and on those of `u`
-//   step               what follows up to the end is one step of training, and may be repeated
+//   u BLOCK STREAM     STREAM uses the block, too
+//   f BLOCK STREAM     frees the block after its uses so far on STREAM and on its `u` streams
+//   step               the events from here to the end are one training step, which a replay may repeat
 //
 // Blocks are numbered from 0 in the order of their allocation; the program numbers streams as it likes. A
 // step frees all blocks that it allocates, and no others.
@@ -26,7 +26,7 @@ namespace vdnn {
 struct AllocationEvent {
   enum class Kind : std::uint8_t { kAllocate, kUse, kFree };
   Kind kind = Kind::kAllocate;
-  bool lasting = false;  // of an allocation: the block is meant to last
+  bool lasting = false;  // of an allocation: the block is long-lived
   std::uint32_t stream = 0;
   std::uint64_t block = 0;
   std::uint64_t bytes = 0;  // of an allocation
@@ -35,20 +35,19 @@ struct AllocationEvent {
 
 struct AllocationLog {
   std::vector<AllocationEvent> events;
-  // Where the step begins; events.size() where there is none.
+  // Index of the step's first event; events.size() if there is no step.
   std::size_t step_begin = 0;
   friend bool operator==(const AllocationLog&, const AllocationLog&) = default;
 };
 
-// Throws DataError, which names the line, for a text that breaks the rules above: for example if a block is
-// used or freed that does not exist, if a step keeps a block that it has allocated, or if the version is
-// unknown.
+// Throws DataError, which names the line, if the text breaks the rules above. Examples are a use or free of a
+// block that does not exist, a step that keeps a block that it has allocated, and an unknown version.
 AllocationLog read_allocation_log(std::string_view text);
 // Throws InvalidArgument for a log that read_allocation_log() would refuse.
 void write_allocation_log(std::ostream& out, const AllocationLog& log);
 
 // The most bytes that are allocated and not yet freed at one time; the same for one step and for many. Throws
-// as write_allocation_log().
+// as write_allocation_log() does.
 std::uint64_t peak_live_bytes(const AllocationLog& log);
 
 }  // namespace vdnn

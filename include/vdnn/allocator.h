@@ -4,9 +4,9 @@
 //
 // Every function except those that return text returns a status, and no exception leaves any of them. A call
 // that fails has changed nothing, and the next call works. Results are written only if the status is VDNN_OK.
-// Null pointers, except where null is allowed, and unknown versions are VDNN_INVALID_ARGUMENT. All functions
-// may be called from any thread at any time. After vdnn_allocator_destroy() its handle must not be used any
-// more.
+// Null pointers, except where null is allowed, and unknown versions return VDNN_INVALID_ARGUMENT. All
+// functions may be called from any thread at any time. After vdnn_allocator_destroy() its handle must not be
+// used any more.
 //
 // A stream is a cudaStream_t, null for the legacy default stream. Sizes are bytes. Blocks begin at multiples
 // of 512, as those of cudaMalloc() do.
@@ -27,7 +27,7 @@ typedef struct vdnn_allocator vdnn_allocator;
 
 typedef enum vdnn_status {
   VDNN_OK = 0,
-  VDNN_OUT_OF_MEMORY = 1,     // device or budget do not have the memory
+  VDNN_OUT_OF_MEMORY = 1,     // the device or the budget does not have the memory
   VDNN_INVALID_ARGUMENT = 2,  // a mistake of the caller
   VDNN_DEVICE_ERROR = 3,      // the device refused
   VDNN_DEVICE_LOST = 4,       // the device cannot be used any more
@@ -35,7 +35,7 @@ typedef enum vdnn_status {
   VDNN_INTERNAL_ERROR = 6     // a defect of this library, or a callback that threw
 } vdnn_status;
 
-// A text, for example "out of memory"; "unknown status" for a number that is no vdnn_status.
+// The name of a status, for example "out of memory"; "unknown status" for a number that is not a vdnn_status.
 const char* vdnn_status_name(int status);
 
 // The message of this thread's last failed call, with the numbers; "" if none has failed. Cut off after a few
@@ -58,9 +58,9 @@ typedef struct vdnn_allocator_options {
   uint32_t stack_traces;      // 1: the history has the stack of each event
   uint64_t history_events;    // how many of the latest events the snapshots contain
   const char* name;           // in errors, pictures and snapshots; null: the device's. Copied
-  // May be null. Called when the pool does not have `bytes`, without any lock, so that it may free blocks.
-  // Returns nonzero to try again. Must not throw. A request beyond the budget, which freeing cannot serve, is
-  // refused without this call.
+  // May be null. The pool calls it, without any lock, if `bytes` are not available, so that the program can
+  // free blocks. Returns nonzero to try again. Must not throw. The pool refuses a request beyond the budget
+  // without this call, since freeing cannot serve it.
   int (*on_exhausted)(void* user_data, uint64_t bytes);
   void* user_data;
 } vdnn_allocator_options;
@@ -71,22 +71,22 @@ vdnn_status vdnn_allocator_options_init(vdnn_allocator_options* options, uint32_
 // Makes a pool on `options->device`, or with all defaults if `options` is null.
 vdnn_status vdnn_allocator_create(const vdnn_allocator_options* options, vdnn_allocator** allocator);
 
-// Waits for the device and gives all memory back, also that of blocks that are still handed out. While a
-// stream of the GPU is being captured, memory that work may use which cannot be waited for stays mapped until
-// the process ends. Null is allowed and does nothing.
+// Waits for the device and gives all memory back, including that of blocks in use. While a stream of the GPU
+// is being captured, some work cannot be waited for. Memory that such work may use stays mapped until the
+// process ends. Null is allowed and does nothing.
 vdnn_status vdnn_allocator_destroy(vdnn_allocator* allocator);
 
-// Allocates a block for work that `stream` is given from now on, and for streams that are ordered after it.
+// Allocates a block for work submitted to `stream` from now on, and for streams that are ordered after it.
 // Size 0 is size 1. `life` is a vdnn_block_life.
 vdnn_status vdnn_allocator_allocate(vdnn_allocator* allocator, uint64_t bytes, void* stream, uint32_t life,
                                     void** address);
-// Likewise, ready for any stream and for the host, which waits if it has to.
+// Likewise, but the block is ready for any stream and for the host. The host waits if necessary.
 vdnn_status vdnn_allocator_allocate_ready(vdnn_allocator* allocator, uint64_t bytes, uint32_t life,
                                           void** address);
 
 // Frees a block in the order of the stream that it was allocated for. Null is allowed and does nothing, here
 // and in the next three. An address at which no block in use begins (freed earlier, in the middle of a block,
-// of another allocator) is VDNN_INVALID_ARGUMENT.
+// of another allocator) returns VDNN_INVALID_ARGUMENT.
 vdnn_status vdnn_allocator_free(vdnn_allocator* allocator, void* address);
 // Likewise in the order of `stream`, which must be ordered after all other uses.
 vdnn_status vdnn_allocator_free_on(vdnn_allocator* allocator, void* address, void* stream);
@@ -95,9 +95,9 @@ vdnn_status vdnn_allocator_free_idle(vdnn_allocator* allocator, void* address);
 // Frees a block whose last users are unknown, or do not exist any more: the next user of the memory waits for
 // the whole device.
 vdnn_status vdnn_allocator_free_unordered(vdnn_allocator* allocator, void* address);
-// `stream` uses the block, too, until the block is freed at the latest.
+// Declares that `stream` uses the block, too, until the block is freed at the latest.
 vdnn_status vdnn_allocator_used_on(vdnn_allocator* allocator, void* address, void* stream);
-// To be called before a stream is destroyed. A stream that the pool does not know is no error.
+// Call this before you destroy a stream. A stream that the pool does not know is no error.
 vdnn_status vdnn_allocator_forget_stream(vdnn_allocator* allocator, void* stream);
 
 // Whether an address, which may be null, lies in the pool's address space: 1 or 0.
@@ -114,15 +114,15 @@ vdnn_status vdnn_allocator_block_stream(vdnn_allocator* allocator, const void* a
 vdnn_status vdnn_allocator_granule_bytes(vdnn_allocator* allocator, uint64_t* bytes);
 vdnn_status vdnn_allocator_budget_bytes(vdnn_allocator* allocator, uint64_t* bytes);
 
-// Commits memory until it is `bytes`, so that requests need not wait for the device to map it.
-// VDNN_OUT_OF_MEMORY if budget or device do not have as much.
+// Commits memory up to a total of `bytes`, so that requests need not wait for the device to map memory.
+// Returns VDNN_OUT_OF_MEMORY if the budget or the device does not have that much.
 vdnn_status vdnn_allocator_reserve(vdnn_allocator* allocator, uint64_t bytes);
 
 // Gives free memory back to the device until at most `keep_bytes` are committed; the host waits for work on
-// it. `released`, which may be null: by how many bytes less is committed.
+// that memory. `released`, which may be null: the bytes given back.
 vdnn_status vdnn_allocator_trim(vdnn_allocator* allocator, uint64_t keep_bytes, uint64_t* released);
 
-// A quantity that is added to and removed from; `peak` since vdnn_allocator_reset_peaks().
+// A quantity that grows and shrinks. `peak` is its largest value since vdnn_allocator_reset_peaks().
 typedef struct vdnn_allocator_figure {
   uint64_t current;
   uint64_t peak;
@@ -139,7 +139,7 @@ typedef struct vdnn_allocator_figures {
   vdnn_allocator_figure reserved;   // committed
 } vdnn_allocator_figures;
 
-// As StreamPoolStatistics, where is described how exact the figures are.
+// As StreamPoolStatistics, which describes how exact the figures are.
 typedef struct vdnn_allocator_statistics {
   uint32_t version;   // VDNN_ALLOCATOR_VERSION, set by the caller
   uint32_t reserved;  // 0
@@ -147,7 +147,7 @@ typedef struct vdnn_allocator_statistics {
   vdnn_allocator_figures small_blocks;
   vdnn_allocator_figures large_blocks;
   vdnn_allocator_figures persistent_blocks;
-  // For the whole pool only, but reused_from_cache also for one stream:
+  // Of the whole pool only, except for reused_from_cache, which a single stream also has:
   uint64_t reused_from_cache;
   uint64_t reused_at_once;
   uint64_t reused_after_wait;
@@ -172,14 +172,14 @@ vdnn_status vdnn_allocator_get_stream_statistics(vdnn_allocator* allocator, void
                                                  vdnn_allocator_statistics* statistics);
 vdnn_status vdnn_allocator_reset_peaks(vdnn_allocator* allocator);
 
-// The next three functions return text as snprintf() does: `needed` is its size in bytes with the terminating
-// zero, of which at most `capacity` are written, the last of them a zero. `text` may be null if `capacity` is
-// 0. Since the pool may change meanwhile, a second call may need more than the first.
+// The next three functions return text as snprintf() does: `needed` is the text's size in bytes with the
+// terminating zero. At most `capacity` bytes are written, the last one a zero. `text` may be null if
+// `capacity` is 0. Since the pool may change meanwhile, a second call may need more than the first.
 //
 // For people: the memory of each kind and the largest holes.
 vdnn_status vdnn_allocator_picture(vdnn_allocator* allocator, char* text, uint64_t capacity,
                                    uint64_t* needed);
-// JSON by docs/pool_snapshot.schema.json.
+// JSON that follows docs/pool_snapshot.schema.json.
 vdnn_status vdnn_allocator_snapshot(vdnn_allocator* allocator, char* text, uint64_t capacity,
                                     uint64_t* needed);
 // JSON with the keys that PyTorch's memory visualiser reads (vdnn/pool_snapshot.h), for the GPU `device`.

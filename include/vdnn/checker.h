@@ -7,12 +7,12 @@
 //   * every two conflicting accesses to a buffer are ordered (one of them is a write, an allocation or a
 //     release), so every permitted order of execution reads what the order of the list reads;
 //   * every buffer that is not persistent is released once, after its last use, in its own step;
-//   * every value of the tape is made once a step, by its own op;
+//   * every value of the tape is made once per step, by its own op;
 //   * a persistent value has one place, a persistent buffer of its own, and never moves;
 //   * only the compute stream launches ops, and only the stream of reductions sums over ranks.
 //
-// It shares no code with the derivation of waits (src/plan/waits.cpp). Each rule is a part of its own in
-// src/plan/checker/. The time is about linear in the number of instructions.
+// It shares no code with the derivation of waits (src/plan/waits.cpp). src/plan/checker/ has one part for
+// each rule. The time is about linear in the number of instructions.
 
 #include <string>
 #include <vector>
@@ -22,7 +22,7 @@
 namespace vdnn {
 
 // The first 20 findings, one sentence each with the names of the instructions. Empty if the schedule is
-// right. Any schedule may be given, whatever numbers it contains.
+// right. Accepts any schedule, whatever numbers it contains.
 std::vector<std::string> check_schedule(const Tape& tape, const Schedule& schedule);
 
 // Throws ScheduleError with the first finding and the number of others.

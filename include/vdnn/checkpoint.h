@@ -2,16 +2,18 @@
 // Checkpoints: an interrupted training continues as if it had not been interrupted. One safetensors file
 // (safetensors.h) holds everything that later steps depend on. Its tensors are all parameters and running
 // statistics ("conv1.filter", dims in the order of storage: K, R, S, C) and the optimizer's state
-// ("conv1.filter.momentum"). Its metadata have step, seed, optimizer, clipping and the algorithm of every op.
-// plan_resumed_run() plans with these algorithms. So with the same number of threads the weights have the
-// bits of a run without interruption, under any policy and budget.
+// ("conv1.filter.momentum"). Its metadata contain step, seed, optimizer, clipping and the algorithm of every
+// op. plan_resumed_run() plans with these algorithms. So with the same number of threads the weights equal
+// those of an uninterrupted run bit for bit, under any policy and budget.
 //
-// Metadata are strings: `format` "vdnn-checkpoint", `version` "2", `model`, `batch`, `global_batch`
-// (the samples of an update: batch x ranks x accumulation), `step`, `seed`, `device` (its kind), `threads`,
-// `algorithms_source`, `optimizer` (a JSON object), `clip_norm` (a number, or null), `algorithms` (a JSON
-// object: op to algorithm), `sha256` (over the data of all tensors in the order of describe_state(), in which
-// they are written; a program that rewrites the file may order them otherwise) and `vdnn` (the version that
-// wrote it). None may be missing, and there are no others. Files of version "1" are without `global_batch`.
+// Metadata are strings: `format` "vdnn-checkpoint", `version` "3", `model`, `batch`, `global_batch` (the
+// samples of an update: batch x ranks x accumulation), `step`, `seed`, `device` (its kind), `threads`,
+// `algorithms_source`, `optimizer` (a JSON object), `clip_norm` (a number, or null), `precision`,
+// `fp32_layers`, `loss_scale`, `algorithms` (a JSON object: op to algorithm), `sha256` (over the data of all
+// tensors in the order of describe_state(), in which save_checkpoint() writes them; other programs may
+// reorder them) and `vdnn` (the version that wrote the file). None of these may be missing. The only optional
+// entry is `reduce_precision`: if absent, ranks sum gradients in fp32. Files of version "2" lack precision
+// and loss scale, files of version "1" also `global_batch`.
 
 #include <cstdint>
 #include <filesystem>
@@ -40,23 +42,24 @@ struct CheckpointInfo {
   PrecisionOptions precision;                     // fp32 in files of versions 1 and 2
   DataType reduce_precision = DataType::kF32;     // TrainingOptions::reduces_in()
   std::optional<LossScale> loss_scale;            // present if losses are scaled
-  std::map<std::string, std::string> algorithms;  // names by names of ops
+  std::map<std::string, std::string> algorithms;  // algorithm names by op name
   std::string sha256;                             // of the tensors' data
   std::string vdnn_version;
 };
 
-// A checkpoint that is open for reading, which another file may replace meanwhile. May be shared by threads.
+// A checkpoint that is open for reading. Another file may replace it meanwhile. May be shared by threads.
 class Checkpoint {
  public:
-  // Reads the header but no data. Throws DataError, with the file, the expectation and the finding, for a
-  // damaged safetensors file (SafetensorsFile) and for files that are not checkpoints of a known version.
+  // Reads the header but no data. Throws DataError, which names the file, what was expected and what was
+  // found, for a damaged safetensors file (SafetensorsFile) and for files that are not checkpoints of a known
+  // version.
   explicit Checkpoint(const std::filesystem::path& path);
 
   const std::filesystem::path& path() const { return path_; }
   const CheckpointInfo& info() const { return info_; }
 
-  // Throws InvalidArgument for a checkpoint of another network (both models, the first parameter that
-  // differs and its two shapes), another optimizer or another clipping.
+  // Throws InvalidArgument for a checkpoint of another network, optimizer or clipping. For another network
+  // the message has both models, the first parameter that differs and its two shapes.
   void require_matches(const PlannedRun& run) const;
 
   // The state to resume from. Throws as require_matches() does, and DataError, with the tensor, for tensors
@@ -76,9 +79,9 @@ class Checkpoint {
 //
 // A run may change whether ranks synchronise batch normalisation: parameters, running statistics and the
 // algorithms of all other ops stay the same. A run may also change the precision; then the options choose all
-// algorithms. Throws the exceptions of plan_run() and InvalidArgument as Checkpoint::require_matches() does,
-// and, with the names of op and algorithm, if the checkpoint lacks an op's algorithm or the device does not
-// have it.
+// algorithms. Throws the exceptions of plan_run() and of Checkpoint::require_matches(). Throws
+// InvalidArgument, with the names of op and algorithm, if the checkpoint lacks an op's algorithm or the
+// device does not have it.
 PlannedRun plan_resumed_run(const Checkpoint& checkpoint, const Network& network, const RunOptions& options);
 
 struct SaveOptions {
@@ -87,8 +90,8 @@ struct SaveOptions {
 };
 
 // Replaces `path` by a file with the session's state, durably and as a whole: after any failure the previous
-// checkpoint is still there. Throws Diverged, with the first tensor that has values that are not finite,
-// before it writes anything, unless the options allow them; DataError if the file cannot be written;
+// checkpoint is still there. Unless the options allow values that are not finite, it throws Diverged, with
+// the first tensor that has any, before it writes anything. Throws DataError if the file cannot be written,
 // InvalidArgument with steps in flight.
 void save_checkpoint(const std::filesystem::path& path, Session& session, const SaveOptions& options = {});
 

@@ -4,9 +4,9 @@
 // Activation functions work in place, and their backward pass reads Y. Data and filter gradients of a
 // convolution are separate ops. Filters are dense.
 //
-// Convolutions have cuDNN's classes of algorithms, as far as its documentation says that they apply.
-// src/ops/classic/convolution_algorithms.h states their workspaces, and the model of their times by which
-// they are ordered, fastest first.
+// Convolutions have cuDNN's classes of algorithms where its documentation states that they apply.
+// src/ops/classic/convolution_algorithms.h states their workspaces and models their times, by which they are
+// ordered, fastest first.
 
 #include <memory>
 

@@ -14,7 +14,7 @@
 
 namespace vdnn {
 
-// Between two neighbours, each way at once.
+// A link between two neighbours, with the rate of each direction while both are in use.
 struct PeerLink {
   double bytes_per_second = 0;
   double seconds = 0;  // added per message

@@ -24,13 +24,13 @@
 
 namespace vdnn {
 
-// In place, on the memory of each rank's device; the same number of bytes on every rank.
+// Works in place in the memory of each rank's device, on the same number of bytes on every rank.
 struct Collective {
   std::string_view name;             // as Work::name
   AddressRange range;                // whole elements of the type; may be empty
   DataType type = DataType::kF32;    // kF32, kF16 or kBf16
   std::uint64_t version_before = 0;  // Access::version of the contents that are read
-  std::uint64_t version_after = 0;   // and of the result
+  std::uint64_t version_after = 0;   // Access::version of the result
   Cost cost;
 };
 
@@ -42,8 +42,8 @@ class Communicator {
   Communicator() = default;
   Communicator(const Communicator&) = delete;
   Communicator& operator=(const Communicator&) = delete;
-  // Waits for the collectives in flight, as long as wait() would. During stack unwinding it breaks them off
-  // instead, so that the other ranks learn of the failure.
+  // Waits for the collectives in flight, no longer than wait() would. During stack unwinding it breaks them
+  // off instead, so that the other ranks learn of the failure.
   virtual ~Communicator() = default;
 
   virtual int rank() const = 0;
@@ -51,7 +51,7 @@ class Communicator {
 
   // Replaces each range by its sum over all ranks, with the same bits on each rank. `parts` is a bucket of
   // ranges that are ready together. They are one submission, with the name and the cost of the first part,
-  // and one message if the library can make one of them. All parts have one type. A narrow type is rounded at
+  // and one message if the library can merge them. All parts have the same type. A narrow type is rounded at
   // least once, when the whole sum is stored; a library may round partial sums, too (NCCL does). Throws
   // InvalidArgument for no parts, for several types, for a type that is not floating-point, and for ranges
   // that are not whole elements.
@@ -63,15 +63,15 @@ class Communicator {
   // for types and sizes as all_reduce() does.
   virtual Point broadcast(StreamId stream, const Collective& collective, int root) = 0;
 
-  // Device::synchronize() that cannot hang. It breaks off and throws if a collective in `frontier` fails on
+  // Like Device::synchronize(), but cannot hang. Breaks off and throws if a collective in `frontier` fails on
   // any rank, or does not complete within the time of the communicator's options. Throws InvalidArgument, and
   // breaks nothing off, if Device::synchronize() would not be allowed to wait.
   virtual void wait(const Frontier& frontier) = 0;
-  // Breaks off the collectives in flight on this rank and, if they can be told, on the others. Their memory
-  // is then undefined. Every later call throws `cause`. Does nothing after a failure.
+  // Breaks off the collectives in flight on this rank and, if it can reach them, on the others. The contents
+  // of their memory are then undefined. Every later call throws `cause`. Does nothing after a failure.
   virtual void break_off(const std::string& cause) = 0;
 
-  // Device memory that it uses, in bytes, beside what is committed; counted as library memory.
+  // Device memory in bytes that the communicator uses beside committed memory; counted as library memory.
   virtual std::uint64_t library_bytes() const = 0;
 };
 

@@ -10,7 +10,7 @@ namespace vdnn {
 enum class Arithmetic : std::uint8_t {
   kConvolution,
   kMatrixProduct,
-  kOther  // element by element, normalisations, pooling: limited by memory as a rule
+  kOther  // element by element, normalisations, pooling: usually limited by memory
 };
 
 // The type that a product rounds its factors to before it multiplies them. Sums are fp32.
@@ -21,7 +21,7 @@ enum class ProductPrecision : std::uint8_t {
   kBf16
 };
 
-// Of fp32 operands, by kind of product.
+// The precisions of products of fp32 operands, by kind of product.
 struct ProductPrecisions {
   ProductPrecision convolutions = ProductPrecision::kFp32;
   ProductPrecision matrix_products = ProductPrecision::kFp32;
@@ -35,8 +35,7 @@ struct Cost {
   ProductPrecision precision = ProductPrecision::kFp32;  // of convolutions and matrix products
   // Seconds measured on the device, launch included. If positive, they replace the figures above.
   double seconds = 0;
-  // `seconds` were not measured: they come from a model, and give no reason to leave the library's order of
-  // algorithms.
+  // `seconds` come from a model instead of a measurement, so the library's order of algorithms is kept.
   bool modelled = false;
 };
 

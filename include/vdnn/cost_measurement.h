@@ -4,7 +4,7 @@
 // Ops are timed in whole training steps, on the compute stream, with operands that other ops have just
 // written to device memory. One op in a loop would find its operands in the caches. The device's trace has
 // the time of each launch; the first step is left out. Further steps run with the next algorithm of each op
-// that has several. Algorithms that do not fit into the budget together are tried in halves, and those that
+// that has several. If algorithms do not fit into the budget together, they are tried in halves; those that
 // do not fit alone are left out. Steps run under `none` if that fits, otherwise under `conv` or `all`, on
 // synthetic samples.
 
@@ -29,7 +29,7 @@ struct CostMeasurementOptions {
   std::function<void(std::size_t)> progress;
 };
 
-// Needs minutes if steps need seconds. Throws InvalidArgument for a simulated device and for too few steps,
+// Takes minutes if a step takes seconds. Throws InvalidArgument for a simulated device and for too few steps,
 // DoesNotFit if the ops do not even fit with their smallest workspaces.
 MeasuredCosts measure_costs(const PlannedRun& run, const CostMeasurementOptions& options = {});
 

@@ -2,10 +2,10 @@
 // The `cpu` driver: trains for real, inside an enforced budget, on a machine without a GPU.
 //
 // Device memory is an arena of address space in which granules of 64 KiB are made accessible as they are
-// committed; beyond the budget commit() fails, whatever the machine has. Page-locked host memory is ordinary
-// memory, touched when it is taken. Each stream is a worker thread; copies to the host and copies to the
-// device go through one copy engine each, so both directions run at once and two copies in one direction do
-// not. A wait blocks the worker, never the host.
+// committed; commit() fails beyond the budget, even if the machine has more. Page-locked host memory is
+// ordinary memory, touched when it is allocated. Each stream is a worker thread. Copies to the host and
+// copies to the device go through one copy engine each, so both directions run at once and two copies in one
+// direction do not. A wait blocks the worker, never the host.
 
 #include <cstdint>
 #include <memory>
@@ -21,26 +21,25 @@ struct CpuDeviceOptions {
   std::uint64_t budget_bytes = 0;
   // Budget for page-locked memory in bytes. 0: the same default.
   std::uint64_t host_budget_bytes = 0;
-  // Slows each copy engine to this many 10^9 bytes a second; from 1e-6 up where given. Absent: as fast as
-  // memcpy goes.
+  // Limits each copy engine to this rate in 10^9 bytes per second; at least 1e-6. Absent: the speed of
+  // memcpy.
   std::optional<double> link_gbytes_per_second;
 
-  // --- debugging aids, all off by default
-  // ------------------------------------------------------------------- Random delays (up to a millisecond)
-  // before pieces of work, drawn from this seed: results must not change.
+  // --- debugging aids, all off by default -----------------------------------------------------------------
+  // Random delays (up to a millisecond) before pieces of work, drawn from this seed. Results must not change.
   std::optional<std::uint64_t> delay_seed;
   // Blocks start and end on pages, so that protect() can make released memory inaccessible; see
   // DevicePoolOptions::protect_released.
   bool page_aligned_blocks = false;
-  // Catches accesses that work did not declare. Streams are serialised; while a piece of work runs, pages of
-  // committed device memory that hold none of its declared bytes are inaccessible and pages that it only
-  // reads are read-only (a violation ends the process with SIGSEGV after naming the work on standard error);
-  // in an AddressSanitizer build everything outside the declared bytes is poisoned besides, to the byte, for
-  // our own (instrumented) kernels. Implies page_aligned_blocks.
+  // Catches accesses that work did not declare. Streams are serialised. While a piece of work runs, pages of
+  // committed device memory without any of its declared bytes are inaccessible, and pages that it only reads
+  // are read-only. A violation names the work on standard error and ends the process with SIGSEGV. An
+  // AddressSanitizer build also poisons everything outside the declared bytes, to the byte, for our own
+  // (instrumented) kernels. Implies page_aligned_blocks.
   bool check_accesses = false;
 };
 
-// Throws InvalidArgument for options that cannot be, OutOfMemory where the address space cannot be had.
+// Throws InvalidArgument for impossible options, OutOfMemory if the address space cannot be reserved.
 std::unique_ptr<Device> make_cpu_device(const CpuDeviceOptions& options);
 
 }  // namespace vdnn

@@ -1,18 +1,18 @@
 #pragma once
-// Layer mathematics on NVIDIA GPUs. Feature maps are NHWC (NDHWC), parameters dense. Filters have KRSC order,
+// Layer mathematics on NVIDIA GPUs. Feature maps are NHWC (NDHWC), parameters dense. Filters have KRSC order;
 // those of transposed convolutions have C outermost. cuDNN computes convolutions, pooling and local response
 // normalisation, cuBLASLt fully connected layers, and kernels of our own everything else. The algorithms of a
 // convolution are the engines that cuDNN lists for the GPU. GpuSystem::make_ops() (gpu_system.h) tries them
 // on the GPU before it offers them; make_cuda_ops() offers them as listed.
 //
 // Results are bit-identical for the same GPU, build and libraries. Sums have a fixed order and no atomics,
-// and only those engines of the libraries are used that repeat their bits and do not round fp32 to TF32.
-// Results may differ from those of `cpu` by roundings. No GPU has run the libraries' part yet: tests hold it
-// to the references on a fake of the libraries.
+// and only engines with reproducible bits that do not round fp32 to TF32 are used. Results may differ from
+// those of `cpu` by roundings. No GPU has run the libraries' part yet: tests compare it with the references
+// on a fake of the libraries.
 //
 // Ops submit to the given stream, which must belong to the calling thread's current GPU, and do not wait for
-// it. `cpu` refuses a target that is not a class; here the loss becomes NaN. A Session refuses such a target
-// before the step.
+// it. Ops of `cpu` refuse a target that is not a class; with these ops the loss becomes NaN. A Session
+// refuses such a target before the step.
 
 #include <memory>
 

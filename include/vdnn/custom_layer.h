@@ -52,7 +52,7 @@ class CustomLayer {
 
   // Its name in errors and reports.
   virtual std::string kind() const = 0;
-  // The type of its feature map. Throws InvalidArgument for inputs that it cannot take.
+  // The type of its feature map. Throws InvalidArgument for inputs that the layer does not support.
   virtual TensorType output(std::span<const TensorType> inputs) const = 0;
   // The recipe for inference has the same parameters, no saved values and no backward pass. Parameters with
   // storage_bytes 0 are stored densely. Throws InvalidArgument for a device without an implementation.

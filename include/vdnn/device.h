@@ -2,11 +2,11 @@
 // A device: memory, streams and copies. Everything above (allocator, executor) is written once against this
 // class; a driver (cpu, cuda, sim) fills in the protected part.
 //
-// Order is made on the device. `submit` and `copy` append to a stream and return at once; `wait` makes a
-// stream, not the host, wait for a frontier. Only `synchronize` blocks the host. The class keeps each
+// The device orders work, not the host. `submit` and `copy` append to a stream and return at once; `wait`
+// makes a stream, not the host, wait for a frontier. Only `synchronize` blocks the host. The class keeps each
 // stream's frontier: the points that its next work is ordered after. So a wait for a known point costs
-// nothing and never reaches the driver. Of several points in one wait, those that another of them implies do
-// not reach it either.
+// nothing and never reaches the driver. If one point of a wait implies another, only the implying point
+// reaches the driver.
 //
 // There are two kinds of memory. Device memory is address space that is reserved once and committed in
 // granules; committed bytes count against the budget of the device. Page-locked host memory is allocated in
@@ -19,7 +19,7 @@
 //
 // Thread-safety: the memory functions, `synchronize`, `reached`, `frontier` and the counters may be called
 // from any thread; one thread at a time may submit to a stream. A Device has no global state: two Devices on
-// two threads are two worlds.
+// two threads are independent.
 
 #include <atomic>
 #include <cstdint>
@@ -39,12 +39,12 @@ namespace vdnn {
 
 struct DeviceProperties {
   std::string name;                     // as `--device` spells it: "cpu", "sim:titan-x"
-  std::uint64_t memory_bytes = 0;       // what there is
-  std::uint64_t budget_bytes = 0;       // what may be committed; commit() throws OutOfMemory beyond
+  std::uint64_t memory_bytes = 0;       // of the device
+  std::uint64_t budget_bytes = 0;       // limit of committed bytes; commit() throws OutOfMemory beyond
   std::uint64_t host_budget_bytes = 0;  // the same for page-locked memory
   std::uint64_t granule_bytes = 0;      // unit of commit; a power of two
-  std::uint64_t alignment_bytes = 0;    // of blocks that kernels are given; a power of two
-  std::uint64_t library_bytes = 0;      // taken by context and libraries, measured; beside budget_bytes
+  std::uint64_t alignment_bytes = 0;    // of blocks for kernels; a power of two
+  std::uint64_t library_bytes = 0;      // used by context and libraries, measured; beside budget_bytes
   std::uint64_t reserve_bytes = 0;      // free memory kept for context and libraries; beside budget_bytes
   bool touches_memory = true;           // false: addresses are offsets, work and copies move nothing
 };
@@ -70,7 +70,7 @@ struct Work {
 
 enum class CopyDirection : std::uint8_t { kDeviceToHost, kHostToDevice };
 
-// One side of a copy; both sides have the same number of bytes.
+// A copy between device and page-locked host memory. Both ranges have the same number of bytes.
 struct Copy {
   std::string_view name;
   CopyDirection direction = CopyDirection::kDeviceToHost;
@@ -80,7 +80,8 @@ struct Copy {
 
 enum class Protection : std::uint8_t { kAccessible, kInaccessible };
 
-// Counted since the device was made; bytes of device memory are whole granules, of host memory as asked.
+// Counted since the device was made; bytes of device memory are whole granules, bytes of host memory as
+// requested.
 struct DeviceCounters {
   std::uint64_t commits = 0;
   std::uint64_t decommits = 0;
@@ -111,7 +112,7 @@ struct TraceEvent {
 };
 
 // A sequence of submissions to several streams, kept by the device to be submitted again as one; see
-// Device::capture. Must not outlive its device; may go while it is in flight.
+// Device::capture. Must not outlive its device; may be destroyed while it is in flight.
 class DeviceGraph {
  public:
   DeviceGraph() = default;
@@ -126,7 +127,7 @@ class DeviceGraph {
   std::vector<std::uint64_t> signatures_;  // of its submissions and waits, in order
 };
 
-// Of the implementation (streams/).
+// Defined by the implementation (streams/).
 template <class T>
 class AppendOnlyList;
 class GraphRecording;
@@ -144,12 +145,12 @@ class Device {
   // --- device memory ---------------------------------------------------------------------------------------
   // Address space for `bytes` (rounded up to granules), nothing committed. Throws OutOfMemory.
   AddressRange reserve(std::uint64_t bytes);
-  // Gives a whole reservation back; all of it must have been decommitted, all work on it completed.
+  // Gives a whole reservation back; all of it must have been decommitted, and all work on it completed.
   void unreserve(AddressRange reservation);
   // Backs `range` (granule-aligned, inside a reservation, not committed) with memory of undefined content.
   // Throws OutOfMemory when the budget does not allow it, and then changes nothing.
   void commit(AddressRange range);
-  // The reverse; work that uses it must have completed.
+  // The reverse of commit(); work that uses the range must have completed.
   void decommit(AddressRange range);
 
   // --- page-locked host memory -----------------------------------------------------------------------------
@@ -170,20 +171,21 @@ class Device {
   Point submit(StreamId stream, const Work& work);
   Point copy(StreamId stream, const Copy& copy);
 
-  // Blocks the host until `frontier` is reached. Throws what failed work among it threw.
+  // Blocks the host until `frontier` is reached. Throws the exception of failed work that `frontier`
+  // contains.
   void synchronize(const Frontier& frontier);
   void synchronize_all();
   // Waits for everything, then forgets which streams have failed, so that they accept work again. The caller
   // has to repair memory that failed work was writing. Throws if the device is lost.
   void recover();
-  // Does not block. For statistics and polling: no placement and no order of submissions depends on it under
-  // the executor.
+  // Does not block. For statistics and polling; the executor bases no placement and no order of submissions
+  // on it.
   bool reached(const Frontier& frontier);
 
   // --- time and observation --------------------------------------------------------------------------------
   // A monotonic clock: real on drivers that run, virtual on `sim` (it advances in `synchronize`).
   virtual double now_seconds() const = 0;
-  // Of work that the host has synchronised with, and that was timed when it was submitted.
+  // Covers work that was timed at its submission and that the host has synchronised with.
   virtual StreamTimes times(StreamId stream) const = 0;
   // Empty if work submitted now is timed; otherwise the reason, for example that timing costs time and
   // nothing is traced (`cuda`).
@@ -194,7 +196,7 @@ class Device {
   // The events recorded since the last call. Throws std::bad_alloc, and starts afresh, if there was no memory
   // to record all of them: holes in a trace would look like idle time.
   std::vector<TraceEvent> take_trace();
-  // While tracing: samples a named counter when `stream` gets here. Not a submission.
+  // While tracing: samples a named counter when `stream` reaches this place. Not a submission.
   void sample_counter(StreamId stream, std::string_view counter, std::uint64_t value);
 
   // --- optional functions ----------------------------------------------------------------------------------
@@ -205,21 +207,21 @@ class Device {
 
   // Captures the submissions of `submit_all` to `streams` as a graph, and launches it. The effect is that of
   // the single submissions, except that `streams` wait for each other before and after; the graph is launched
-  // on the first of them. Its points are reached with the launch. Until `submit_all` returns, nothing of it
-  // runs. Meanwhile other streams and the host cannot wait for it, and `streams` cannot wait for later work
-  // of others (InvalidArgument). The capturing thread may make no call for which the driver might wait:
-  // synchronize, query points, recover, allocate or free memory of the device (InvalidArgument, and the
-  // capture goes on). In a replay that holds for memory, too. If an exception is thrown in the middle, there
-  // is no graph: nothing inside will run, its points count as work that has failed with this exception, and
-  // the exception is rethrown. One capture or replay at a time.
+  // on the first of them. Its points are reached with the launch. None of its work runs until `submit_all`
+  // returns. Meanwhile other streams and the host cannot wait for that work, and `streams` cannot wait for
+  // later work of others (InvalidArgument). The capturing thread may make no call for which the driver might
+  // wait: synchronize, query points, recover, allocate or free memory of the device (InvalidArgument, and the
+  // capture continues). During a replay, too, memory must be neither allocated nor freed. If `submit_all`
+  // throws, there is no graph: nothing inside will run, its points count as work that has failed with this
+  // exception, and the exception is rethrown. One capture or replay at a time.
   virtual std::string why_not_capture() const { return "this driver cannot capture graphs"; }
-  // Whether the calling thread is in a capture: what might wait is refused it, see capture().
+  // Whether the calling thread is in a capture, in which calls that might wait are refused; see capture().
   bool capturing() const;
   std::unique_ptr<DeviceGraph> capture(std::span<const StreamId> streams,
                                        const std::function<void()>& submit_all);
   // Launches a graph again: the submissions of `submit_all` are counted, and the graph runs in their place;
   // Work::run is not called. They must be the captured ones, at the same addresses. The first that differs is
-  // refused (InvalidArgument), which ends the replay as above.
+  // refused (InvalidArgument), which ends the replay as an exception ends a capture.
   void replay(const DeviceGraph& graph, const std::function<void()>& submit_all);
 
  protected:
@@ -234,17 +236,17 @@ class Device {
   virtual AddressRange do_allocate_pinned(std::uint64_t bytes) = 0;
   virtual void do_free_pinned(AddressRange range) = 0;
   virtual void do_create_stream(StreamId stream, const std::string& name) = 0;
-  // `stream` has to wait for `point`, of another stream and not known to be reached.
+  // Makes `stream` wait for `point`, which is of another stream and not known to be reached.
   virtual void do_wait(StreamId stream, Point point) = 0;
   virtual void do_submit(Point point, const Frontier& frontier, const Work& work) = 0;
   virtual void do_copy(Point point, const Frontier& frontier, const Copy& copy) = 0;
   virtual void do_synchronize(const Frontier& frontier) = 0;
   virtual bool do_reached(const Frontier& frontier) = 0;
-  // Everything submitted is done. Nothing to do where work cannot fail late.
+  // Called when all submitted work is done. Does nothing if work cannot fail late.
   virtual void do_recover() {}
   virtual void do_sample_counter(StreamId stream, std::string_view counter, std::uint64_t value) = 0;
   virtual void do_protect(Point point, const Frontier& frontier, AddressRange range, Protection protection);
-  // `streams` have been made to wait for everything that was submitted.
+  // Called after `streams` have been made to wait for everything that was submitted.
   virtual void do_begin_capture(std::span<const StreamId> streams);
   // `frontier` contains the captured submissions; rethrows the exception of failed work among them.
   virtual std::unique_ptr<DeviceGraph> do_end_capture(std::span<const StreamId> streams,
@@ -253,8 +255,8 @@ class Device {
   // stream and completes the submissions of all of them between `before` and `after`.
   virtual void do_launch(const DeviceGraph& graph, std::span<const StreamId> streams, const Frontier& before,
                          const Frontier& after);
-  // Of a capture or a replay that did not come to its launch, called for each of its streams, the first one
-  // first: what `stream` was given after submission `before` will not run, for `cause`; the last is `last`.
+  // Called for each stream of a capture or replay that ended before its launch, the first one first.
+  // Submissions of `stream` after `before`, up to and including `last`, will not run, because of `cause`.
   virtual void do_abandon(StreamId stream, std::uint64_t before, std::uint64_t last,
                           const std::exception_ptr& cause) noexcept;
 
@@ -270,18 +272,19 @@ class Device {
   // Refuses to wait for work of a recording that is not launched yet.
   void check_launched(const Frontier& frontier) const;
   void check_recorded(StreamId stream, const Frontier& missing) const;
-  // Those of its points that no other one is ordered after.
+  // The points of `missing` that none of its other points is ordered after.
   Frontier without_implied(const Frontier& missing) const;
   Frontier everything() const;
-  // Makes one more submission on `stream`: `give_to_driver(point, frontier)`. It counts only once the driver
-  // has it. `sign()` is its signature (streams/graph_recording.h), which only recordings need.
+  // Makes one more submission on `stream`: `give_to_driver(point, frontier)`. The submission counts only once
+  // the driver has accepted it. `sign()` is its signature (streams/graph_recording.h), which only recordings
+  // need.
   template <class Sign, class Give>
   Point advance(StreamId stream, std::string_view name, const Sign& sign, const Give& give_to_driver);
-  // Gives the driver a submission or a wait unless it is one of a replay. Throws if a replay has another one
-  // at this place.
+  // Gives the driver a submission or a wait unless it belongs to a replay. Throws if the replayed graph has a
+  // different one at this place.
   template <class Sign, class Give>
   void give(StreamId stream, std::string_view name, const Sign& sign, const Give& give_to_driver);
-  // Of a recording: whether it is a replay, which has repeated this submission.
+  // Whether the recording is a replay, which has then repeated this submission.
   bool repeat(StreamId stream, std::string_view name, std::uint64_t signature);
   template <class Begin, class Record>
   void record_graph(std::span<const StreamId> streams, const Begin& begin, const Record& record);

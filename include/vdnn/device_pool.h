@@ -60,8 +60,9 @@ class DevicePool {
   DevicePool(const DevicePool&) = delete;
   DevicePool& operator=(const DevicePool&) = delete;
 
-  // `bytes` (0 is treated as 1) for use by `stream` and by streams that are ordered after it. Empty when the
-  // budget does not allow it: an expected outcome, see shortage(). Throws only what the device throws.
+  // Allocates `bytes` (0 is treated as 1) for use by `stream` and by streams that are ordered after it. Empty
+  // when the budget does not allow it: an expected outcome, see shortage(). Throws only what the device
+  // throws.
   std::optional<AddressRange> allocate(std::uint64_t bytes, StreamId stream);
   // Frees a block, exactly as it was handed out. `last_use` must dominate every use of it; empty means that
   // the block was never used. Throws InvalidArgument, and changes nothing, when the block is not in use or
@@ -70,9 +71,9 @@ class DevicePool {
 
   // Commits memory, or gives back free memory at the end, until `bytes` (rounded up to granules) are
   // committed, or as many as the last block in use needs. Reserves a known peak up front, so that failure
-  // happens here rather than in the middle of a step. No address depends on it. Blocks until work on the
-  // memory that is given back is done. False, and nothing changes, if the budget does not allow it. Throws
-  // what the device throws.
+  // happens here rather than in the middle of a step. Addresses do not depend on it. Blocks until work on the
+  // memory that is given back is done. Returns false and changes nothing if the budget does not allow it.
+  // Throws what the device throws.
   bool resize(std::uint64_t bytes);
 
   // The numbers that explain why a request of `asked` bytes was refused.

@@ -9,7 +9,7 @@
 
 namespace vdnn {
 
-// Base of all of them: catch this to catch the library.
+// Base of all types below. Catch this type to catch every error of the library.
 class Error : public std::runtime_error {
  public:
   using std::runtime_error::runtime_error;

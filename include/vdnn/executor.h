@@ -5,18 +5,17 @@
 // when the caller asks for them, which in a training loop is one step late.
 //
 // Placement depends only on the order of instructions and on frontiers. So every step uses the same
-// addresses, and a run on `sim` needs the same memory, to the byte, as a run on the device that it stands
-// for.
+// addresses, and a run on `sim` needs the same memory, to the byte, as a run on the device that it simulates.
 //
 // With `graph`, one graph (Device::capture) is captured per set of input and result addresses and replayed
 // when these occur again. The first step with an update and the first without one run uncaptured, so that the
-// pools have grown and kernels are loaded. Steps also run uncaptured while tracing. Steps do not overlap with
-// `graph`. Kernels read the numbers that change from step to step from a small block of device memory, which
-// each step begins with copying.
+// pools have grown and kernels are loaded. Steps also run uncaptured while tracing. With `graph`, consecutive
+// steps do not overlap. Each step begins by copying the numbers that change from step to step to a small
+// block of device memory, from which kernels read them.
 //
 // If gradients are accumulated, all micro-steps of a step but the last leave out the instructions of the
-// update. They allocate and release the same memory. Collectives go through the communicator, through which
-// the host then waits, too.
+// update. They allocate and release the same memory. Collectives go through the communicator, and the host
+// then waits through it, too.
 //
 // An executor belongs to one thread. After an exception it accepts no further step. Its destructor waits for
 // the work in flight and releases all memory.
@@ -90,7 +89,7 @@ inline constexpr std::uint32_t kStagedBatches = 3;
 
 // A step that has been submitted.
 struct StepTicket {
-  std::uint64_t executor = 0;  // whose step
+  std::uint64_t executor = 0;  // the id of the executor whose step it is
   std::uint64_t step = 0;
   Frontier inputs_copied;  // the host may write the batch's memory again
   Frontier done;           // everything of this step
@@ -99,8 +98,8 @@ struct StepTicket {
 // The metrics of one loss in one step.
 struct LossMetrics {
   float loss = 0;     // mean over the places that count
-  float correct = 0;  // the number of these that were right
-  float counted = 0;  // the number of these
+  float correct = 0;  // the number of those places with the right answer
+  float counted = 0;  // the number of those places
 };
 struct StepMetrics {
   double loss = 0;                  // the weighted sum of all losses, which training minimises
@@ -150,7 +149,7 @@ struct ExecutorParts {
   // Steps become graphs if why_not_graph() is empty. Otherwise they run one by one, in the same memory and
   // order, as predictions do.
   bool graph = false;
-  // Not with `graph`, nor on a device that does not touch memory. May be empty.
+  // Not allowed with `graph`, nor on a device that does not touch memory. May be empty.
   ValueInspector inspect = {};
   // Least page-locked memory for the results of a step, in bytes. With the same least size, executors that
   // follow each other reuse each other's blocks.
@@ -184,11 +183,11 @@ class Executor {
   // further step.
   StepMetrics wait(const StepTicket& ticket);
 
-  // The page-locked memory of a result of a step that has been waited for, in the device's layout. `index`
-  // counts Tape::results(). The next step but one overwrites it.
+  // The page-locked memory of a result of a step that has been waited for, in the device's layout. `index` is
+  // a position in Tape::results(). The second step after `step` overwrites the memory.
   AddressRange result(std::uint64_t step, std::size_t index) const;
 
-  // An exception ended a step; no further step is accepted.
+  // Whether an exception ended a step; no further step is then accepted.
   bool failed() const { return failed_; }
 
   const StepMemory& memory() const { return memory_; }
@@ -258,13 +257,13 @@ class Executor {
   std::vector<BufferState> buffers_;
   std::vector<AddressRange> placements_;
   std::optional<AddressRange> arena_;               // if the schedule has offsets
-  std::array<std::vector<Frontier>, 2> frontiers_;  // even and odd steps: after instructions waited for
+  std::array<std::vector<Frontier>, 2> frontiers_;  // even and odd steps: after awaited instructions
   // Even and odd steps: page-locked memory for all results, one after the other.
   std::array<std::optional<AddressRange>, 2> result_slots_;
   std::vector<AddressRange> result_parts_;  // offsets into a slot
   StepNumbers numbers_;
   bool replays_ = false;           // steps are graphs
-  std::array<bool, 2> has_run_{};  // a step that leaves updates out, one that makes them
+  std::array<bool, 2> has_run_{};  // a step without updates, a step with updates
   std::vector<StepGraph> graphs_;
   std::vector<Access> reads_;  // scratch of launch()
   std::vector<Access> writes_;

@@ -1,6 +1,6 @@
 #pragma once
 // Failure injection: a pool's backend that forwards all calls to another one, except for those that it is
-// told to fail. It lets tests try how a program behaves when memory runs out or the device refuses.
+// told to fail. Tests use it to see how a program behaves when memory runs out or the device refuses.
 
 #include <cstdint>
 #include <functional>

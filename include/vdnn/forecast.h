@@ -1,7 +1,7 @@
 #pragma once
-// Forecasts: the memory and time that a schedule would take. Policies that choose by forecasts (`dyn`,
+// Forecasts: the memory and time that a schedule would need. Policies that choose by forecasts (`dyn`,
 // `optimal`) are given a Forecaster. The one in predictor.h runs the real executor and the real allocator on
-// the `sim` driver, so a forecast of memory is what will be measured.
+// the `sim` driver, so measured memory equals its forecast.
 
 #include <cstdint>
 
@@ -10,9 +10,9 @@
 
 namespace vdnn {
 
-// The limits that a plan must keep. Bytes.
+// The limits of a plan, in bytes.
 struct Budgets {
-  std::uint64_t device_bytes = 0;  // without the memory that the vendor's library takes for itself
+  std::uint64_t device_bytes = 0;  // without the memory that the vendor's library itself uses
   std::uint64_t host_bytes = 0;    // page-locked
 };
 

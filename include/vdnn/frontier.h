@@ -10,7 +10,7 @@
 // checking for races (two accesses conflict unless one's point is dominated by the other's frontier).
 //
 // The form is Mattern's vector time (1989). Cost: linear in the number of streams involved, which is a
-// handful; up to kInlinePoints of them without touching the heap.
+// handful. Up to kInlinePoints streams need no memory from the heap.
 
 #include <array>
 #include <cstddef>
@@ -37,19 +37,19 @@ class Frontier {
   Frontier() = default;
   Frontier(const Frontier&) = default;
   Frontier(Frontier&&) noexcept = default;
-  // As a whole or, where there is no memory for many points, not at all.
+  // Assigns all points, or none if there is no memory for them.
   Frontier& operator=(const Frontier& other);
   Frontier& operator=(Frontier&&) noexcept = default;
   ~Frontier() = default;
   explicit Frontier(Point point) { join(point); }
 
-  // How far this frontier has come on `stream`; 0 where it knows nothing of it.
+  // The count of this frontier's point on `stream`; 0 without such a point.
   std::uint64_t count(StreamId stream) const;
 
-  // Afterwards this dominates everything that it did before, and the argument.
+  // Afterwards this frontier dominates everything that it dominated earlier, and the argument.
   void join(Point point);
   void join(const Frontier& other);
-  // Afterwards, joins that leave at most so many points take nothing from the heap.
+  // Afterwards, joins with at most `points` points in the result allocate nothing.
   void reserve(std::size_t points);
 
   bool dominates(Point point) const { return count(point.stream) >= point.count; }

@@ -16,26 +16,26 @@
 
 namespace vdnn {
 
-// The engines of a convolution that are timed on the GPU. If all of them that have room for a trial are
+// The engines of a convolution that are timed on the GPU. If all engines with enough memory for a trial are
 // timed, they are offered fastest first, otherwise in the library's order.
 enum class EngineTiming : std::uint8_t {
   kOff,
-  kChoosable,  // engines that are the library's first choice under some limit on workspace, which are also
-               // those offered without times
-  kAll         // all permitted engines; those that only their times make a choice are offered, too
+  kChoosable,  // engines that are the library's first choice under some limit on workspace; without times,
+               // the same engines are offered
+  kAll         // all permitted engines; also offers those that only their times make a choice
 };
 
 // Counts the trials of engines, and the time that they needed.
 struct EngineTrialReport {
   std::uint64_t convolutions = 0;  // passes of convolutions with a tried engine
   std::uint64_t engines = 0;       // tried engines
-  std::uint64_t untimed = 0;  // passes in the library's order because of the time limit, also of earlier runs
+  std::uint64_t untimed = 0;  // passes in the library's order because of a time limit, also of earlier runs
   double seconds = 0;         // of all trials, including those that only check results
 };
 
 struct GpuOpsOptions {
-  // fp32 or TF32. TF32 permits algorithms that round their inputs to it, if the GPU has any; their names say
-  // so.
+  // fp32 or TF32. TF32 permits algorithms that round their inputs to it, if the GPU has any; their names show
+  // it.
   ProductPrecisions precisions;
   EngineTiming engine_timing = EngineTiming::kOff;
   // A file of engines' times (docs/engine_timings.schema.json), created and extended as needed. Empty: times
@@ -46,8 +46,8 @@ struct GpuOpsOptions {
   // untimed keeps the library's order. It also does so in later runs of the same precision that use the same
   // file, unless their limit is higher.
   double most_trial_seconds = std::numeric_limits<double>::infinity();
-  // Counts trials on top of its present counts; its seconds are part of most_trial_seconds. May be null. The
-  // thread that calls the catalog writes it.
+  // Trials add to its counts. Its seconds count towards most_trial_seconds. May be null. The thread that
+  // calls the catalog writes it.
   std::shared_ptr<EngineTrialReport> trial_report;
   // Limit on device memory for trials of engines, in bytes; trials never use more than is free.
   std::uint64_t trial_bytes = std::numeric_limits<std::uint64_t>::max();
@@ -74,10 +74,10 @@ class GpuSystem {
   // 10 times the major number plus the minor: 80 for an A100, of the first generation with TF32.
   virtual int compute_capability(int ordinal) = 0;
   // The card's unique identifier as nvidia-smi -L prints it: "GPU-5a7b..." with 32 digits. It does not depend
-  // on CUDA_VISIBLE_DEVICES. Parts of one card (MIG) have the same.
+  // on CUDA_VISIBLE_DEVICES. Parts of one card (MIG) share the card's identifier.
   virtual std::string gpu_uuid(int ordinal) = 0;
-  // As make_cuda_device(). Unless the options specify the memory of context and libraries, it is that
-  // measured when the GPU's first device was created with its library of layers.
+  // As make_cuda_device(). Unless the options specify the memory of context and libraries, the device uses
+  // the figure measured when the GPU's first device was created with its library of layers.
   virtual std::unique_ptr<Device> make_device(const CudaDeviceOptions& options) = 0;
   // As make_cuda_ops(), for this GPU; usable from any thread. Its catalog offers only engines that have
   // computed sampled elements of a convolution correctly on this GPU, once per run or once per file of times.

@@ -1,14 +1,15 @@
 #pragma once
-// The learned step of a foreign program, for example one that uses PyTorch, as a tape. With it the planner,
-// the checker and the predictor of our own networks answer "this program on that card in that budget".
+// The learned step of a foreign program, for example one that uses PyTorch, as a tape. With the tape, the
+// planner, the checker and the predictor of our own networks predict the program on another card and in
+// another budget.
 //
 // A program that trains through the stash shows when it saves a tensor for its backward pass and when it
-// reads it again. It also shows how many bytes all its tensors take then. Between two such events lies a
-// stretch of the step, of which nothing else is known. Each stretch becomes an op that takes the time that
-// was measured. The op makes the tensor that is saved at the end of its stretch, and reads the tensor whose
-// read begins the stretch. As long as others than the graph hold a tensor, every stretch reads it. Bytes in
-// use throughout the step (parameters, the optimizer's state) are one value; all other bytes in use are the
-// op's workspace.
+// reads it again. It also shows how many bytes all its tensors use at that time. Between two such events lies
+// a stretch of the step, of which nothing else is known. Each stretch becomes an op with the measured time.
+// The op makes the tensor that is saved at the end of its stretch, and reads the tensor whose read begins the
+// stretch. As long as anything but autograd's graph holds a tensor, every stretch reads it. Bytes in use
+// throughout the step (parameters, the optimizer's state) are one value; all other bytes in use are the op's
+// workspace.
 //
 // Only the program can run such an op, so none may be run again: plans offload and never recompute.
 
@@ -29,7 +30,7 @@ struct StepEvent {
   enum class Kind : std::uint8_t { kSave, kRead };
 
   Kind kind = Kind::kSave;
-  std::uint32_t tensor = 0;  // tensors are counted in the order of their saves
+  std::uint32_t tensor = 0;  // tensors are numbered in the order of their saves
   std::uint64_t bytes = 0;   // for a save: the tensor's size, > 0
   // For a save: the index of the first later event at which nothing but the graph holds the tensor. The
   // number of events means that it is held up to the end of the step. Absent: the next event.
@@ -67,12 +68,12 @@ LearnedStep read_learned_step(const std::filesystem::path& path);
 std::int64_t batch_of(const LearnedStep& step);
 
 // The step with `batch` samples (> 0). Tensors and times grow in proportion to the batch, except for bytes in
-// use throughout the step. Throws InvalidArgument for another batch than batch_of() if the step's own is not
-// known.
+// use throughout the step. Throws InvalidArgument if `batch` differs from batch_of() and the step's own batch
+// is not known.
 //
 // With the step's own batch, the bytes alive at the fullest op of policy `none` equal the recorded peak to
 // the byte. They exceed it in one case: at the peak, one tensor is read for the last time and the next is
-// saved in the same stretch. Both count there, since nothing shows that the first was gone.
+// saved in the same stretch. Both count there, since nothing shows that the first had been freed.
 std::shared_ptr<const Tape> to_tape(const LearnedStep& step, std::int64_t batch);
 
 }  // namespace vdnn

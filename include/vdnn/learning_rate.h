@@ -24,7 +24,7 @@ struct LearningRateRun {
 //   cosine[:FINAL_FRACTION]  half a cosine from the base rate to FINAL_FRACTION (0 to 1; 0) of it at the last
 //                            step (Loshchilov and Hutter, SGDR, ICLR 2017, without restarts)
 //   ...,warmup:STEPS         any of them after a linear rise from base/STEPS at step 0 to the base rate at
-//                            step STEPS - 1 (Goyal et al., 2017); they count from the end of it
+//                            step STEPS - 1 (Goyal et al., 2017); schedules count from the end of the rise
 //
 // EVERY and STEPS, at least 1, are steps (`500`) or epochs (`30e`). A warm-up that is longer than the run
 // never ends. Immutable; may be shared by threads.

@@ -1,7 +1,7 @@
 #pragma once
 // Several pools under one limit: each has a LimitedBackend on the same SharedLimit, which counts the bytes
-// that all of them have committed. The budget of each pool holds as well. Memory that one pool gives back
-// (StreamPool::trim(), the high-water mark) another pool may commit.
+// that all of them have committed. The budget of each pool applies as well. A pool may commit memory that
+// another pool has given back (StreamPool::trim(), the high-water mark).
 
 #include <atomic>
 #include <cstdint>
@@ -18,7 +18,7 @@ class SharedLimit {
 
   std::uint64_t bytes() const { return bytes_; }
   std::uint64_t taken() const { return taken_.load(std::memory_order_relaxed); }
-  // Counts `bytes` as taken. False, and nothing changes, if that would exceed the limit.
+  // Counts `bytes` as taken. Returns false and changes nothing if that would exceed the limit.
   bool take(std::uint64_t bytes) {
     std::uint64_t taken = taken_.load(std::memory_order_relaxed);
     do {

@@ -1,7 +1,7 @@
 #pragma once
 // A wrapper of a stream pool that logs its calls (vdnn/allocation_log.h), so that `bench/allocator_replay`
-// can ask other allocators for the same. Calls of the pool that bypass the wrapper are allowed and are not in
-// the log.
+// can make the same calls to other allocators. Calls of the pool that bypass the wrapper are allowed and are
+// not in the log.
 
 #include <cstdint>
 #include <memory>
@@ -31,8 +31,8 @@ class LoggedPool {
   // write_allocation_log() throws.
   void begin_step();
 
-  // The log so far. Streams are numbered from 0 as their handles turn up; a handle that is reused for another
-  // stream keeps its number.
+  // The log so far. Streams are numbered from 0 in the order in which their handles first appear; a handle
+  // that is reused for another stream keeps its number.
   AllocationLog log() const;
 
  private:

@@ -5,7 +5,8 @@
 // choice.
 //
 // Times are valid only for the network, batch, device, number of threads and library of the measurement.
-// Costs of others are refused, and so are costs that lack an op of the tape or have an additional one.
+// Costs of another setting are refused, and so are costs that lack an op of the tape or have an additional
+// one.
 //
 // A simulated device measures nothing. Its costs are predictions of its model (expected_costs() in
 // learned_costs.h) in the same form, so that people can read and edit them and plan with them. They are
@@ -50,7 +51,7 @@ struct MeasuredSetting {
   std::int64_t batch = 0;
   std::string device;             // "cpu", the GPU's product name, or the simulated GPU's profile
   int threads = 0;                // compute threads of cpu; 1 for a simulated GPU
-  std::string algorithms_source;  // as OpCatalog has it
+  std::string algorithms_source;  // as in OpCatalog
   // These tell networks of the same name, and optimizers, apart.
   std::uint64_t feature_map_bytes = 0;
   std::uint64_t persistent_bytes = 0;  // parameters and the optimizer's state
@@ -70,7 +71,7 @@ struct MeasuredCosts {
   std::map<std::string, std::map<std::string, std::optional<MeasuredTime>>> ops;
 };
 
-// The setting of this tape; `device` as MeasuredSetting has it.
+// The setting of this tape; `device` as in MeasuredSetting.
 MeasuredSetting measured_setting(const Network& network, const Tape& tape, const std::string& device,
                                  int threads, const std::string& algorithms_source);
 
@@ -87,7 +88,7 @@ SimProfile with_measured_rates(SimProfile profile, const MeasuredCosts& costs);
 
 // The text of a file. Parsing it gives the same costs.
 std::string to_text(const MeasuredCosts& costs);
-// Throws DataError with the key for a key that is missing or unknown, or has an impossible value.
+// Throws DataError, which names the key, if a key is missing, unknown or has an impossible value.
 MeasuredCosts parse_measured_costs(std::string_view text);
 // Reads a file. Throws DataError with its name.
 MeasuredCosts read_measured_costs(const std::filesystem::path& path);

@@ -6,20 +6,20 @@
 // while a communicator is destroyed. Here all three are non-blocking (ncclConfig_t::blocking = 0) and polled
 // with ncclCommGetAsyncError, within the time of the options. After a timeout or an error of NCCL,
 // ncclCommAbort ends the kernels that wait on the GPU. Inside a step the host waits until NCCL has launched a
-// collective, since nothing else may be submitted to the stream until then: some releases launch every
-// collective of a non-blocking communicator from a thread of their own.
+// collective, since nothing else may be submitted to the stream until then. Some releases launch every
+// collective of a non-blocking communicator from a separate thread.
 //
-// Capture: a graph with a collective of several ranks outlives every way to end its communicator. Both
-// ncclCommFinalize and ncclCommAbort wait until the last such graph has been destroyed, even where a rank has
-// died. So on a thread that captures (Device::capture) collectives throw InvalidArgument where the
-// communicator has more than one rank; nothing is broken off.
+// Capture: no call ends a communicator while a graph with one of its collectives exists. Both
+// ncclCommFinalize and ncclCommAbort wait until the last such graph has been destroyed, even if a rank has
+// died. So on a thread that captures (Device::capture), collectives throw InvalidArgument if the communicator
+// has more than one rank; nothing is broken off.
 //
 // Memory: since 2.22 NCCL connects ranks at the first collective that one of its algorithms computes, and
-// allocates the memory for that then (NCCL_RUNTIME_CONNECT). It picks the algorithm by kind and size:
-// broadcasts use rings, and sums of floats use NVLS on GPUs that an NVSwitch connects. So before the memory
-// is measured, the ranks make a broadcast, and sums of many sizes in each type that will be reduced: from one
-// value to a whole bucket, each four times the last. Until these have completed, they need 4/3 of a bucket's
-// size of the GPU's memory, outside the budget.
+// allocates the memory for the connections then (NCCL_RUNTIME_CONNECT). It picks the algorithm by kind and
+// size: broadcasts use rings, and sums of floats use NVLS on GPUs that an NVSwitch connects. So before the
+// memory is measured, the ranks run a broadcast, and sums of many sizes in each type that will be reduced:
+// from one value to a whole bucket, each four times the previous size. Until these have completed, they need
+// GPU memory of 4/3 of a bucket's size, outside the budget.
 
 #include <array>
 #include <cstddef>

@@ -1,6 +1,6 @@
 #pragma once
-// A network: what the user writes. Layers over named feature maps form a directed acyclic graph. A
-// NetworkBuilder checks every layer as it is added and knows every shape; a Network cannot change any more.
+// A network as the user defines it. Layers over named feature maps form a directed acyclic graph. A
+// NetworkBuilder checks every layer as it is added and knows every shape; a Network is immutable.
 //
 //   NetworkBuilder net("tiny", {64, 1, 28, 28});
 //   auto x = net.relu("relu1", net.convolution("conv1", net.input(), {.filters = 8, .kernel = {3, 3},
@@ -8,9 +8,8 @@
 //   net.softmax_cross_entropy("loss", net.fully_connected("fc", x, {.outputs = 10}));
 //   Network network = std::move(net).build();
 //
-// Layer `conv1` makes feature map `conv1.y`. A network has one input (images) and one or more losses, whose
-// weighted sum is what training minimises; feature maps marked as outputs are given back to the host after
-// each step.
+// Layer `conv1` makes feature map `conv1.y`. A network has one input (images) and one or more losses;
+// training minimises their weighted sum. The host reads feature maps marked as outputs after each step.
 
 #include <cstdint>
 #include <initializer_list>
@@ -48,8 +47,7 @@ class Network {
   const TensorType& type(std::uint32_t feature_map) const { return types_[feature_map]; }
   const std::string& feature_map_name(std::uint32_t id) const { return names_[id]; }
   std::uint32_t input() const { return 0; }  // images
-  // The targets of the losses, in the order in which a step is given them. Their first dimension is the
-  // batch.
+  // The targets of the losses, in the order in which a step expects them. Their first dimension is the batch.
   std::span<const std::uint32_t> targets() const { return targets_; }
   // Feature maps that the host reads after each step.
   std::span<const std::uint32_t> outputs() const { return outputs_; }
@@ -118,7 +116,7 @@ class NetworkBuilder {
   // The host reads the feature map after each step.
   void output(Tensor x);
 
-  // Of a feature map of this builder.
+  // The type of a feature map of this builder.
   const TensorType& type(Tensor x) const;
 
   // Throws InvalidArgument if there is no loss, or if nothing reads a feature map or targets.
@@ -162,11 +160,11 @@ struct TrainingOptions {
   // the backward pass, and updates follow it. The host reads the norm (StepMetrics::gradient_norm).
   std::optional<float> clip_norm;
   // Data parallelism. In every update `ranks` ranks take part, each with one batch per micro-step. Losses are
-  // divided by the number of all these batches, and gradients are summed over them. Each rank sums its own
-  // first, a left fold over its micro-steps in memory of its own. Then the ranks sum theirs in buckets, each
-  // as soon as the backward pass has made `bucket_bytes` of gradients. With several ranks all gradients live
-  // until the end of the backward pass; updates follow it, and each waits for its bucket. All three numbers
-  // are at least 1.
+  // divided by the number of all these batches, and gradients are summed over them. Each rank first sums its
+  // own gradients over its micro-steps, as a left fold in separate memory. Then the ranks sum them over ranks
+  // in buckets, each as soon as the backward pass has made `bucket_bytes` of gradients. With several ranks
+  // all gradients live until the end of the backward pass; updates follow it, and each waits for its bucket.
+  // All three numbers are at least 1.
   std::uint32_t ranks = 1;
   std::uint32_t micro_steps = 1;
   std::uint64_t bucket_bytes = kBucketBytes;

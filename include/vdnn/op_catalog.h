@@ -23,7 +23,7 @@ namespace vdnn {
 enum class OperandRole : std::uint8_t {
   kInput,           // X
   kOutput,          // Y
-  kParameter,       // W; of a layer's op, its copy where there is one
+  kParameter,       // W; for a layer's op, its narrow copy if there is one
   kSaved,           // made by a forward op for later ops of the layer, not a feature map: indices, statistics
   kOutputGradient,  // dY
   kInputGradient,   // dX
@@ -45,10 +45,10 @@ struct Operand {
 
 enum class Direction : std::uint8_t { kForward, kBackwardData, kBackwardFilter, kUpdate };
 
-// A way to compute one op; the same operands give the same bits.
+// A way to compute one op; the same operands produce the same bits.
 struct Algorithm {
   std::string name;
-  std::uint64_t workspace_bytes = 0;  // all that lives for the op alone: scratch memory, converted filters
+  std::uint64_t workspace_bytes = 0;  // all memory of the op alone: scratch memory, converted filters
   std::optional<Cost> cost;           // if it differs from the op's
 };
 
@@ -78,12 +78,12 @@ enum class Initializer : std::uint8_t {
 };
 
 struct ParameterRecipe {
-  // Elements as the device holds it.
+  // The number of elements as the device stores the parameter.
   std::uint64_t stored_elements() const { return storage_bytes / size_of(type.data_type); }
   std::uint64_t copy_bytes() const { return copy ? stored_elements() * size_of(*copy) : 0; }
 
   std::string name;                 // "filter", "bias"
-  TensorType type;                  // logical: hashes and checkpoints have it, in KRSC order
+  TensorType type;                  // logical, as in hashes and checkpoints, in KRSC order
   std::uint64_t storage_bytes = 0;  // as the device holds it (blocked, padded)
   Initializer initializer = Initializer::kZero;
   std::int64_t fan_in = 0;  // of kHeNormal
@@ -106,7 +106,7 @@ struct ValueRecipe {
 };
 
 // Ops are listed in the order in which they run. A backward op is dropped if no gradient that it writes is
-// needed. So gradients of data inputs are computed only by ops that also make others.
+// needed. So only an op that also writes a needed gradient computes the gradient of a data input.
 struct LayerRecipe {
   std::vector<ParameterRecipe> parameters;
   std::vector<ValueRecipe> saved;  // Saved 0, 1, ...

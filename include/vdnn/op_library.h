@@ -31,10 +31,10 @@ class OpProgram {
   // the argument values of the capture. So ops of a program that can be replayed read all StepScalars from
   // OpOperands::step_numbers.
   virtual std::string why_not_replay() const {
-    return "its ops take what changes from step to step by value";
+    return "its ops read the numbers that change from step to step by value";
   }
-  // The contents of OpOperands::step_numbers for a step. Throws InvalidArgument if the program cannot be
-  // replayed.
+  // Writes the contents of OpOperands::step_numbers for a step. Throws InvalidArgument if the program cannot
+  // be replayed.
   virtual void write_step_numbers(const StepScalars&, std::span<std::byte, kStepNumbersBytes>) const {
     throw InvalidArgument("a program that cannot be replayed: " + why_not_replay());
   }
@@ -50,7 +50,7 @@ class OpLibrary {
  public:
   virtual ~OpLibrary() = default;
   virtual const OpCatalog& catalog() const = 0;
-  // `algorithms` has an index for each op. The tape must outlive the program.
+  // `algorithms`: by op, an index into Op::algorithms. The tape must outlive the program.
   virtual std::unique_ptr<OpProgram> compile(const Tape& tape, std::span<const std::uint32_t> algorithms) = 0;
 };
 

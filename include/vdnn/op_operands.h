@@ -14,7 +14,8 @@ struct OpOperands {
   std::span<const AddressRange> reads;
   std::span<const AddressRange> writes;
   AddressRange workspace;
-  // Device address of what OpProgram::write_step_numbers() wrote for the step; 0: the op uses StepScalars.
+  // Device address of the bytes that OpProgram::write_step_numbers() wrote for the step; 0: the op uses
+  // StepScalars.
   std::uint64_t step_numbers = 0;
 };
 

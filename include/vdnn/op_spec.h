@@ -65,26 +65,27 @@ struct UpsamplingSpec {
 struct AddSpec {};            // inputs 0 and 1, same type
 struct ConcatenationSpec {};  // along channels: two or more inputs, alike in all other dimensions
 
-// Each channel, over the batch and space (Ioffe and Szegedy 2015): y = scale (x - mean) / sqrt(variance +
-// epsilon) + shift. Parameters: scale and shift; running mean and running variance, which are not trainable.
-// The latter two follow by running += momentum (batch - running), with the variance over n - 1, and inference
-// uses them. If devices train together, the batch is that of each device, or the batches of all devices
-// (TrainingOptions::sync_batch_normalization).
+// Normalises each channel over the batch and space (Ioffe and Szegedy 2015): y = scale (x - mean) /
+// sqrt(variance + epsilon) + shift. Parameters: scale and shift; running mean and running variance, which are
+// not trainable. Training updates the latter two by running += momentum (batch - running), with the variance
+// over n - 1; inference uses them. If devices train together, the batch is that of each device, or the
+// batches of all devices (TrainingOptions::sync_batch_normalization).
 struct BatchNormalizationSpec {
   float epsilon = 1e-5F;
   float momentum = 0.1F;
-  std::uint32_t ranks = 1;  // whose batches make up the batch; lowering sets it, whatever a network has here
+  std::uint32_t ranks = 1;  // whose batches make up the batch; lowering overwrites it
 };
 
-// Each group of channels of each sample, over its channels and space (Wu and He 2018). With as many groups as
-// channels it is instance normalisation (Ulyanov et al. 2016). Parameters: scale and shift of each channel.
+// Normalises each group of channels of each sample over the group's channels and space (Wu and He 2018). With
+// as many groups as channels it is instance normalisation (Ulyanov et al. 2016). Parameters: scale and shift
+// of each channel.
 struct GroupNormalizationSpec {
   std::int64_t groups = 1;
   float epsilon = 1e-5F;
 };
 
-// Across channels (Krizhevsky et al. 2012): y = x / (k + alpha / size * sum of x^2 over `size` channels
-// around it) ^ beta.
+// Local response normalisation across channels (Krizhevsky et al. 2012): y = x / (k + alpha / size * sum of
+// x^2 over `size` channels around x's channel) ^ beta.
 struct LrnSpec {
   std::int64_t size = 5;  // odd
   float alpha = 1e-4F;
@@ -100,29 +101,28 @@ struct DropoutSpec {
   std::uint64_t key = 0;  // tells layers apart; 0: the network derives one from the layer's position
 };
 
-// The same numbers in another floating-point type, rounded to the nearest. Its gradient is converted back.
+// Converts numbers to another floating-point type, rounding to nearest. The gradient is converted back.
 struct ConversionSpec {
   DataType to = DataType::kF32;
 };
 
 // Losses. Inputs: 0 prediction, 1 targets. Output 0: metrics, three floats: the mean loss, the number of
 // right predictions, and the number of places that count (those whose target is not negative). Gradients are
-// those of `weight` times the mean loss. Class targets are row-major, whatever the layout
-// of the prediction.
+// those of `weight` times the mean loss. Class targets are row-major for any layout of the prediction.
 
 // Logits N x K x space..., targets N x space... (i32, one class each).
 struct SoftmaxCrossEntropySpec {
   float weight = 1;
 };
-// Prediction and targets are fp32 and of one shape; the mean is over all elements, and all of them count. The
-// number of right predictions is 0.
+// Prediction and targets are fp32 and have the same shape. The mean is over all elements, and all of them
+// count. The number of right predictions is 0.
 struct MeanSquaredErrorSpec {
   float weight = 1;
 };
-// Softmax cross-entropy plus one minus the mean soft Dice coefficient. The mean is over samples and classes,
-// of (2 sum p t + smooth) / (sum p + sum t + smooth) over the places that count (Milletari et al. 2016; the
-// sum of both losses as in Isensee et al. 2021). A sample without a place that counts is left out of the
-// mean. If all are left out, loss and gradients are 0.
+// Softmax cross-entropy plus one minus the mean soft Dice coefficient. The mean over samples and classes is
+// that of (2 sum p t + smooth) / (sum p + sum t + smooth), with sums over the places that count (Milletari et
+// al. 2016; the sum of both losses as in Isensee et al. 2021). A sample without a place that counts is left
+// out of the mean. If all are left out, loss and gradients are 0.
 struct DiceCrossEntropySpec {
   float weight = 1;
   float smooth = 1;
@@ -156,8 +156,7 @@ struct AdamSpec {
 using OptimizerSpec = std::variant<SgdSpec, AdamSpec>;
 
 // The Euclidean norm of all parameter gradients together, and the scale min(1, max_norm / (norm + 1e-6)).
-// Output: two floats, norm and scale. If the norm is not finite, the scale is NaN, so that a run that
-// diverges shows it.
+// Output: two floats, norm and scale. If the norm is not finite, the scale is NaN, so that divergence shows.
 //
 // With `loss_scaled` the gradients are those of a loss that was multiplied by the loss scale, which is the
 // op's last read. Norm and scale are then those of the gradients divided by the loss scale. A norm that is
@@ -178,15 +177,15 @@ struct LossScaling {
   std::uint32_t growth_interval = 2000;
   friend bool operator==(const LossScaling&, const LossScaling&) = default;
 };
-// Gradients that overflow with a smaller scale than this are infinite without any, so the training has
-// diverged. No training may begin with a smaller scale.
+// Gradients that overflow with a smaller scale than this are infinite even without scaling, so the training
+// has diverged. No training may begin with a smaller scale.
 inline constexpr float kLeastLossScale = 0x1p-24F;
 
 // On the device, as floats: whole numbers below 2^24 are exact.
 struct LossScale {
   float scale = 0;
   float good_steps = 0;     // consecutive updates without an overflow since the scale last changed
-  float skipped_steps = 0;  // in all
+  float skipped_steps = 0;  // in total
 };
 struct LossScaledNorm {
   float norm = 0;           // of the unscaled gradients
@@ -220,7 +219,7 @@ using OpSpec =
 // "convolution", "batch_normalization": names by which users select all layers of a kind.
 const char* kind_of(const OpSpec& spec);
 
-// Whether it is a loss: its output is metrics, its input 1 targets.
+// Whether the layer is a loss: its output is metrics, its input 1 targets.
 inline bool is_loss(const OpSpec& spec) {
   return std::holds_alternative<SoftmaxCrossEntropySpec>(spec) ||
          std::holds_alternative<MeanSquaredErrorSpec>(spec) ||

@@ -1,16 +1,17 @@
 #pragma once
 // The policy `optimal` makes the step as short as it can within the budgets. It decides for each feature map
-// to keep, offload or recompute it, chooses an algorithm for each op, and a start for each copy. vDNN (Rhu et
-// al., MICRO 2016) decides once for a network. SuperNeurons (Wang et al., PPoPP 2018), Capuchin (Peng et al.,
-// ASPLOS 2020), MONeT (Shah et al., ICLR 2021) and POFO (Beaumont et al., NeurIPS 2021) showed the gain of
-// deciding for each value. This policy does so for any tape, with all three kinds of decisions together.
+// whether to keep, offload or recompute it, and chooses an algorithm for each op and a start for each copy.
+// vDNN (Rhu et al., MICRO 2016) decides once for a network. SuperNeurons (Wang et al., PPoPP 2018), Capuchin
+// (Peng et al., ASPLOS 2020), MONeT (Shah et al., ICLR 2021) and POFO (Beaumont et al., NeurIPS 2021) showed
+// the gain of deciding for each value. This policy does so for any tape, with all three kinds of decisions
+// together.
 //
-// The problem is NP-hard (it contains knapsack), so this is a search. It goes through a series of memory
-// sizes, which do not depend on the budget, under a few limits of workspace. For each, many recipes choose
-// the values that leave. A model lays out and times each choice (src/plan/optimal/step_model.h), and the best
-// are improved value by value. Of all plans found, the forecaster's fastest is the result, so the promise is
-// what the real executor does. More memory never makes the result slower, since the plans for less memory are
-// found again.
+// The problem is NP-hard (it contains knapsack), so this is a search. It tries a series of memory sizes,
+// which do not depend on the budget, each with a few workspace limits. For each combination, many recipes
+// choose the values that leave. A model lays out and times each choice (src/plan/optimal/step_model.h), and
+// the best are improved value by value. The result is the plan with the shortest forecast step; the
+// forecaster runs the real executor. More memory never makes the result slower, since the plans for less
+// memory are found again.
 //
 // lower_bound_seconds() bounds the distance to the best possible plan.
 
@@ -28,9 +29,10 @@ struct PlannedSchedule {
   std::uint64_t smallest_peak_bytes = 0;
 };
 
-// No other policy that fits is faster. If nothing fits, the plan that needs the least memory. Of `options`,
-// the workspace limit and recorded or kept algorithms are obeyed; the preference matters only for kept ones.
-// Deterministic. Long tapes are searched on several threads, which have ended when this returns.
+// Returns a plan that is at least as fast as any other policy's that fits. If nothing fits, returns the plan
+// that needs the least memory. Of `options`, it obeys the workspace limit and recorded or kept algorithms;
+// the preference matters only for kept ones. Deterministic. Long tapes are searched on several threads, which
+// end before this returns.
 PlannedSchedule plan_optimal(const Tape& tape, const PlanOptions& options, const Budgets& budgets,
                              const PlanCosts& costs, const Forecaster& forecaster);
 

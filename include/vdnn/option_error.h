@@ -1,6 +1,7 @@
 #pragma once
-// Errors about options. The library names its own options in their text. The parts are there as data, so that
-// a program whose users know other names, for example flags of a command, words the same error with these.
+// Errors about options. Their texts name the library's own options. They also have their parts as data, so
+// that a program with other names for options, for example flags of a command, can word the same error with
+// those names.
 
 #include <span>
 #include <string>
@@ -22,8 +23,8 @@ std::string to_string(const OptionSetting& setting);
 // "model.batch = 32, training.micro_steps = 2"
 std::string to_string(std::span<const OptionSetting> settings);
 
-// An option, or several together, that cannot have such values. The text names the option as the library
-// does; programs with names of their own for options compose another one from the parts.
+// An option, or several together, with impossible values. The text names the option as the library does;
+// programs with names of their own for options compose another text from the parts.
 class InvalidOption : public InvalidArgument {
  public:
   InvalidOption(std::vector<OptionSetting> settings, std::string reason);
@@ -35,8 +36,8 @@ class InvalidOption : public InvalidArgument {
   std::string reason_;
 };
 
-// Data that the options do not suit, with the settings that do: the text is `problem` and "; use
-// model.classes = 10", or what other programs compose from the parts.
+// The options do not suit the data. Contains the settings that do: the text is `problem` and "; use
+// model.classes = 10". Other programs compose another text from the parts.
 class UnsuitableOptions : public InvalidArgument {
  public:
   UnsuitableOptions(std::string problem, std::vector<OptionSetting> suitable);

@@ -32,8 +32,8 @@ class ParameterStore {
   };
   std::size_t parameters() const { return parameter_slots_.size(); }
   Slot& parameter(std::size_t index) { return slots_[parameter_slots_[index]]; }
-  // The slot of each value of `tape`; null for values that the store does not hold. `tape` may be another one
-  // than the constructor's with the same parameters in the same order, for example for evaluation.
+  // The slot of each value of `tape`; null for values that the store does not hold. `tape` may differ from
+  // the constructor's if its parameters are the same in the same order, for example for evaluation.
   std::vector<Slot*> slots(const Tape& tape);
 
   // The loss scale of a tape that has one; 0 before it is set.
@@ -76,17 +76,17 @@ class ParameterStore {
   std::vector<float> fetch(Transfers& transfers, OpProgram& program, std::uint32_t index,
                            const Slot& slot) const;
   void upload_copy(Transfers& transfers, std::uint32_t index);
-  // The parameter's, then its states'.
+  // The parameter's slot, then the slots of its states.
   std::span<Slot> slots_of(std::size_t parameter);
 
   DevicePool& pool_;
   StreamId stream_;
   std::vector<Slot> slots_;                   // parameters and states, in order of creation
-  std::vector<std::size_t> parameter_slots_;  // a parameter: its slot; its states follow it
-  std::vector<Slot> copies_;                  // a parameter: its copy in a narrow type, or nothing
+  std::vector<std::size_t> parameter_slots_;  // by parameter: its slot; the slots of its states follow
+  std::vector<Slot> copies_;                  // by parameter: its copy in a narrow type, or nothing
   std::optional<Slot> loss_scale_;
-  std::vector<Slot> sums_;     // a parameter: where gradients are accumulated, or nothing
-  std::vector<Shape> shapes_;  // a parameter
+  std::vector<Slot> sums_;     // by parameter: where gradients are accumulated, or nothing
+  std::vector<Shape> shapes_;  // by parameter
   std::uint64_t versions_ = 0;
 };
 

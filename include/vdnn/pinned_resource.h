@@ -19,8 +19,8 @@ class PinnedResource final : public std::pmr::memory_resource {
  public:
   // For memory that is idle when it is given back.
   explicit PinnedResource(PinnedPool& pool) : pool_(pool) {}
-  // For memory that may still be in use when it is given back, by work that `stream` of the pool's `device`
-  // was given earlier. The host waits for that work when the memory is handed out next.
+  // For memory that work submitted earlier to `stream` of the pool's `device` may still use when it is given
+  // back. The host waits for that work when the memory is handed out next.
   PinnedResource(PinnedPool& pool, const Device& device, StreamId stream)
       : pool_(pool), device_(&device), stream_(stream) {}
 
@@ -29,7 +29,7 @@ class PinnedResource final : public std::pmr::memory_resource {
   // than 4096 bytes. Size 0 is size 1.
   void* do_allocate(std::size_t bytes, std::size_t alignment) override;
   void do_deallocate(void* block, std::size_t bytes, std::size_t alignment) override;
-  // Whether `other` gives back to the same pool in the same order.
+  // Whether `other` gives memory back to the same pool in the order of the same stream.
   bool do_is_equal(const std::pmr::memory_resource& other) const noexcept override;
 
   PinnedPool& pool_;

@@ -8,7 +8,7 @@
 //             buffers for gradient maps, one shared workspace; no liveness
 //   none      layer-wise allocation by liveness; nothing is offloaded
 //   all       every feature map outside the classifier that backward reads is offloaded
-//   conv      those that a convolution reads
+//   conv      of these, the feature maps that a convolution reads
 //
 // Fork rule: a feature map that several layers read is offloaded with its last forward reader.
 //
@@ -47,21 +47,21 @@ std::string to_string(AlgorithmPreference preference);
 // `release_with`, a recomputation after the value's last use before `with`. The last life ends with the
 // value's last use. A life without a use ends after op `prefetch_with` if it began with a fetch, at once if
 // it began with a recomputation. Uses are those of the tape, by the producer and the readers. A second launch
-// of an op to recompute another value is no use of its operands.
+// of an op to recompute another value does not count as a use of its operands.
 //
-// Lives of one value do not overlap. make_schedule() throws InvalidArgument for a plan that moves, releases
-// or fetches a value that is not there, that fetches or recomputes a value that is there, or that leaves an
-// op without an operand.
+// Lives of one value do not overlap. make_schedule() throws InvalidArgument for a plan that moves or releases
+// a value that is not on the device, fetches or recomputes a value that is, or leaves an op without an
+// operand.
 
-// A stay on the host. The copy to the host is issued beside op `offload_with`. The device's memory is given
-// back after op `release_with`, once the copy and the last use before the gap are done. The copy back is
-// issued before op `prefetch_with`. The static policies offload with the last forward reader and release at
-// once.
+// A value's stay on the host. The copy to the host is issued beside op `offload_with`. The device's memory is
+// given back after op `release_with`, once the copy and the last use before the gap are done. The copy back
+// is issued before op `prefetch_with`. The static policies offload with the last forward reader and release
+// at once.
 //
 // `offload_with` == kNone: an earlier transfer of the same step has copied the value to the host. That copy
-// is still right, since a value is made once a step, so the memory on the device is only given back. The copy
-// keeps its memory on the host up to the last fetch from it. A later transfer of the value with an
-// `offload_with` copies anew, after the last fetch from the earlier copy.
+// is still valid, since a value is made once per step, so only the device's memory is given back. The copy
+// occupies host memory until the last fetch from it. A later transfer of the value with an `offload_with`
+// copies anew, after the last fetch from the earlier copy.
 struct Transfer {
   ValueId value = kNone;
   OpId offload_with = kNone;
@@ -72,10 +72,11 @@ struct Transfer {
 // The value is made again: its producer is launched once more right before op `with`. Its memory was given
 // back after its last use before `with`, or by a transfer's release.
 //
-// The producer's operands must be there then: kept, fetched, or recomputed with the same `with`. An operand
-// that was dropped and that the plan does not recompute with `with` is made again, too. It is given back once
-// no launch before `with` reads it any more, even if it has later uses; for those it is made another time.
-// The producer's other outputs are treated alike. An operand that is away on the host is an error.
+// The producer's operands must then be on the device: kept, fetched, or recomputed with the same `with`. An
+// operand that was dropped and that the plan does not recompute with `with` is made again, too. Its memory is
+// given back once no launch up to `with` reads it any more, even if it has later uses; for those it is made
+// another time. The producer's other outputs are treated alike. An operand that is away on the host is an
+// error.
 struct Recomputation {
   ValueId value = kNone;
   OpId with = kNone;
@@ -84,14 +85,15 @@ struct Recomputation {
 struct PlanOptions {
   Policy policy = Policy::kOffloadNone;
   AlgorithmPreference preference = AlgorithmPreference::kPerformance;
-  // No op may use more workspace, in bytes: each steps down in the order of preference until it fits.
+  // Limit on the workspace of each op, in bytes. An op steps down in the order of preference until it obeys
+  // the limit.
   std::optional<std::uint64_t> workspace_limit;
-  // Policies that choose algorithms (`dyn`, `optimal`) keep those that `none` has with the same options, so
-  // that results have the same bits. Their plans have them as `recorded`.
+  // Policies that choose algorithms (`dyn`, `optimal`) keep those of `none` with the same options, so that
+  // results have the same bits. Their plans have the kept algorithms as `recorded`.
   bool keep_algorithms = false;
-  // Names of algorithms by names of ops. If there are any, every op that records its algorithm
-  // (Op::recorded()) uses the one named here. make_plan() throws InvalidArgument if such an op has no entry,
-  // or if the tape lacks an op or algorithm that is named.
+  // Algorithm names by op name. If there are any, every op that records its algorithm (Op::recorded()) uses
+  // the one named here. make_plan() throws InvalidArgument if such an op has no entry, or if the tape lacks
+  // an op or algorithm that is named.
   std::map<std::string, std::string> recorded;
 };
 
@@ -111,11 +113,11 @@ struct Plan {
 Plan make_plan(const Tape& tape, const PlanOptions& options);
 
 // `options` for a policy that chooses algorithms: if `keep_algorithms` is set and nothing is recorded yet,
-// the algorithms that `none` would have become `recorded`. Throws as make_plan() does.
+// the algorithms of `none` become `recorded`. Throws as make_plan() does.
 PlanOptions with_kept_algorithms(const Tape& tape, PlanOptions options);
 
-// The names of the algorithms of the ops that record theirs (Op::recorded()), by names of ops. `algorithms`
-// has an index into Op::algorithms for each op.
+// Algorithm names by op name, for the ops that record their algorithm (Op::recorded()). `algorithms` has an
+// index into Op::algorithms for each op.
 std::map<std::string, std::string> algorithm_names(const Tape& tape,
                                                    std::span<const std::uint32_t> algorithms);
 

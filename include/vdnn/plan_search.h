@@ -5,14 +5,14 @@
 // `dyn` follows the vDNN paper (Rhu et al., MICRO 2016, section III-C), with forecasts for its profiling
 // passes:
 //
-//   1. `all` with memory-optimal algorithms must fit. If it does not, nothing fits, and it is the plan.
+//   1. `all` with memory-optimal algorithms must fit. If it does not, nothing fits, and this is the plan.
 //   2. The first of `none`, `conv` and `all` that fits with performance-optimal algorithms is the plan.
-//   3. Otherwise a greedy choice under `conv`, then under `all`: layer by layer, if the fastest algorithm
-//      overflows the budget, the next one, down to the one with the least workspace.
+//   3. Otherwise a greedy choice under `conv`, then under `all`: layer by layer, the fastest algorithm with
+//      which the budget is kept, down to the algorithm with the least workspace.
 //   4. If no greedy choice fits, the plan of (1).
 //
 // Beyond the paper: (3) or (4) may leave an op with an algorithm that takes more than three times as long as
-// its first choice. Such an op gets the first faster algorithm that fits by a forecast.
+// its first choice. Such an op gets the first faster algorithm that a forecast shows to fit.
 
 #include "vdnn/forecast.h"
 #include "vdnn/plan.h"

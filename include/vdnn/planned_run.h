@@ -1,6 +1,6 @@
 #pragma once
-// Everything that is decided before a run: network, tape, plan, schedule and predicted memory and time. `vdnn
-// plan` prints it and `vdnn train` carries it out. Both get it from here, so they cannot disagree.
+// All decisions that precede a run: network, tape, plan, schedule and predicted memory and time. `vdnn plan`
+// prints them and `vdnn train` carries them out. Both get them from here, so they cannot disagree.
 
 #include <cstdint>
 #include <filesystem>
@@ -29,7 +29,7 @@ namespace vdnn {
 
 // 100 Gb/s, the rate of InfiniBand EDR and 100-gigabit Ethernet. NCCL's cost model uses 12.0 for such a port.
 inline constexpr double kNetworkBytesPerSecond = 12.5e9;
-// A hop of a ring over the network in NCCL's own cost model (src/graph/tuning.cc, hwLat).
+// Latency of one hop of a ring over the network in NCCL's own cost model (src/graph/tuning.cc, hwLat).
 inline constexpr double kNetworkSeconds = 14e-6;
 
 // Default time limit for trials of engines.
@@ -60,9 +60,10 @@ struct RunOptions {
   // Device budget in bytes, > 0. Absent: the device's memory. For a GPU that is the free memory without a
   // reserve; for cpu it is half of the machine's memory, or of the limit of the process's control group.
   std::optional<std::uint64_t> memory_bytes;
-  // Of a GPU's default budget, see CudaDeviceOptions::reserve_bytes. Not beside memory_bytes.
+  // The reserve of a GPU's default budget, see CudaDeviceOptions::reserve_bytes. Not allowed with
+  // memory_bytes.
   std::optional<std::uint64_t> gpu_reserve_bytes;
-  // Budget for page-locked memory in bytes, > 0. Absent: half of the machine's memory, likewise.
+  // Budget for page-locked memory in bytes, > 0. Absent: half of the machine's memory, or of the same limit.
   std::optional<std::uint64_t> host_memory_bytes;
   // The number of the machine's devices that copy at once, this one included (> 0). Predictions slow its link
   // down by the roots that the devices share (SimProfile). Absent: the number that train together.
@@ -74,13 +75,13 @@ struct RunOptions {
   double network_bytes_per_second = kNetworkBytesPerSecond;
   // Compute threads of `cpu`. 0: all cores.
   int threads = 0;
-  // Absent: auto, `none` where it fits, else `optimal`.
+  // Absent: auto, which is `none` if it fits, else `optimal`.
   std::optional<Policy> policy;
   AlgorithmPreference algorithms = AlgorithmPreference::kPerformance;
   std::optional<std::uint64_t> workspace_limit;
   // `dyn`, `optimal` and `auto` keep the algorithms that `none` uses with the same options, in any budget, so
-  // that results have its bits. Engines of GPUs are then timed only for `engine_timings`. Has no effect
-  // beside `recorded_algorithms`.
+  // that results have the same bits. Engines of GPUs are then timed only for `engine_timings`. Has no effect
+  // with `recorded_algorithms`.
   bool keep_algorithms = false;
   // True: convolutions and matrix products may round fp32 to TF32 first; refused on devices without TF32.
   // False: none may. Absent: as in `recorded_algorithms`, or, without these, as in PyTorch: convolutions may
@@ -88,26 +89,26 @@ struct RunOptions {
   std::optional<bool> tf32;
   // Times of all engines come from this file under any policy; missing ones are measured. For `cuda:N`.
   std::optional<std::filesystem::path> engine_timings;
-  // Without `engine_timings`, policies that choose algorithms (`dyn`, `optimal`) also use times, on `cuda:N`
-  // and without a profile. The engines that they could choose are timed, and the times are kept in this file,
-  // whose folder is created. The vdnn command keeps them in default_engine_cache(). Absent: the times are
+  // Without `engine_timings`, policies that choose algorithms (`dyn`, `optimal`) also use times on `cuda:N`,
+  // unless there is a profile. The engines that they could choose are timed, and this file, whose folder is
+  // created, keeps the times. The vdnn command keeps them in default_engine_cache(). Absent: the times are
   // lost with the run. Not used if several ranks train together, since their times would differ.
   std::optional<std::filesystem::path> engine_cache;
   // Limit on the time for timing engines in the whole run (GpuOpsOptions::most_trial_seconds), in seconds. 0:
   // engines are neither timed nor looked up, unless `engine_timings` is given. Absent: kEngineTrialSeconds,
   // or unlimited with `engine_timings`. For `cuda:N`; other devices refuse more than 0.
   std::optional<double> engine_trial_seconds;
-  // A file of costs that were measured of this run on this device (measured_costs.h), for predictions and the
-  // choice of algorithms.
+  // A file of costs that were measured for this run on this device (measured_costs.h). Predictions and the
+  // choice of algorithms use them.
   std::optional<std::filesystem::path> profile;
   // Called with warnings for people. May be empty.
   std::function<void(const std::string&)> warn;
   TrainingOptions training;
   // Algorithms by name of op, as a checkpoint has recorded them; overrides `algorithms`. Empty or complete.
-  // They may be those of the same training with the other `sync_batch_normalization`: then `algorithms`
-  // decides for batch normalisation, and these for all other ops.
+  // They may come from the same training with the other `sync_batch_normalization`. Then `algorithms` decides
+  // for batch normalisation, and the recorded ones for all other ops.
   std::map<std::string, std::string> recorded_algorithms;
-  // Steps of training are graphs (executor.h); refused by sessions on devices that cannot capture them.
+  // Steps of training are graphs (executor.h). Sessions refuse this on devices that cannot capture graphs.
   bool graph = false;
   // Blocks start and end on pages, for the cpu driver's debugging modes (cpu_device.h).
   bool page_aligned_blocks = false;
@@ -144,12 +145,12 @@ struct PlannedRun {
   Plan plan;
   Schedule schedule;
   Prediction prediction;
-  // The smallest known peak of the policy. Static policies have only one, since placement does not depend on
-  // the budget.
+  // The smallest known peak of the policy. Static policies have only one peak, since placement does not
+  // depend on the budget.
   std::uint64_t smallest_peak_bytes = 0;
 
   // The smallest budget in bytes, in whole granules, in which the policy runs with these algorithms, or with
-  // any if it chooses algorithms: smallest_peak_bytes and the library's own memory.
+  // any if it chooses algorithms: smallest_peak_bytes plus the library's own memory.
   std::uint64_t smallest_budget_bytes() const { return smallest_peak_bytes + target.library_bytes; }
   bool fits() const { return fits_in(target.budget_bytes); }
   // Whether this very plan fits into another device budget, in bytes.
@@ -182,9 +183,9 @@ std::optional<std::string> device_file(const std::string& device);
 std::string file_device(const std::string& file);
 
 // Plans a run. Without a policy it chooses `none` if that fits, otherwise `optimal`. Throws InvalidArgument
-// for impossible options, and for options of networks beside a learned step; DataError for a damaged profile;
-// DeviceError for a GPU that cannot be driven; OutOfMemory for a budget above the GPU's free memory. A budget
-// that does not suffice is no error here: see fits().
+// for impossible options, and for options of networks together with a learned step; DataError for a damaged
+// profile; DeviceError for a GPU that cannot be driven; OutOfMemory for a budget above the GPU's free memory.
+// An insufficient budget is no error here: see fits().
 PlannedRun plan_run(const RunOptions& options);
 // The same for the caller's own network; `options.model` and `options.step` are ignored.
 PlannedRun plan_run(Network network, const RunOptions& options);
@@ -199,16 +200,16 @@ PlannedRun with_costs(PlannedRun run, const MeasuredCosts& costs);
 
 struct ReplanOptions {
   // Policies that choose algorithms may choose others, whose results have other bits. Otherwise algorithms
-  // are kept, and only the movement of bytes changes. Not beside RunOptions::keep_algorithms.
+  // are kept, and only the movement of bytes changes. Not allowed with RunOptions::keep_algorithms.
   bool change_algorithms = false;
-  // Replaces the policy that the run was asked for.
+  // Replaces the policy in the run's options.
   std::optional<Policy> policy;
 };
 // Plans the run anew with its present costs, for the same network, device and budgets. As with plan_run(), a
 // plan that does not fit is no error. Throws as plan_run() does.
 PlannedRun replan_run(const PlannedRun& run, const ReplanOptions& options = {});
 
-// A change of options with which a run that does not fit would fit.
+// A change of options that makes the run fit.
 struct WayOut {
   std::vector<OptionSetting> settings;  // of RunOptions, to be made together
   std::string effect;                   // for people: "with a step of 40.1 ms"; may be empty
@@ -217,15 +218,15 @@ struct WayOut {
 // Puts settings that belong together into words.
 using SettingsInWords = std::function<std::string(std::span<const OptionSetting>)>;
 
-// A budget that does not suffice for a run.
+// A budget that is insufficient for a run.
 struct BudgetShortage {
   Policy policy = Policy::kOffloadNone;  // of the run
   std::string device;
   bool page_locked = false;         // RunOptions::host_memory_bytes is short; otherwise memory_bytes
   std::uint64_t needed_bytes = 0;   // the smallest budget that suffices
   std::uint64_t budget_bytes = 0;   // the budget that the run has
-  bool is_default = false;          // nobody asked for that budget
-  std::uint64_t reserve_bytes = 0;  // kept back beside a default budget
+  bool is_default = false;          // the options specify no budget
+  std::uint64_t reserve_bytes = 0;  // kept free beside a default budget
   std::string fullest_op;           // the op with most memory in use; empty for page-locked memory
   std::vector<WayOut> ways_out;
 
@@ -244,20 +245,20 @@ class DoesNotFit : public OutOfMemory {
   BudgetShortage shortage_;
 };
 
-// Whether other batches, policies and algorithms that fit are looked for, which takes up to ten plans.
+// Whether to search for other batches, policies and algorithms that fit, which needs up to ten plans.
 enum class WaysOut : std::uint8_t { kUntold, kTold };
 
-// The budget that does not suffice for the run. Nothing where the run fits.
+// The budget that is insufficient for the run. Nothing if the run fits.
 std::optional<BudgetShortage> find_shortage(const PlannedRun& run, WaysOut ways_out);
-// Throws DoesNotFit where there is one.
+// Throws DoesNotFit if the run does not fit.
 void require_fit(const PlannedRun& run, WaysOut ways_out = WaysOut::kUntold);
 
-// The ops, in order, with other algorithms than `none` uses with the same options; results then differ in
-// bits from those of `none`. Empty unless the policy chooses algorithms. If engines of a GPU were timed for
-// the policy, the network is lowered once more without their times.
+// The ops, in order, whose algorithms differ from those of `none` with the same options. If there are any,
+// results differ in bits from those of `none`. Empty unless the policy chooses algorithms. If engines of a
+// GPU were timed for the policy, the network is lowered once more without their times.
 std::vector<std::string> ops_with_other_algorithms(const PlannedRun& run);
 
-// The same run under another policy and in another device budget (bytes, > 0), decided as plan_run() does
+// The same run under another policy and in another device budget (bytes, > 0), decided as by plan_run(),
 // without lowering the network again.
 PlannedRun plan_again(const PlannedRun& run, Policy policy, std::uint64_t budget_bytes);
 // Likewise with other options of planning, for example without keeping algorithms.
@@ -269,8 +270,8 @@ PredictionOptions prediction_options(const PlannedRun& run);
 // Predicts another policy on the same device in the same budgets.
 Prediction predict_policy(const PlannedRun& run, const PlanOptions& plan);
 
-// The time of a step of `none` with the fastest algorithms in unlimited memory, in seconds. Its input is
-// loaded over the previous one, so a plan that hides the next input's load can be faster.
+// The time of a step of `none` with the fastest algorithms in unlimited memory, in seconds. Its input
+// overwrites the previous one, so a plan that hides the next input's load can be faster.
 double oracle_step_seconds(const PlannedRun& run);
 
 // A lower bound in seconds on the step of any plan on this device in this budget (optimal_plan.h).
@@ -284,9 +285,9 @@ struct EvaluationPlan {
   std::uint64_t peak_bytes = 0;  // committed
 };
 // Plans evaluation for a run with a network. Its batch is the largest, found by halving, that commits at most
-// `most_bytes` (absent: what training commits) and needs the parameters as training stores them. Its ops have
-// the algorithms of training where they can. Throws OutOfMemory if no batch fits, InvalidArgument if
-// inference has other parameters than training.
+// `most_bytes` (absent: what training commits) and needs the parameters as training stores them. Its ops use
+// the algorithms of training if possible. Throws OutOfMemory if no batch fits, InvalidArgument if inference
+// has other parameters than training.
 EvaluationPlan plan_evaluation(const PlannedRun& run, std::optional<std::uint64_t> most_bytes = std::nullopt);
 
 }  // namespace vdnn

@@ -3,11 +3,11 @@
 // identity of streams, and events. One implementation serves the streams of any CUDA program, another the
 // streams of one of our devices, on which the pool is tested.
 //
-// Memory and addresses are separate. A *granule* is memory without an address. It can be used where it is
-// mapped into address space, also at several places at once, which all show the same bytes then.
+// Memory and addresses are separate. A *granule* is memory without an address. It can be mapped into address
+// space, also at several places at once, which then all show the same bytes.
 //
-// A stream is known by a handle and by an id. The program may destroy the stream, and the system may give its
-// handle to another one; ids are never used again. An *event* stands for all work that its stream was given
+// A stream has a handle and an id. The program may destroy the stream, and the system may give its handle to
+// another one; ids are never used again. An *event* represents all work that was submitted to its stream
 // before the event was recorded.
 //
 // All functions are thread-safe. Failures are exceptions: OutOfMemory when memory or address space is
@@ -63,34 +63,34 @@ class PoolBackend {
   virtual AddressRange reserve(std::uint64_t bytes) = 0;
   // Ends a whole reservation, in which nothing may be mapped.
   virtual void unreserve(AddressRange reservation) = 0;
-  // Memory of undefined content.
+  // Creates memory with undefined contents.
   virtual GranuleHandle create_granule() = 0;
   // The memory returns to the device once no mapping of it is left.
   virtual void destroy_granule(GranuleHandle granule) = 0;
-  // Maps the granules side by side to `range`, which must lie inside a reservation and have their size, and
-  // where nothing may be mapped.
+  // Maps the granules side by side to `range`. The range must be inside a reservation, have the granules'
+  // total size and have nothing mapped.
   virtual void map(AddressRange range, std::span<const GranuleHandle> granules) = 0;
   // Unmaps `range`: whole granules, mapped by one call or several. Work on these addresses must have
   // completed. If it fails, some of them may have been unmapped; another call for the same range unmaps the
   // rest.
   virtual void unmap(AddressRange range) = 0;
-  // To be called in place of unmap() and unreserve() if work that cannot be waited for during a capture may
-  // use the reservation. Its mappings stay until synchronize_all() has succeeded or, if the backend is
-  // destroyed earlier, until the process ends.
+  // Call this instead of unmap() and unreserve() if the reservation may be in use by work that cannot be
+  // waited for during a capture. Its mappings stay until synchronize_all() has succeeded or, if the backend
+  // is destroyed earlier, until the process ends.
   virtual void leave(AddressRange /*reservation*/) noexcept {}
 
   // An id that no other stream has or had. Throws InvalidArgument when there is no such stream.
   virtual std::uint64_t stream_id(StreamHandle stream) = 0;
-  // Whether the handle means another stream on each thread (CUDA's per-thread default stream).
+  // Whether the handle means a different stream on each thread (CUDA's per-thread default stream).
   virtual bool is_of_thread(StreamHandle) const { return false; }
-  // Whether work given to the stream becomes part of a graph in place of running. Also true if the stream
+  // Whether work submitted to the stream becomes part of a graph instead of running. Also true if the stream
   // accepts no work because it would wait for such a stream (CUDA's legacy default stream, while a blocking
   // stream is captured).
   virtual bool is_capturing(StreamHandle stream) = 0;
 
-  // An event that is reached when all work that `stream` has been given is done.
+  // Records an event that is reached when all work submitted to `stream` so far is done.
   virtual EventHandle record(StreamHandle stream) = 0;
-  // Work that `stream` is given from now on comes after `event`. The host does not block.
+  // Orders work submitted to `stream` from now on after `event`. The host does not block.
   virtual void wait(StreamHandle stream, EventHandle event) = 0;
   // Whether the event has been reached. Does not block.
   virtual bool reached(EventHandle event) = 0;
@@ -99,7 +99,7 @@ class PoolBackend {
   // Blocks the host until all work of all streams is done. Throws CaptureConflict, without waiting, if a
   // stream is known to be captured; on CUDA the wait would invalidate the capture.
   virtual void synchronize_all() = 0;
-  // The caller does not use the event any more; streams that wait for it go on waiting.
+  // Ends the caller's use of the event; streams that wait for the event continue to wait.
   virtual void release(EventHandle event) noexcept = 0;
 
  protected:
@@ -112,12 +112,12 @@ class PoolBackend {
 // A backend over the streams of a Device, which must outlive it. An event is the frontier of its stream.
 // Failed work counts as done; the device reports the failure.
 //
-// Each granule is one that the device has committed, and counts against its budget. Its address in a pool
-// differs from its address on the device, and work on it has to declare the latter: device_ranges(). On
-// devices that touch memory, the bytes are accessible at the pool's addresses only.
+// Each granule is committed on the device and counts against its budget. Its address in a pool differs from
+// its address on the device, and work on it has to declare the latter: device_ranges(). On devices that touch
+// memory, the bytes are accessible at the pool's addresses only.
 class DevicePoolBackend : public PoolBackend {
  public:
-  // The device's addresses of what is mapped to `range`, piece by piece in order; unmapped parts are left
+  // The device's addresses of the memory mapped to `range`, piece by piece in order; unmapped parts are left
   // out.
   virtual std::vector<AddressRange> device_ranges(AddressRange range) const = 0;
 
@@ -125,7 +125,7 @@ class DevicePoolBackend : public PoolBackend {
   using PoolBackend::PoolBackend;
 };
 std::unique_ptr<DevicePoolBackend> make_pool_backend(Device& device);
-// The handle by which such a backend knows a stream.
+// The handle of a stream in such a backend.
 StreamHandle stream_handle(StreamId stream);
 
 struct CudaBackendOptions {
@@ -146,7 +146,8 @@ struct CudaBackendOptions {
 // uses that one.
 //
 // If the GPU has no virtual memory management, a pool allocates its whole budget at once (cudaMalloc) and
-// gives nothing back until it is destroyed; `memory_bytes` is a little less than what is free then.
+// gives nothing back until it is destroyed; `memory_bytes` is a little less than the free memory at that
+// time.
 //
 // Throws DeviceError if driver, GPU or this library's own CUDA is missing or too old.
 std::unique_ptr<PoolBackend> make_cuda_pool_backend(int ordinal, const CudaBackendOptions& options = {});

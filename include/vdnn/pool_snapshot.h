@@ -9,10 +9,10 @@
 
 namespace vdnn {
 
-// By docs/pool_snapshot.schema.json: figures, pieces, and the history that the pool keeps.
+// JSON that follows docs/pool_snapshot.schema.json: figures, pieces, and the history that the pool keeps.
 std::string pool_snapshot_json(const StreamPool& pool);
 
-// With the keys of torch.cuda.memory._snapshot(), whose pickle https://pytorch.org/memory_viz reads:
+// JSON with the keys of torch.cuda.memory._snapshot(), whose pickle https://pytorch.org/memory_viz reads:
 //
 //   pickle.dump(json.load(open("snapshot.json")), open("snapshot.pickle", "wb"))
 //

@@ -21,11 +21,11 @@ namespace vdnn {
 
 struct PredictionOptions {
   SimProfile profile;                // of the predicted device
-  bool page_aligned_blocks = false;  // as CpuDeviceOptions has it
-  bool graph = false;                // as ExecutorParts has it, for training
+  bool page_aligned_blocks = false;  // as in CpuDeviceOptions
+  bool graph = false;                // as in ExecutorParts, for training
   bool trace = false;                // record the last step
   CollectiveCosts collectives = {};  // for tapes that several ranks train together
-  std::uint32_t micro_steps = 1;     // per update, as TrainingOptions has it
+  std::uint32_t micro_steps = 1;     // per update, as in TrainingOptions
 };
 
 // When an instruction runs on its stream. For an allocation or a release: when the compute stream reaches it

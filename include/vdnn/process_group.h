@@ -26,8 +26,8 @@ namespace vdnn {
 
 struct ProcessGroupOptions {
   double start_seconds = 120;  // for all ranks to join; above 0
-  // How long broadcast(), gather_to_all(), barrier() and the destructor wait for a sign of another rank;
-  // above 0.
+  // How long broadcast(), gather_to_all(), barrier() and the destructor wait for a sign of life from another
+  // rank; above 0.
   double wait_seconds = 120;
 };
 
@@ -37,7 +37,7 @@ struct MpiOptions {
   // for it; above 0. It must exceed the lead that one rank can have over another.
   double wait_seconds = 30;
   // Total size of the staging memory for messages, which is allocated once. At least 1024 bytes per rank; not
-  // used in a world of one.
+  // used with a single rank.
   std::uint64_t staging_bytes = 4 << 20;
 };
 
@@ -71,14 +71,14 @@ class ProcessGroup {
   virtual int local_size() const = 0;
   virtual std::string host() const = 0;  // this machine's name
 
-  // In the calls that follow, `name` tells in errors what the call was for.
+  // In the following calls, `name` identifies the call in errors.
 
   // Copies the bytes of rank `root` to all ranks; every rank passes the same size. Throws InvalidArgument if
   // there is no such rank.
   virtual void broadcast(std::span<std::byte> bytes, int root, std::string_view name = "broadcast") = 0;
-  // Returns every rank's text, in rank order: to compare options and hashes. It calls `check` while it waits.
-  // An exception of `check` ends the wait as a missing rank does. If all texts are empty, each rank gets one
-  // message, otherwise two.
+  // Returns every rank's text in rank order, for example to compare options and hashes. It calls `check`
+  // while it waits. An exception of `check` ends the wait as a missing rank does. If all texts are empty,
+  // each rank gets one message, otherwise two.
   virtual std::vector<std::string> gather_to_all(
       const std::string& mine, std::string_view name = "gather_to_all",
       const std::function<void()>& check = [] {}) = 0;
@@ -86,18 +86,18 @@ class ProcessGroup {
   virtual void barrier(std::string_view name = "barrier") = 0;
 
   // Makes the launcher end all ranks, including this one, within seconds, even if some hang. One message on
-  // standard error names rank, host and cause; the launcher gets `status`. Nothing is unwound. It returns if
-  // this process is still alive, for example in a world of one, and the caller then ends the process. First
-  // it waits up to 3 s for a rank that has reported a cause of its own, and for lower ranks, to print theirs.
-  // Then the launcher has 5 s. May be called from any thread.
+  // standard error names rank, host and cause; the launcher receives `status`. Nothing is unwound. It returns
+  // if this process is still alive, for example in a world of one, and the caller then ends the process.
+  // First this call waits up to 3 s until a rank that has reported a cause of its own, and lower ranks, have
+  // printed their causes. Then the launcher has 5 s. May be called from any thread.
   virtual void end_ranks(const std::string& cause, int status = 1) = 0;
 
   // Joins `device` with those of the other ranks, through host memory. An all-reduce is a left fold in rank
   // order, ((r0 + r1) + r2) + ..., in fp32, so that its bits depend only on the inputs. Narrow elements are
   // widened first, and the whole sum is rounded once. Collectives run one after another in the order of their
-  // submission, whatever their streams. `device` and this group must outlive the communicator. Throws
-  // InvalidArgument for options out of range and for devices whose memory the host cannot address,
-  // OutOfMemory if there is no memory for staging.
+  // submission, on any streams. `device` and this group must outlive the communicator. Throws InvalidArgument
+  // for options out of range and for devices whose memory the host cannot address, OutOfMemory if there is no
+  // memory for staging.
   virtual std::unique_ptr<Communicator> communicator(Device& device, const MpiOptions& options = {}) = 0;
 };
 

@@ -56,7 +56,7 @@ class ProgressBar {
   double seconds_between_draws_;
   std::function<double()> now_seconds_;
   TrainingProgress progress_;
-  bool line_open_ = false;  // updates since the last line that stays
+  bool line_open_ = false;  // there were updates since the last permanent line
   double next_draw_seconds_;
   std::uint64_t updates_ = 0;
   double first_update_seconds_ = 0;

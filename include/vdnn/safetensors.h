@@ -3,11 +3,11 @@
 // checkpoints: eight bytes N (little-endian), N bytes of JSON that name each tensor's data type, shape and
 // place, then the data without holes. It holds nothing executable, and Python reads it with one call.
 //
-// A file is written as a stream: the header needs names and shapes only, then the data pass through in pieces
-// of any size, so that a checkpoint of gigabytes needs no second copy in memory. A file is read tensor by
-// tensor, after its header was checked as a whole: *a header that lies is never believed*. Whatever a file
-// holds, reading it ends in a DataError or in tensors that lie inside the file, each byte in exactly one of
-// them. The memory needed is proportional to the header.
+// A file is written as a stream: the header needs names and shapes only, and then the data follow in pieces
+// of any size. So a checkpoint of gigabytes needs no second copy in memory. A file is read tensor by tensor,
+// after the whole header was checked: *a false header is never trusted*. Reading any file either throws
+// DataError or finds tensors inside the file, with each byte of data in exactly one of them. The memory
+// needed is proportional to the header.
 
 #include <cstddef>
 #include <cstdint>
@@ -44,15 +44,15 @@ constexpr std::uint64_t kLargestSafetensorsHeader = 100'000'000;
 // The most dimensions, as in NumPy.
 constexpr std::size_t kLargestSafetensorsRank = 64;
 
-// Writes one file, which replaces what was there when it is committed, and only then (see atomic_file.h): the
-// previous checkpoint survives a failure at any point. Belongs to one thread.
+// Writes one file. Only commit() replaces the previous file (see atomic_file.h), so the previous checkpoint
+// survives a failure at any point. Belongs to one thread.
 class SafetensorsWriter {
  public:
   // Writes the header. The data follow in the order of `tensors`; all of them are aligned if each tensor is a
-  // multiple of four bytes, or tensors of bytes come last. Throws InvalidArgument if two tensors share a
-  // name, one is called `__metadata__`, a text is not UTF-8, or a size overflows. Also if a rank exceeds
-  // kLargestSafetensorsRank or the header kLargestSafetensorsHeader. Throws DataError if the file cannot be
-  // written.
+  // multiple of four bytes, or tensors of single bytes come last. Throws InvalidArgument if two tensors share
+  // a name, one is called `__metadata__`, a text is not UTF-8, a size overflows, a rank exceeds
+  // kLargestSafetensorsRank or the header exceeds kLargestSafetensorsHeader. Throws DataError if the file
+  // cannot be written.
   SafetensorsWriter(const std::filesystem::path& path, std::vector<SafetensorsTensor> tensors,
                     const SafetensorsMetadata& metadata = {});
   ~SafetensorsWriter();
@@ -60,10 +60,10 @@ class SafetensorsWriter {
   SafetensorsWriter& operator=(const SafetensorsWriter&) = delete;
 
   // Writes the next bytes of the data. A tensor may come in any number of pieces. Throws InvalidArgument for
-  // a piece that runs past its tensor's end, before any of it is written, and DataError if the disk refuses.
+  // a piece that runs past its tensor's end, before any of it is written, and DataError if the write fails.
   void write(std::span<const std::byte> bytes);
-  // Puts the file in place, durably. Throws InvalidArgument if data are missing, DataError if the disk
-  // refuses. Without a commit the file is dropped.
+  // Puts the file in place, durably. Throws InvalidArgument if data are missing, DataError if the file cannot
+  // be written. Without a commit the file is dropped.
   void commit();
 
  private:
@@ -71,11 +71,11 @@ class SafetensorsWriter {
 
   std::vector<SafetensorsTensor> tensors_;
   std::size_t next_ = 0;                // the tensor that is being written
-  std::uint64_t bytes_of_current_ = 0;  // written of it
+  std::uint64_t bytes_of_current_ = 0;  // bytes of that tensor written so far
   std::unique_ptr<AtomicFile> file_;
 };
 
-// An open file whose header was found sound. May be shared by threads.
+// An open file with a valid header. May be shared by threads.
 class SafetensorsFile {
  public:
   // Reads and checks the header, none of the data. Throws DataError, which names the file, the tensor, what
@@ -99,7 +99,7 @@ class SafetensorsFile {
   // nullptr if no tensor has that name. Valid as long as the file.
   const SafetensorsTensor* find(std::string_view name) const;
 
-  // Reads a whole tensor. Throws DataError if the file has none of that name, cannot be read, or became
+  // Reads a whole tensor. Throws DataError if the file has none of that name, cannot be read, or has become
   // shorter since it was opened; InvalidArgument unless `into` has exactly the tensor's bytes.
   void read(std::string_view name, std::span<std::byte> into) const;
 

@@ -1,20 +1,20 @@
 #pragma once
-// A schedule: the plan as a flat list of instructions for one iteration, each on a named stream with the
+// A schedule: the plan as a flat list of instructions for one iteration, each with its stream and the
 // instructions that it waits for. The executor interprets it. It can be printed, stored, compared, checked
 // (checker.h) and replayed on any driver.
 //
 // Instructions are submitted in the order of the list, and steps follow each other. An instruction is ordered
-// after the earlier instructions of its stream, after its waits, and after all that those are ordered after.
-// Memory adds order of its own at run time, since a block is reused only after its last users
-// (device_pool.h). A schedule may not rely on that: it must be right for memory that is never reused.
+// after the earlier instructions of its stream, after its waits, and after everything that those are ordered
+// after. Memory adds further order at run time, since a block is reused only after its last users
+// (device_pool.h). A schedule must not rely on that order: it must be right for memory that is never reused.
 //
 // A buffer is a piece of memory that is allocated. A persistent buffer exists before the first step and after
 // the last; any other is allocated and released in each step. A release belongs to no stream: its waits are
 // the last uses of the buffer, and the allocator gets their frontier.
 //
-// A schedule may bring its own addresses (src/plan/placement.h). Then all buffers on the device that are not
+// A schedule may contain addresses (src/plan/placement.h). Then all buffers on the device that are not
 // persistent lie in one block, the arena. The waits of an allocation are the last uses of the buffers that
-// lay in its bytes before it, so such a schedule is right for the memory that it names.
+// occupied its bytes earlier, so such a schedule is right for the memory that it names.
 
 #include <cstdint>
 #include <iosfwd>
@@ -61,8 +61,8 @@ constexpr bool is_launch(InstructionKind kind) {
   return kind == InstructionKind::kLaunch || kind == InstructionKind::kRecompute;
 }
 
-// For an instruction of the same step or of the previous one. The first step ignores waits of the latter
-// kind.
+// A wait for an instruction of the same step or of the previous one. The first step ignores waits for the
+// previous one.
 struct Wait {
   std::uint32_t instruction = 0;
   std::uint32_t steps_ago = 0;  // 0 or 1
@@ -105,8 +105,8 @@ struct Schedule {
   std::uint64_t arena_bytes = 0;
 };
 
-// Instructions wait for real dependencies only, and no wait is implied by another. Throws InvalidArgument if
-// the plan does not belong to the tape or cannot be carried out (plan.h).
+// The schedule of `plan`. Instructions wait for real dependencies only, and no wait is implied by another.
+// Throws InvalidArgument if the plan does not belong to the tape or cannot be carried out (plan.h).
 Schedule make_schedule(const Tape& tape, const Plan& plan);
 
 // Bytes that one step copies to the host.

@@ -13,8 +13,7 @@ namespace vdnn {
 // algorithms of each op, whatever their order. 16 hex digits.
 std::string fingerprint(const Tape& tape);
 
-// `origin` is a JSON object that says what the tape was made from. It is kept verbatim for readers of the
-// file.
+// `origin` is a JSON object that describes what the tape was made from. The file contains it verbatim.
 void write_schedule(std::ostream& out, const Tape& tape, const Schedule& schedule, const std::string& origin);
 
 // The `origin` of a stored schedule. Throws DataError if the file is no schedule.

@@ -1,7 +1,7 @@
 #pragma once
 // Training in the caller's own loop. A Session creates the device of a planned run with its budget,
-// initialises the parameters and steps the schedule. The caller provides data and learning rate and decides
-// when to stop. It gets losses, outputs and gradients back by name. `Trainer` is such a loop.
+// initialises the parameters and runs the schedule step by step. The caller provides data and learning rate
+// and decides when to stop. It gets losses, outputs and gradients back by name. `Trainer` is such a loop.
 //
 //   Session session(plan_run(std::move(network), {.policy = Policy::kOffloadAll}), {.seed = 1});
 //   while (session.step({images, targets}, 0.01F).loss > 0.1) { ... }
@@ -54,7 +54,7 @@ struct SessionOptions {
   std::uint64_t seed = 1;  // of initialisation and dropout
   // Slows the copies of cpu down to this rate each way, in 10^9 bytes per second; > 0.
   std::optional<double> link_gbytes_per_second;
-  // Debugging aids of the cpu driver (cpu_device.h, device_pool.h), which also say when they need
+  // Debugging aids of the cpu driver. cpu_device.h and device_pool.h describe them and state which need
   // RunOptions::page_aligned_blocks.
   std::optional<std::uint64_t> delay_seed;
   bool protect_released = false;
@@ -82,7 +82,7 @@ struct TrainingState {
   std::uint64_t step = 0;
   std::uint64_t seed = 0;
   std::vector<ParameterValues> parameters;  // in order of creation
-  std::vector<ParameterValues> optimizer;   // "conv1.filter.momentum"; likewise
+  std::vector<ParameterValues> optimizer;   // "conv1.filter.momentum"; in the same order
   // Present if losses are scaled. If it is absent in a restored state, the scale starts anew.
   std::optional<LossScale> loss_scale;
 };
@@ -104,7 +104,7 @@ struct ReplanReport {
   std::uint64_t predicted_peak_bytes_before = 0;
   // Predictions for the plan in force from now on.
   double predicted_step_seconds = 0;
-  std::uint64_t predicted_peak_bytes = 0;  // committed; evaluation, where that is planned, included
+  std::uint64_t predicted_peak_bytes = 0;  // committed; includes evaluation if it is planned
   bool algorithms_changed = false;         // results then have other bits
 };
 std::string to_string(ReplanReport::Outcome outcome);
@@ -141,7 +141,7 @@ class Session {
   std::int64_t evaluation_batch();
 
   // --- steps in flight -------------------------------------------------------------------------------------
-  // See Executor::submit and Executor::wait; inputs in page-locked memory. Targets that are no classes are
+  // See Executor::submit and Executor::wait; inputs in page-locked memory. Targets that are not classes are
   // refused as step() refuses them.
   StepTicket submit(std::span<const AddressRange> inputs, float learning_rate);
   StepTicket submit_evaluation(std::span<const AddressRange> inputs);
@@ -151,16 +151,16 @@ class Session {
   void finish();
 
   // --- learning from the run -------------------------------------------------------------------------------
-  // Corrects the costs that the first plan was made with by `trace` and all earlier traces. `trace` comes
-  // from Device::take_trace() and covers finished steps of the plan in force; several, since costs are
-  // medians. Throws InvalidArgument if the trace has no launch of these steps.
+  // Corrects the costs of the first plan with `trace` and all earlier traces. `trace` comes from
+  // Device::take_trace() and covers several finished steps of the plan in force, since costs are medians.
+  // Throws InvalidArgument if the trace has no launch of these steps.
   MeasuredCosts learn(std::span<const TraceEvent> trace);
   // Plans the following steps anew with these costs and within the same budgets. The new plan replaces the
   // one in force if its predicted step is shorter by 1 % or more, or if the options ask for a policy.
   //
   // Parameters, optimizer, running statistics and the count of steps stay in place. The feature maps of both
   // plans are never resident together. When this returns, the session holds exactly the memory of the new
-  // plan, so no later step allocates or runs out of memory. Finishes as finish() does, and needs as long as
+  // plan, so no later step allocates or runs out of memory. Finishes as finish() does, and takes as long as
   // planning. Throws InvalidArgument with steps in flight, for costs of another run and for times that are
   // not finite or not above 0; the exceptions of finish(); and OutOfMemory, DeviceError or std::bad_alloc if
   // not even the old plan gets its memory back.
@@ -168,9 +168,9 @@ class Session {
 
   // --- values by name --------------------------------------------------------------------------------------
   // A result of the last step that was waited for, dense and channels last: an output of the network or, of a
-  // training step, a value in TrainingOptions::results, for example a gradient. Available until the next step
-  // but one or the next step of the other kind is submitted, or finish() is called. Throws InvalidArgument
-  // for other values.
+  // training step, a value in TrainingOptions::results, for example a gradient. Available until the second
+  // step after it or a step of the other kind is submitted, or finish() is called. Throws InvalidArgument for
+  // other values.
   std::vector<float> result(std::string_view name) const;
   // A parameter or running statistic after all submitted steps. Throws InvalidArgument for an unknown name or
   // a wrong number of elements.
@@ -199,8 +199,7 @@ class Session {
   // SHA-256 over all parameters in order of creation, little-endian fp32 in logical order.
   std::string weights_sha256();
 
-  // --- its parts, for loops that load ahead --------
-  // --------------------------------------------------------
+  // --- its parts, for loops that load ahead ---------------------------------------------------------------
   Device& device() { return *device_; }
   PinnedPool& pinned() { return pinned_; }
   const StreamSet& streams() const { return streams_; }
@@ -245,13 +244,13 @@ class Session {
   std::uint32_t parameter_index(std::string_view name) const;
 
   PlannedRun run_;
-  std::uint64_t evaluation_peak_bytes_;  // most that evaluation may commit: the first plan's peak
+  std::uint64_t evaluation_peak_bytes_;  // limit of evaluation's committed bytes: the first plan's peak
   SessionOptions options_;
   std::unique_ptr<Device> device_;
   DevicePool pool_;
   PinnedPool pinned_;
   StreamSet streams_;
-  std::unique_ptr<Communicator> communicator_;  // null: alone
+  std::unique_ptr<Communicator> communicator_;  // null: the device trains alone
   ParameterStore parameters_;
   std::shared_ptr<const Tape> compiled_tape_;  // source of the program
   std::unique_ptr<OpProgram> program_;
@@ -263,11 +262,11 @@ class Session {
   std::vector<ClassTargets> class_targets_;  // of its losses
   StepMemory memory_;                        // of the previous executor
   std::uint64_t steps_ = 0;
-  std::uint32_t micro_step_ = 0;  // the next of its step
+  std::uint32_t micro_step_ = 0;  // the next micro-step of its step
   std::uint64_t in_flight_ = 0;
   bool stages_inputs_ = false;           // step() or evaluate() was called, not only submit()
   std::optional<std::uint64_t> waited_;  // the executor's last step that was waited for
-  std::exception_ptr failure_;           // ended a step halfway
+  std::exception_ptr failure_;           // the exception that ended a step halfway
 
   std::optional<MeasuredCosts> expected_;  // before anything was learned
   StepObservations seen_;

@@ -10,7 +10,7 @@ struct evp_md_ctx_st;
 
 namespace vdnn {
 
-// Incremental; belongs to one thread. Throws Error when OpenSSL refuses.
+// Incremental; belongs to one thread. Throws Error if OpenSSL fails.
 class Sha256 {
  public:
   Sha256();

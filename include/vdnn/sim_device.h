@@ -2,17 +2,17 @@
 // The `sim` driver: the real executor and the real allocator on a virtual clock. Memory is offsets only;
 // nothing is touched and no work is run. It answers three questions.
 //
-// * How long, and how much memory? Streams are queues on a virtual clock: a piece of work starts when its
-//   stream and everything that it waits for are ready (a copy also needs the engine of its direction) and
-//   takes the time that its cost and the profile's rates give. This is how plans are predicted.
+// * How long does a step take, and how much memory does it need? Streams are queues on a virtual clock. A
+//   piece of work starts when its stream and everything that it waits for are ready (a copy also needs the
+//   engine of its direction). Its time follows from its cost and the profile's rates. This is how plans are
+//   predicted.
 // * Is every conflicting pair of accesses ordered? The race checker keeps, for each byte range, the last
 // write
-//   and the reads since as points, and asks whether the new access's frontier dominates them (happens-before
+//   and the later reads as points, and asks whether the new access's frontier dominates them (happens-before
 //   by vector clocks, Mattern 1989; the FastTrack idea). It finds a race in the first order that it sees.
-// * Does any permitted order read something else? With `order_seed` the work is executed in a random order
-// out
-//   of all those that streams and waits permit, and the version of each byte range is checked at every read.
-//   This check knows nothing of frontiers.
+// * Does any permitted order read different contents? With `order_seed` the work is executed in a random
+//   order among all those that streams and waits permit, and each read checks the version of its byte range.
+//   This check does not use frontiers.
 
 #include <cstdint>
 #include <memory>
@@ -26,7 +26,7 @@
 
 namespace vdnn {
 
-// Floating-point operations a second that are reached, by kind of arithmetic.
+// Floating-point operations per second that programs reach, by kind of arithmetic.
 struct FlopRates {
   double convolution = 0;
   double matrix_product = 0;
@@ -37,11 +37,11 @@ struct FlopRates {
   double fp16 = 0;
   double bf16 = 0;
 
-  // The rate that applies to the cost's arithmetic; fp32's where the device does not multiply in its type.
+  // The rate that applies to the cost's arithmetic; that of fp32 if the device does not multiply in its type.
   double of(const Cost& cost) const;
 };
 
-// Bytes a second between device and host.
+// Bytes per second between device and host.
 struct LinkRates {
   double device_to_host = 0;
   double host_to_device = 0;
@@ -51,7 +51,7 @@ struct LinkRates {
   }
 };
 
-// A device by its figures. Rates are those that programs reach, not those of the datasheet.
+// The figures of a device. Rates are those that programs reach, not those of the datasheet.
 struct SimProfile {
   std::string name;
   std::uint64_t memory_bytes = 0;
@@ -61,7 +61,7 @@ struct SimProfile {
   FlopRates flops_per_second;
   double bytes_per_second = 0;  // device memory
   LinkRates link_bytes_per_second;
-  // While both directions are busy; at most those of one.
+  // While both directions are busy; at most the rates of one direction.
   LinkRates link_bytes_per_second_both_ways;
   // The number of devices at one root of the host, and the bytes per second that all of them together copy
   // each way. 1 and 0: no device is known to share the link.
@@ -74,19 +74,19 @@ struct SimProfile {
   double launch_seconds = 0;  // added to each piece of work and each copy
   std::string source;         // which device, or where the figures come from, for people
 
-  // A piece of work on the idle device, its launch included: the roofline (Williams, Waterman and Patterson
-  // 2009), arithmetic and memory traffic overlapping perfectly.
+  // The time of a piece of work on the idle device, its launch included, by the roofline model (Williams,
+  // Waterman and Patterson 2009): arithmetic and memory traffic overlap perfectly.
   double seconds(const Cost& cost) const;
 };
 
-// Of `share/devices/NAME.json`, which the library carries: "titan-x" (the vDNN paper's machine), "v100-16",
-// "v100-32", "a100", "rtx4090", "h100", "h200", "b200", and "cpu" (the machine class that CI runs on). Throws
-// InvalidArgument that lists the names.
+// The profile in `share/devices/NAME.json`, which is built into the library: "titan-x" (the vDNN paper's
+// machine), "v100-16", "v100-32", "a100", "rtx4090", "h100", "h200", "b200", and "cpu" (the machine class
+// that CI runs on). Throws InvalidArgument, which lists the names, for another name.
 SimProfile sim_profile(const std::string& name);
 std::vector<std::string> sim_profile_names();
 
-// The text of such a file (docs/device_profile.schema.json). Throws DataError, which names the key, where one
-// is missing, not known, or has a value that cannot be.
+// Parses the text of such a file (docs/device_profile.schema.json). Throws DataError, which names the key, if
+// a key is missing, unknown or has an impossible value.
 SimProfile parse_sim_profile(std::string_view text);
 
 // The same device while `devices` (> 0) of the machine copy at once: those at its root share the root's rate
@@ -118,9 +118,9 @@ class SimDevice : public Device {
  public:
   // In the order found, at most a hundred.
   virtual const std::vector<SimFinding>& findings() const = 0;
-  // A hash of the order in which work was executed so far: equal hashes, equal orders.
+  // A hash of the order in which work was executed so far: equal hashes mean equal orders.
   virtual std::uint64_t order_hash() const = 0;
-  // Virtual time at which the device is done with all that was submitted. Not with `order_seed`.
+  // Virtual time at which the device has finished all submitted work. Not with `order_seed`.
   virtual double finish_seconds() const = 0;
 
  protected:

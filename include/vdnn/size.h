@@ -18,8 +18,8 @@ std::uint64_t checked_add(std::uint64_t a, std::uint64_t b);
 std::uint64_t round_up(std::uint64_t value, std::uint64_t unit);
 
 // `512MiB`, `12GiB` (binary: KiB, MiB, GiB, TiB), `12GB` (decimal: KB, MB, GB, TB), `4096` (bytes). `12G` (K,
-// M, G, T) is binary, too. Fractions, for example `1.5GiB`, are accepted if they come to whole bytes.
-// Anything else throws InvalidArgument with a text that shows the forms.
+// M, G, T) is binary, too. Fractions, for example `1.5GiB`, are accepted if they are whole bytes. Anything
+// else throws InvalidArgument with a text that shows the forms.
 std::uint64_t parse_size(std::string_view text);
 
 // For people: `24.5 MiB (25690112 bytes)`, `64 KiB (65536 bytes)`, `12 bytes`.

@@ -1,8 +1,8 @@
 #pragma once
 // The interface through which a stash of tensors (tensor_stash.h) uses a device: the order of streams,
-// page-locked memory in exact sizes, and copies on two streams of its own. Three implementations serve the
-// streams of any CUDA program, those of one of our devices, on which the stash is tested, and the host, for
-// PyTorch on the CPU.
+// page-locked memory in exact sizes, and copies on two streams of its own. There are three implementations:
+// for the streams of any CUDA program, for those of one of our devices, on which the stash is tested, and for
+// the host (PyTorch on the CPU).
 //
 // Streams and events are those of pool_backend.h. Each backend has an *offload stream*, on which copies to
 // the host run, and a *prefetch stream* for copies back; both are in order. All other streams are the
@@ -41,12 +41,13 @@ class StashBackend {
   virtual StreamHandle offload_stream() const = 0;
   virtual StreamHandle prefetch_stream() const = 0;
 
-  // Make the calls of one thread between them cheaper: the backend enters its device once for all of them.
-  // The pairs do not nest, and one thread at a time is between them. Other calls are not affected.
+  // One thread's calls between begin_calls() and end_calls() are cheaper: the backend enters its device once
+  // for all of them. The pairs do not nest, and one thread at a time is between them. Other calls are not
+  // affected.
   virtual void begin_calls() {}
   virtual void end_calls() noexcept {}
 
-  // As the functions of PoolBackend. By default no stream ever ends.
+  // As the functions of PoolBackend. The default stream_id() suits backends whose streams never end.
   virtual std::uint64_t stream_id(StreamHandle) { return 0; }
   virtual bool is_capturing(StreamHandle stream) = 0;
   virtual EventHandle record(StreamHandle stream) = 0;
@@ -58,7 +59,7 @@ class StashBackend {
 
   // A page-locked block of exactly `bytes` (> 0), aligned to pages.
   virtual AddressRange allocate_host(std::uint64_t bytes) = 0;
-  // No copy may use the block any more.
+  // Frees a block that no copy uses any more.
   virtual void free_host(AddressRange block) = 0;
 
   // Submits a copy to the host on the offload stream. `contents` identifies what the source holds, for
@@ -87,10 +88,10 @@ std::uint64_t contents_version(const StashIdentity& contents);
 // DeviceError if driver, GPU or this library's own CUDA is missing or too old.
 std::unique_ptr<StashBackend> make_cuda_stash_backend(int ordinal, bool timed = false);
 
-// A backend in which the host is the device. The calling thread stands in for each of the caller's streams:
-// where a stream would wait, the thread waits. Two threads make the copies. The calling thread makes copies
-// of up to 16 KiB itself if no earlier copy is under way, since waking a thread would take longer. With
-// `delay_seed`, the two threads make all copies, each after a random delay of up to a millisecond.
+// A backend in which the host is the device. The calling thread acts as each of the caller's streams: where a
+// stream would wait, the thread waits. Two threads make the copies. The calling thread makes copies of up to
+// 16 KiB itself if no earlier copy is under way, since waking a thread would take longer. With `delay_seed`,
+// the two threads make all copies, each after a random delay of up to a millisecond.
 std::unique_ptr<StashBackend> make_host_stash_backend(std::optional<std::uint64_t> delay_seed = std::nullopt);
 
 }  // namespace vdnn

@@ -1,15 +1,15 @@
 #pragma once
 // The stream pool: a caching allocator for programs that we do not run. Their streams are foreign handles,
 // and the pool does not see their submissions. It still hands memory from one stream to another without
-// waiting on the host, and never sooner than the device is done with it.
+// waiting on the host, and never before the device is done with the memory.
 //
 // Order. A stream's *epoch* is the number of events that the pool has recorded on it. A block that is freed
 // on stream s at epoch e may be reused by any stream that is ordered after the point (s, e + 1). That point
-// need not exist yet, so a free calls nothing. When another stream gets the block, one event is recorded on
-// s. It makes that point, and with it the points of all frees on s so far. The other stream waits for the
-// event on the device, and knows from then on what s knew. A stream that reuses its own blocks needs no event
-// at all. The arithmetic is that of frontiers (vdnn/frontier.h), the bookkeeping of offsets that of the
-// executor's pool (vdnn/device_pool.h).
+// need not exist yet, so a free makes no call of the backend. When another stream gets the block, the pool
+// records one event on s. The event makes that point, and with it the points of all frees on s so far. The
+// other stream waits for the event on the device. From then on it is ordered after everything that s was
+// ordered after. A stream that reuses its own blocks needs no event at all. The arithmetic is that of
+// frontiers (vdnn/frontier.h), the bookkeeping of offsets that of the executor's pool (vdnn/device_pool.h).
 //
 // Memory. Granules are mapped side by side into a range of addresses that is larger than the budget. Large
 // blocks are placed there; small and persistent blocks are cut from slabs, which are large blocks themselves.
@@ -18,10 +18,10 @@
 // more.
 //
 // Reuse, including waits on the device, comes before growth. A request fails only if fewer wholly free
-// granules remain within the budget and the device's memory than it needs. (A granule that a block has a part
-// of is not wholly free; neither is one of a slab with a block in it.) Before a request fails, the program is
-// asked to free memory (StreamPoolOptions::on_exhausted). The host waits to serve a request only if a program
-// whose sizes always change has used up all addresses.
+// granules remain within the budget and the device's memory than it needs. (A granule that a block uses in
+// part is not wholly free; neither is a granule of a slab with a block in it.) Before a request fails, the
+// pool asks the program to free memory (StreamPoolOptions::on_exhausted). The host waits to serve a request
+// only if a program whose sizes always change has used up all addresses.
 //
 // Speed. Small blocks that are freed on their own stream go to a cache of that stream, in exact size classes
 // under the stream's own lock. There, allocate and free need a constant number of steps and no call of the
@@ -63,8 +63,8 @@ struct StreamPoolOptions {
   // memory.
   std::uint64_t budget_bytes = 0;
   // A soft limit in bytes. While more is committed, the first free that finds the work on wholly free
-  // granules done gives them back to the device; blocks in caches stay. Such frees cost more, since they poll
-  // events. 0: only trim() gives memory back.
+  // granules done gives these granules back to the device; blocks in caches stay. Such frees cost more, since
+  // they poll events. 0: only trim() gives memory back.
   std::uint64_t high_water_bytes = 0;
   // Bytes of the largest small block; never more than one granule. Sizes of small blocks are rounded up to
   // classes, 32 in every power of two.
@@ -74,18 +74,19 @@ struct StreamPoolOptions {
   // The caller promises to call forget() before each stream is destroyed. Then the pool trusts handles;
   // otherwise each call asks the backend whether the handle still means the same stream.
   bool ends_are_told = false;
-  // How many of the latest events history() returns; 0: none, at no cost. Otherwise each call takes one more
-  // lock.
+  // How many of the latest events history() returns; 0: none, at no cost. Otherwise each call acquires one
+  // more lock.
   std::size_t history_events = 0;
   // Keep the call stack of each event, which costs microseconds per call.
   bool stack_traces = false;
-  // Called when the pool does not have `bytes`, without any lock, so that it may free blocks. Returns true to
-  // try again. It may throw, and then the request does. A request beyond the budget, which freeing cannot
-  // serve, is refused without this call.
+  // The pool calls it, without any lock, if `bytes` are not available, so that the program can free blocks.
+  // Returns true to try again. If it throws, the request throws, too. The pool refuses a request beyond the
+  // budget without this call, since freeing cannot serve it.
   std::function<bool(std::uint64_t bytes)> on_exhausted;
 };
 
-// A quantity that is added to and removed from, since the pool was made; `peak` since reset_peaks().
+// A quantity that grows and shrinks, since the pool was made. `peak` is its largest value since
+// reset_peaks().
 struct PoolFigure {
   std::uint64_t current = 0;
   std::uint64_t peak = 0;
@@ -95,8 +96,8 @@ struct PoolFigure {
   friend bool operator==(const PoolFigure&, const PoolFigure&) = default;
 };
 
-// Of all blocks, or of one kind. All but `blocks` are bytes. `active` and `reserved` are 0 for a single
-// stream.
+// Figures of all blocks, or of one kind. All but `blocks` are bytes. `active` and `reserved` are 0 for a
+// single stream.
 struct PoolFigures {
   PoolFigure blocks;     // handed out
   PoolFigure requested;  // handed out, as requested
@@ -107,23 +108,23 @@ struct PoolFigures {
 
 // `current`, `added` and `removed` are exact whenever no thread is inside the pool, and so are the peaks of
 // `active` and `reserved`. The peaks of `blocks`, `requested` and `allocated` are exact for one stream, and
-// for a pool that one stream uses or that has no caches. Among several streams they may add up peaks that the
+// for a pool that one stream uses or that has no caches. With several streams they may add up peaks that the
 // streams have reached in their caches at different times. They are never too low, and never above the peak
 // of `active` (for `allocated`; likewise for the other two).
 struct StreamPoolStatistics {
   PoolFigures all;
   std::array<PoolFigures, kBlockKinds> kinds;  // by BlockKind
-  // For the whole pool only, but reused_from_cache also for one stream:
+  // Of the whole pool only, except for reused_from_cache, which a single stream also has:
   std::uint64_t reused_from_cache = 0;  // blocks, by the stream that had freed them
-  std::uint64_t reused_at_once = 0;     // free blocks for which no stream had to wait
+  std::uint64_t reused_at_once = 0;     // blocks of free memory for which no stream had to wait
   std::uint64_t reused_after_wait = 0;
   std::uint64_t growths = 0;
   std::uint64_t events_recorded = 0;
   std::uint64_t stream_waits = 0;  // inserted on the device
   std::uint64_t host_waits = 0;    // for an event
   std::uint64_t device_waits = 0;  // for all work, for example after a stream had gone without notice
-  std::uint64_t events_held = 0;   // events of the backend, now; never more than 1,024
-  // Entries of the pool's clocks, now: streams that have freed lately, or whose work is not known to be done.
+  std::uint64_t events_held = 0;   // events of the backend held now; never more than 1,024
+  // Entries of the pool's clocks now: streams that have freed lately, or whose work is not known to be done.
   std::uint64_t streams_tracked = 0;
   std::uint64_t streams_visited = 0;  // by calls that look at several streams
   std::uint64_t retries = 0;   // times that all caches were flushed, or on_exhausted() called, for a request
@@ -158,21 +159,21 @@ struct PoolEvent {
   std::vector<void*> frames;       // return addresses, the innermost first, if stacks are kept
 };
 
-// Thread-safe. The destructor waits for the device and gives all memory back, also that of blocks that are
-// still handed out. The backend must outlive the pool.
+// Thread-safe. The destructor waits for the device and gives all memory back, including that of blocks in
+// use. The backend must outlive the pool.
 //
 // A mistake of the caller throws InvalidArgument from the call that makes it, and changes nothing. Such
 // mistakes are an address at which no block in use begins (freed earlier, in the middle of a block, not the
 // pool's), and a stream that does not exist. Size 0 is size 1. A size beyond the budget, however large, is
-// refused as any other that does not fit.
+// refused like any other that does not fit.
 //
 // While a stream is being captured (CUDA graphs), no event may be recorded or waited for across the border of
-// the capture. So the stream gets memory that needs none: its own, or new memory. A stream that would have to
-// wait for a captured one is served likewise. If there is no such memory, allocate() throws CaptureConflict.
-// A block that a graph uses must not be freed as long as the graph may be launched.
+// the capture. So the stream gets memory that needs no event: its own, or new memory. A stream that would
+// have to wait for a captured one is served likewise. If there is no such memory, allocate() throws
+// CaptureConflict. A block that a graph uses must not be freed as long as the graph may be launched.
 //
 // While any stream of the GPU is captured, nothing may wait for the whole GPU. Calls that would have to, for
-// example after a stream has gone without notice, are refused or put off until the capture has ended, and
+// example after a stream has gone without notice, are refused or postponed until the capture has ended, and
 // trim() gives back less. If 1,024 streams have gone without notice during a capture, requests of new streams
 // throw CaptureConflict.
 //
@@ -187,27 +188,27 @@ class StreamPool {
   StreamPool(const StreamPool&) = delete;
   StreamPool& operator=(const StreamPool&) = delete;
 
-  // A block of `bytes` for work that `stream` is given from now on, and for streams that are ordered after
-  // it. Empty if the pool has no memory for it: an expected outcome, see shortage() and picture(). Throws
-  // what the backend throws, except OutOfMemory.
+  // Allocates `bytes` for work submitted to `stream` from now on, and for streams that are ordered after it.
+  // Empty if the pool has no memory for it: an expected outcome, see shortage() and picture(). Throws what
+  // the backend throws, except OutOfMemory.
   std::optional<AddressRange> allocate(std::uint64_t bytes, StreamHandle stream,
                                        BlockLife life = BlockLife::kTransient);
-  // Likewise, ready for any stream and for the host, which waits if it has to.
+  // Likewise, but the block is ready for any stream and for the host. The host waits if necessary.
   std::optional<AddressRange> allocate_ready(std::uint64_t bytes, BlockLife life = BlockLife::kTransient);
 
-  // Frees a block in the order of the stream that it was allocated for. Only work that this stream was given
-  // earlier may use it, and work of streams that used_on() has named. A block of allocate_ready() must be
-  // idle.
+  // Frees a block in the order of the stream that it was allocated for. Only earlier work of this stream, and
+  // work of streams that used_on() has named, may use the block. A block of allocate_ready() must be idle.
   void free(std::uint64_t address);
   // Likewise in the order of `stream`, which must be ordered after all other uses.
   void free(std::uint64_t address, StreamHandle stream);
   // Frees a block whose uses are all known to be done, for example after the host has synchronised.
   void free_idle(std::uint64_t address);
-  // Frees a block whose last users are unknown, or do not exist any more. Calls nothing of the backend: the
-  // next user of the memory waits for all work that the device was given by now. While a stream is being
+  // Frees a block whose last users are unknown, or do not exist any more. Makes no call of the backend: the
+  // next user of the memory waits for all work submitted to the device so far. While a stream is being
   // captured, which forbids that wait, other memory is handed out.
   void free_unordered(std::uint64_t address);
-  // `stream` uses the block, too: all work that it is given until the block is freed counts as a use.
+  // Declares that `stream` uses the block, too: all work submitted to it until the block is freed counts as a
+  // use.
   void used_on(std::uint64_t address, StreamHandle stream);
 
   // Whether `address` lies in the pool's address space.
@@ -219,23 +220,24 @@ class StreamPool {
   // since. Empty for blocks of allocate_ready(), and if no block begins there.
   std::optional<StreamHandle> stream_of(std::uint64_t address) const;
 
-  // To be called before a stream is destroyed; an unknown stream is no error. Records an event on it if
-  // blocks still depend on it. Blocks that were allocated for it may be used and freed later. If the work of
-  // an ended stream is not done when 128 more streams have ended, the host waits for it.
+  // Call this before you destroy a stream; an unknown stream is no error. Records an event on it if blocks
+  // still depend on it. Blocks that were allocated for it may be used and freed later. If the work of an
+  // ended stream is not done when 128 more streams have ended, the host waits for it.
   //
-  // A stream has gone without notice if its handle turns up for another stream, or if an event cannot be
+  // A stream has gone without notice if its handle appears for another stream, or if an event cannot be
   // recorded because the stream does not exist. Its memory, freed or still in use, goes to other streams
   // after a synchronisation of the whole device. On CUDA this relies on the driver, which returns an error
   // for the handle of a destroyed stream; CUDA's documentation calls such calls undefined.
   void forget(StreamHandle stream);
 
   // Flushes the caches and gives wholly free granules back until at most `keep_bytes` are committed; the host
-  // waits for work on them. Returns by how many bytes less is committed.
+  // waits for work on them. Returns the bytes given back.
   std::uint64_t trim(std::uint64_t keep_bytes = 0);
 
-  // Commits memory until it is `bytes` (rounded up to granules). Reserves a known peak up front, so that
+  // Commits memory up to a total of `bytes` (rounded up to granules). Reserves a known peak up front, so that
   // requests do not wait for the device to map memory, and so that failure happens here rather than in the
-  // middle of a step. False if budget or device do not have as much; a part may have been committed then.
+  // middle of a step. Returns false if the budget or the device does not have that much; a part may then be
+  // committed.
   bool reserve(std::uint64_t bytes);
   // Most bytes that may be committed: whole granules.
   std::uint64_t budget_bytes() const;

@@ -1,8 +1,8 @@
 #pragma once
 // The tape: one iteration as a straight line of ops (forward, loss, backward, update). Each op names the
-// *values* that it reads and makes. A value is no buffer: plan.h and schedule.h decide later in which memory
-// it lies, when it leaves for the host and whether another value overwrites it. Liveness follows from the
-// tape alone.
+// *values* that it reads and makes. A value is not a buffer: plan.h and schedule.h decide later in which
+// memory it lies, when it leaves for the host and whether another value overwrites it. Liveness follows from
+// the tape alone.
 //
 // One op makes each value, with two exceptions. *Persistent* values (parameters, the optimizer's state) exist
 // before the iteration and may be rewritten in it. Inputs are loaded before their first reader.
@@ -84,7 +84,7 @@ struct Op {
     return std::holds_alternative<ConversionSpec>(spec) && phase == Phase::kUpdate;
   }
   // Whether its algorithm is recorded with a training. Ops that sum gradients have no choice of algorithm,
-  // and they may differ or be absent when the training goes on with another number of ranks.
+  // and they may differ or be absent when the training continues with another number of ranks.
   bool recorded() const {
     return !collective() && !converts_gradient() && !std::holds_alternative<GradientSumSpec>(spec);
   }
@@ -120,7 +120,7 @@ class Tape {
     std::vector<TapeLayer> layers;
     std::vector<TapeParameter> parameters;
     ValueId loss_scale = kNone;   // a LossScale, if losses are scaled
-    std::vector<ValueId> inputs;  // what a step is given, in this order: images, then targets
+    std::vector<ValueId> inputs;  // the inputs of a step, in this order: images, then targets
     // The values that the host reads after each step, in this order: the metrics of each loss, the network's
     // outputs, the norm of the gradients if they are clipped, and the values that the caller asked for.
     std::vector<ValueId> results;
@@ -154,7 +154,7 @@ class Tape {
   // The op that makes the value (kNone for inputs and persistent values), and the ops that read it, in order.
   OpId producer(ValueId id) const { return producers_[id]; }
   std::span<const OpId> readers(ValueId id) const { return readers_[id]; }
-  // The last op that reads or makes it; kNone if none does.
+  // The last op that reads or makes the value; kNone if none does.
   OpId last_use(ValueId id) const;
   // Whether any op is collective.
   bool collective() const;

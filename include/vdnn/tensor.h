@@ -14,11 +14,12 @@
 
 namespace vdnn {
 
-// The stored type of elements. TF32 is not one: it is a way to multiply fp32 (ProductPrecision in cost.h).
+// The stored type of elements. TF32 is not a stored type: it is a way to multiply fp32 (ProductPrecision in
+// cost.h).
 enum class DataType : std::uint8_t { kF32, kI32, kU8, kF16, kBf16 };
 enum class Layout : std::uint8_t { kChannelsLast, kChannelsFirst };
 
-// In bytes.
+// The size of one element in bytes.
 std::uint64_t size_of(DataType type);
 // "fp32", "fp16", "bf16", "int32", "uint8".
 const char* to_string(DataType type);
@@ -41,7 +42,7 @@ struct TensorType {
   Dims dims;
   Layout layout = Layout::kChannelsLast;
 
-  // Of a dense tensor; throws InvalidArgument on overflow.
+  // The size of a dense tensor; throws InvalidArgument on overflow.
   std::uint64_t bytes() const;
   std::uint64_t elements() const { return element_count(dims); }
   // Dimensions of space: 2 for NCHW, 3 for NCDHW, 0 for matrices and vectors.

@@ -1,53 +1,54 @@
 #pragma once
 // A stash of saved tensors. Tensors that a program saves in its forward pass leave the device for page-locked
-// host memory, and come back before the backward pass reads them (Rhu et al., "vDNN", MICRO 2016). It serves
-// programs whose network we do not know: it sees only a tensor's address, size and identity, and when it is
-// saved, read and dropped.
+// host memory, and come back before the backward pass reads them (Rhu et al., "vDNN", MICRO 2016). The stash
+// serves programs whose network we do not know. It sees only a tensor's address, size and identity, and when
+// the tensor is saved, read and dropped.
 //
-// *Order.* The copy out waits for all work that the compute stream had when the tensor was saved. A kept
-// tensor that leaves later also waits for the work of the stream on which it leaves. A source is released
-// once the compute stream waits for its copy. That happens when more than `flight_bytes` are being copied,
-// the oldest copy first. The copy back waits for the target's stream, since the target's memory may have had
-// another use there, and for the tensor's own copy out. The reader's stream waits for the copy back. A block
-// of host memory is used again once the offload stream waits for the last copy from it. All of these waits
-// are made by streams. The host waits only when a block of host memory is given back to the system, in the
-// place of a stream that cannot wait, and when the stash is destroyed. No decision depends on which copies
-// have finished, so the same program makes the same decisions each time.
+// *Order.* The copy out waits for all work that was submitted to the compute stream when the tensor was
+// saved. A kept tensor that leaves later also waits for the work of the stream on which it leaves. A source
+// is released once the compute stream waits for its copy. That happens when more than `flight_bytes` are
+// being copied, the oldest copy first. The copy back waits for the target's stream, since the target's memory
+// may have had another use there, and for the tensor's own copy out. The reader's stream waits for the copy
+// back. A block of host memory is reused once the offload stream waits for the last copy from it. Streams
+// make all of these waits. The host waits only when a block of host memory is given back to the system, in
+// the place of a stream that cannot wait, and when the stash is destroyed. No decision depends on which
+// copies have finished, so the same program makes the same decisions each time.
 //
-// *Streams.* The caller keeps a stream while handles that were put or fetched with it are alive. A stream
-// that has been destroyed all the same, or is captured, can be given no work: the host waits for the copy in
-// its place, and a kept tensor of such a stream does not leave. Streams are known by their ids, because CUDA
-// may give the handle of a destroyed stream to a later one.
+// *Streams.* The caller keeps a stream while handles that were put or fetched with it are alive. No work can
+// be submitted to a stream that was destroyed too early or is captured: the host waits for the copy in its
+// place, and a kept tensor of such a stream does not leave. The stash identifies streams by their ids,
+// because CUDA may give the handle of a destroyed stream to a later one.
 //
 // *Captures.* Nothing of the stash becomes part of a program's graph, and no call invalidates a capture.
-// While a stream is captured tensors that are put with it are kept, released() for it has no handles, and
-// read() asks for no fetches ahead. fetch(), ready() and, for a tensor that has left, read() throw
+// While a stream is captured, tensors that are put with it are kept, released() for it has no handles, and
+// read() requests no fetches ahead. fetch(), ready() and, for a tensor that has left, read() throw
 // CaptureConflict and change nothing; only a read on a stream that already comes after the tensor's fetch
 // succeeds.
 //
 // *What leaves.* In the first step of its kind the stash learns the order of saves and reads, and how many
-// bytes the caller's tensors take each time. Nothing moves while the budget is far. As it is approached, kept
-// tensors leave, the oldest first, because backward reads them last (Belady's rule for a last-in first-out
-// order). From the second step on a plan decides at each save. Nothing leaves if all fits; otherwise the
-// cheapest set of tensors leaves that keeps the bytes in use within the budget. Windows become narrower if
-// the budget requires it (src/stash/step_plan.h). A program's first step creates what stays, for example the
-// optimizer's state. Therefore the second step's bytes in use replace the first's; if they are the same, so
-// is the plan. A later step that exceeds the budget raises these figures. A step that differs from every
-// learned one is served on demand, with the same contents, and learned anew. Several kinds of steps are
-// remembered (training and evaluation, a generator and a discriminator).
+// bytes the caller's tensors use at each of them. Nothing moves while the bytes in use are far below the
+// budget. As they approach it, kept tensors leave, the oldest first, because backward reads them last
+// (Belady's rule for a last-in first-out order). From the second step on, a plan decides at each save.
+// Nothing leaves if all tensors fit. Otherwise the plan chooses the cheapest set of tensors that has to leave
+// to keep the bytes in use within the budget. Windows become narrower if the budget requires it
+// (src/stash/step_plan.h). A program's first step creates tensors that stay, for example the optimizer's
+// state. Therefore the second step's bytes in use replace the first's; if they are the same, so is the plan.
+// A later step that exceeds the budget raises these figures. A step that differs from every learned one is
+// served on demand, with the same contents, and learned anew. Several kinds of steps are remembered (training
+// and evaluation, a generator and a discriminator).
 //
 // *What comes back.* Each read starts further fetches in the learned order, as far as `ahead_bytes` allow and
 // the budget has room for their targets (src/stash/fetch_schedule.h). A tensor that is read before its fetch
 // was started is fetched late, which is counted.
 //
-// *Identity.* The same storage saved twice at one version is one copy. The caller names storages, and gives a
-// name to no other storage until its handles have been dropped. An address cannot be such a name, since
-// allocators reuse it.
+// *Identity.* If one storage is saved twice at one version, the stash makes one copy. The caller names
+// storages, and gives a name to no other storage until its handles have been dropped. An address cannot be
+// such a name, since allocators reuse it.
 //
 // *Lifetime.* A handle lives until it is dropped as often as it was put, not until it is read: graphs are
 // kept for a second pass, branches are never read, and exceptions unwind forwards. A step ends when its last
-// handle is dropped, or by end_step(). It also ends when it is seen to repeat itself although some of its
-// tensors are alive (src/stash/step_borders.h).
+// handle is dropped, or by end_step(). It also ends when the stash recognises its repetition although some of
+// its tensors are alive (src/stash/step_borders.h).
 //
 // *Host memory.* Blocks are kept for later steps and serve tensors of about their size
 // (src/stash/host_blocks.h), so that steps of changing sizes share them. A step that repeats a learned one
@@ -83,14 +84,14 @@ struct StashOptions {
   std::optional<std::uint64_t> ahead_bytes;
   // Limit for bytes being copied out and not yet released. Absent: the step's two largest tensors.
   std::optional<std::uint64_t> flight_bytes;
-  // The device's allocator itself orders reuse of a source after the offload stream, so the caller lets go of
+  // The device's allocator itself orders reuse of a source after the offload stream, so the caller releases
   // the source as soon as put() or leave() returns. For memory of another allocator the caller calls hold().
   bool release_at_put = false;
 };
 
 struct SavedTensor {
   AddressRange source;            // not empty
-  StreamHandle stream = nullptr;  // whose work so far produces it
+  StreamHandle stream = nullptr;  // its work so far produces the source
   StashIdentity contents;
   std::uint64_t signature = 0;  // compared with that of learned steps
 };
@@ -103,19 +104,19 @@ struct PutAnswer {
   bool has_released = false;  // released() has handles
   bool has_leaving = false;   // leaving() has handles
   bool has_notice = false;    // take_notice() has a text
-  bool is_watched = false;    // calling note_held() for this handle makes plans and the learned step better
+  bool is_watched = false;    // note_held() for this handle improves plans and the learned step
 };
 
 enum class StashPlace : std::uint8_t {
-  kInPlace,  // the source is there
-  kBack,     // the target holds it for all work that the reader's stream is given from now on
-  kMissing,  // it has to be fetched: fetches(), fetch(), ready()
+  kInPlace,  // the source is still there
+  kBack,     // the target holds the tensor for all work submitted to the reader's stream from now on
+  kMissing,  // the tensor has to be fetched: fetches(), fetch(), ready()
 };
 
 struct ReadAnswer {
   StashPlace place = StashPlace::kInPlace;
   bool has_fetches = false;  // fetches() has handles
-  bool last = false;         // no further read is expected: the caller forgets the target
+  bool last = false;         // no further read is expected: the caller releases the target
 };
 
 struct DueFetch {
@@ -123,7 +124,7 @@ struct DueFetch {
   std::uint64_t bytes = 0;
 };
 
-// vdnn_stash_statistics specifies what each counts.
+// vdnn_stash_statistics (stash.h) describes each figure.
 struct StashStatistics {
   std::uint64_t puts = 0;
   std::uint64_t shared = 0;
@@ -169,50 +170,51 @@ class TensorStash {
   // stay() for each and asks again, until there are none. A handle is named once between two puts.
   std::vector<StashHandle> leaving(std::size_t capacity);
   // Copies out a source that nobody but the caller holds and that is unchanged. The copy waits for the work
-  // that `stream` has been given so far, and for the source's producer. The answer's handle is `handle`.
+  // submitted to `stream` so far, and for the source's producer. The answer's handle is `handle`.
   PutAnswer leave(StashHandle handle, StreamHandle stream);
-  // Keeps a tensor whose source others hold, so that leaving would free no memory yet. It may be named again
-  // after the next put; plans know how long it was held.
+  // Keeps a tensor whose source others hold, so that leaving would free no memory yet. The handle may be
+  // named again after the next put; plans use how long the source was held.
   void stay(StashHandle handle);
-  // With release_at_put, once put() or leave() has answered that the tensor leaves: reports that its memory
-  // does not follow the offload stream. The caller holds the source until released() names the handle, or
-  // until the last drop(). Throws InvalidArgument for a tensor that has not left so, or was fetched since.
+  // With release_at_put, once put() or leave() has answered that the tensor leaves: reports that the
+  // allocator of its memory does not order reuse after the offload stream. The caller holds the source until
+  // released() names the handle, or until the last drop(). Throws InvalidArgument for a tensor that has not
+  // left in this way, or was fetched since.
   void hold(StashHandle handle);
-  // Reports whether others than the caller hold the source: moving it frees no memory until they let go. For
-  // watched handles, a caller that can tell reports true after the put, and false before the first put or
+  // Reports whether others than the caller hold the source: moving it frees no memory until they release it.
+  // For watched handles, a caller that can tell reports true after the put, and false before the first put or
   // read at which nobody else holds it. A handle without a report counts as held by nobody.
   void note_held(StashHandle handle, bool held);
-  // Reports, before a put or a read, the most bytes that the caller's tensors took since the previous put or
+  // Reports, before a put or a read, the most bytes that the caller's tensors used since the previous put or
   // read. Without a report the stash uses the larger of the bytes in use at both.
   void note_peak(std::uint64_t bytes);
-  // Handles whose sources the caller lets go of, in the order of `stream` or of the stream of the put. Both
+  // Handles whose sources the caller releases, in the order of `stream` or of the stream of the put. Both
   // streams wait for the copies.
   std::vector<StashHandle> released(StreamHandle stream, std::size_t capacity);
 
-  // Announces a read by the work that `stream` is given next. `held`: others hold the source, which is
+  // Announces a read by the next work submitted to `stream`. `held`: others hold the source, which is
   // unchanged and can be used whether it was released or not; the tensor stays in later steps.
   ReadAnswer read(StashHandle handle, StreamHandle stream, std::uint64_t in_use_bytes, bool held = false);
   // The tensors to fetch now: `reading`, if it is missing, then those that the learned step reads next. Each
   // tensor to be fetched ahead is named once, and the caller need not fetch it.
   std::vector<DueFetch> fetches(StashHandle reading, std::size_t capacity);
-  // Copies the tensor to `target`, which work given to `stream` from now on may write. Throws CaptureConflict
-  // while `stream` is captured: a graph that is launched later cannot wait for it.
+  // Copies the tensor to `target`, memory that work submitted to `stream` from now on may write. Throws
+  // CaptureConflict while `stream` is captured: a graph that is launched later cannot wait for the copy.
   void fetch(StashHandle handle, std::uint64_t target, StreamHandle stream);
   // Makes `stream` wait for the fetch: all later work on it may read the target.
   void ready(StashHandle handle, StreamHandle stream);
 
-  // Ends one put. After the last drop of the handle, source and target may be let go of in the order of the
-  // streams that they were given with. The handle is dropped even if this throws.
+  // Ends one put. After the last drop of the handle, the caller may release source and target in the order of
+  // the streams that it passed with them. The handle is dropped even if this throws.
   void drop(StashHandle handle);
 
-  // Ends the step although handles are alive: they are served on demand.
+  // Ends the step although handles are alive; such handles are served on demand.
   void end_step();
   // Forgets all learned steps.
   void forget();
 
   // A text for the user, empty if there is none: the host's memory is exhausted, or the budget cannot be
-  // kept. Each is given once. If `capacity` has no room for it and a terminating zero, the next call gives it
-  // again.
+  // kept. Returns each text once. If `capacity` has no room for it and a terminating zero, the next call
+  // returns it again.
   std::string take_notice(std::size_t capacity);
 
   StashStatistics statistics() const;

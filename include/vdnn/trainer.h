@@ -1,10 +1,10 @@
 #pragma once
 // The training loop over a data set. It steps a Session (session.h) with batches that a separate thread loads
 // ahead, reads each loss one step late, and evaluates after every epoch in the memory that training has left.
-// A step here is an update, of one batch for each micro-step of each rank.
+// A step here is an update, with one batch for each micro-step of each rank.
 //
-// A step whose loss is not finite ends training with Diverged, which names the step; so does the norm of
-// clipped gradients. No rank saves after such a step. nonfinite.h finds the first value that was not finite.
+// A step whose loss, or whose norm of clipped gradients, is not finite ends training with Diverged, which
+// names the step. No rank saves after such a step. nonfinite.h finds the first value that was not finite.
 
 #include <cstdint>
 #include <functional>
@@ -23,7 +23,7 @@ namespace vdnn {
 
 // When a training plans its steps anew with costs measured in past steps (Session::replan()).
 struct ReplanRule {
-  // Steps under a plan before the next one is made, at least kFewestReplanSteps. The last of them, at most
+  // Steps under one plan until the next plan is made, at least kFewestReplanSteps. The last of them, at most
   // twenty and never the first, are measured.
   std::uint64_t after_steps = 0;
   bool repeatedly = false;  // also under later plans
@@ -45,7 +45,7 @@ struct Replanning {
 };
 
 // A request from outside, for example by a signal. The trainer obeys it at the end of the current step.
-// kSave: save and go on. kStop: save and end, as if the training had been asked for this many steps.
+// kSave: save and continue. kStop: save and end, as if the training had been asked for this many steps.
 enum class TrainingRequest : std::uint8_t { kNothing, kSave, kStop };
 
 struct TrainOptions {
@@ -54,7 +54,7 @@ struct TrainOptions {
   // Exactly one of the two is > 0. If there is a test split, an evaluation follows each epoch.
   std::uint64_t epochs = 0;
   std::uint64_t steps = 0;
-  SessionOptions session = {};  // its seed is that of shuffling, too; `connect` comes from `processes`
+  SessionOptions session = {};  // its seed also determines shuffling; `connect` comes from `processes`
   // The ranks that train together, each with a trainer and the same options. Required if
   // TrainingOptions::ranks is above 1. Must outlive the trainer.
   ProcessGroup* processes = nullptr;
@@ -73,8 +73,8 @@ struct TrainOptions {
   // ranks.
   std::function<void(Session&)> save;
   std::uint64_t save_every = 0;
-  // Called once per step on every rank; a request to one rank is obeyed by all. With `trace` a stop comes one
-  // step later, and that step is recorded. May be empty.
+  // Called once per step on every rank; a request to one rank is obeyed by all. With `trace`, training stops
+  // one step later, and that step is recorded. May be empty.
   std::function<TrainingRequest()> request = {};
   // Continue after losses or norms of gradients that are not finite.
   bool allow_nonfinite = false;
@@ -83,7 +83,7 @@ struct TrainOptions {
   std::uint64_t compare_ranks_every = 0;
 };
 
-// A report of one step, once its loss has been read.
+// Reports one step, once its loss has been read.
 struct StepReport {
   std::uint64_t step = 0;   // since the start, from 1
   std::uint64_t steps = 0;  // in all
@@ -92,7 +92,7 @@ struct StepReport {
   std::uint64_t images = 0;                          // of this step, of all ranks
   double images_per_second = 0;                      // of all ranks
   std::optional<double> stall_seconds;               // absent if the device has not timed the step
-  std::optional<double> stall_fraction;              // likewise, of the step's time
+  std::optional<double> stall_fraction;              // stall_seconds as a part of the step's time
   std::uint64_t memory_bytes = 0;                    // committed
   std::uint64_t peak_bytes = 0;                      // the most committed so far
   std::optional<StepMetrics::Scaling> loss_scaling;  // where losses are scaled
@@ -113,7 +113,7 @@ struct TrainingResult {
   // Medians over all steps but the first or, after a replanning, over the steps of the last plan.
   // average_bytes, too, is of the last plan.
   double step_seconds = 0;
-  std::optional<double> stall_seconds;  // of the steps that the device has timed, if it has any
+  std::optional<double> stall_seconds;  // of the steps that the device has timed, if there are any
   double images_per_second = 0;
   // Device commits and page-locks, without those of a replanning up to the first step of its plan.
   std::uint64_t system_allocations_after_first_step = 0;
@@ -143,7 +143,7 @@ class Trainer {
   // The run with the plan in force.
   const PlannedRun& run() const;
 
-  // Steps of the whole training as the options ask for it, and of an epoch.
+  // Steps of the whole training, as the options specify it, and of one epoch.
   std::uint64_t steps() const;
   std::uint64_t steps_per_epoch() const;
 

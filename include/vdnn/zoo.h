@@ -18,7 +18,7 @@ struct ModelOptions {
 
 std::vector<std::string> model_names();
 // Throws InvalidArgument for an unknown model (the message lists the names) and for a batch, a number of
-// classes or an input that the model cannot have.
+// classes or an input that the model does not support.
 Network make_model(const ModelOptions& options);
 
 }  // namespace vdnn

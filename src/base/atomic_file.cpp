@@ -168,7 +168,7 @@ void AtomicFile::create() {
   int error = 0;
   const std::optional<struct stat> replaced = status_of(directory_, target_.filename().string(), error);
   if (error != 0) {
-    reject(target_, "looking for what it replaces: " + reason(error));
+    reject(target_, "looking for the file to replace: " + reason(error));
   }
   const bool replaces = replaced && S_ISREG(replaced->st_mode);
   const mode_t mode = replaces ? replaced->st_mode & 0777 : 0666;
@@ -212,7 +212,7 @@ bool AtomicFile::claim() {
 
 void AtomicFile::require_open() const {
   if (!file_.is_open()) {
-    throw InvalidArgument("'" + target_.string() + "' is written to after it was committed or given up");
+    throw InvalidArgument("'" + target_.string() + "' cannot be written after it was committed or discarded");
   }
 }
 

@@ -5,10 +5,11 @@
 // explains why both calls of fsync are needed.
 //
 // A killed process leaves its new file, `TARGET.vdnn-tmpN`; the next process that writes to the same target
-// removes it. A lock (flock) tells abandoned files from those in use: a writer holds it on its new file from
-// before the first byte until the file has the target's name. The system releases the lock of a process that
-// ends, however it ends, so a file without a lock is abandoned. On a file system without such locks nothing
-// is removed. If locks hold on one machine only, several machines should not write to the same target.
+// removes it. A lock (flock) distinguishes abandoned files from those in use: a writer keeps its new file
+// locked from before the first byte until the file has the target's name. The system releases the lock of a
+// process that ends, however it ends, so a file without a lock is abandoned. On a file system without such
+// locks nothing is removed. If locks hold on one machine only, several machines should not write to the same
+// target.
 
 #include <cstddef>
 #include <cstdint>
@@ -23,14 +24,14 @@ namespace vdnn {
 
 // Belongs to one thread. All errors of the file system (no such directory, no space, quota, file size limit,
 // a target that is a directory or a device) are DataErrors. They contain the path, the system's reason, the
-// number of bytes written before and, if there is no space, the free space. The new file has been removed by
+// number of bytes written so far and, if there is no space, the free space. The new file has been removed by
 // then.
 class AtomicFile {
  public:
   // Removes abandoned files of the same target, as far as permissions allow. Creates `TARGET.vdnn-tmp0` (or
   // the next free number) with the permissions of the file that it will replace, or those of any new file if
-  // there is none. A symbolic link is replaced, not followed. `bytes`: the size of what will be written, if
-  // known, for messages.
+  // there is none. A symbolic link is replaced, not followed. `bytes`: the total size, if known, for
+  // messages.
   explicit AtomicFile(std::filesystem::path target, std::optional<std::uint64_t> bytes = {});
   // Removes the new file unless it was committed.
   ~AtomicFile();

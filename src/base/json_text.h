@@ -1,14 +1,13 @@
 #pragma once
 // Parses JSON from an untrusted source with nlohmann's parser, and shields callers from three of its habits.
-// The parser throws exceptions of its own, takes a zero byte for the end of the text and ignores what
-// follows, and accepts any depth.
+// The parser throws exceptions of its own, treats a zero byte as the end of the text, and accepts any depth.
 
 #include <string_view>
 
 namespace vdnn {
 
-// A discarded value if the text as a whole is not JSON, or is nested deeper than `deepest` (a bare number or
-// text has depth 0). `Json` is one of nlohmann's types.
+// Returns a discarded value if the text as a whole is not JSON, or is nested deeper than `deepest` (a bare
+// number or text has depth 0). `Json` is one of nlohmann's types.
 template <class Json>
 Json parse_json_text(std::string_view text, int deepest) {
   if (text.find('\0') != std::string_view::npos) {

@@ -62,7 +62,8 @@ struct Fp16 {
     // Rounding may carry into the exponent, up to that of an infinity.
     const std::uint32_t odd = (bits >> 13U) & 1U;
     const std::uint32_t normal = (bits - ((127U - 15U) << 23U) + 0xfffU + odd) >> 13U;
-    // Near 0.5 the last bit of fp32's fraction is 2^-24, the smallest subnormal, so the sum rounds to it.
+    // Near 0.5 the last bit of fp32's fraction is 2^-24, the smallest subnormal, so the sum rounds to a
+    // multiple of it.
     const std::uint32_t subnormal =
         std::bit_cast<std::uint32_t>(std::bit_cast<float>(bits) + 0.5F) - 0x3f000000U;
     const std::uint32_t infinite = choose(bits > 0x7f800000U, 0x7e00U, 0x7c00U);

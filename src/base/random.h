@@ -1,7 +1,7 @@
 #pragma once
 // Random numbers that are the same everywhere: the standard's distributions differ between libraries, and a
-// seed has to mean the same batches on every machine. The generator is splitmix64 (Steele, Lea, Flood, OOPSLA
-// 2014); a value type.
+// seed has to select the same batches on every machine. The generator is splitmix64 (Steele, Lea, Flood,
+// OOPSLA 2014); a value type.
 
 #include <bit>
 #include <cstdint>
@@ -46,7 +46,7 @@ class SplitMix64 {
   std::uint64_t state_;
 };
 
-// The seed of the `key`-th of the sequences that belong to `seed`.
+// The seed of sequence number `key` among those that belong to `seed`.
 inline std::uint64_t mix_seed(std::uint64_t seed, std::uint64_t key) {
   return SplitMix64(SplitMix64(seed).next() ^ key).next();
 }

@@ -65,11 +65,11 @@ bool is_number(std::string_view digits) {
 }
 
 // `0.digits` of a unit in bytes, exactly: floating point would reject 1.001KB and round 9007199254740993.0.
-// Empty if that does not come to whole bytes.
+// Empty if that is not a whole number of bytes.
 std::optional<std::uint64_t> fraction_bytes(std::string_view digits, std::uint64_t unit) {
   std::uint64_t bytes = 0;
   for (auto digit = digits.rbegin(); digit != digits.rend(); ++digit) {
-    // If a fraction comes to whole bytes, ten times the part after its first digit does, too.
+    // If a fraction is a whole number of bytes, so is ten times the part after its first digit.
     const std::uint64_t tenfold = bytes + static_cast<std::uint64_t>(*digit - '0') * unit;
     if (tenfold % 10 != 0) {
       return std::nullopt;

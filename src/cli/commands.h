@@ -22,7 +22,7 @@ using Command = std::function<void()>;
 Command add_completion_command(CLI::App& app);  // reads the whole application, so it is added last
 Command add_devices_command(CLI::App& app);
 Command add_explain_command(CLI::App& app);
-Command add_manual_command(CLI::App& app);  // likewise
+Command add_manual_command(CLI::App& app);  // added last, too
 Command add_models_command(CLI::App& app);
 Command add_train_command(CLI::App& app);
 Command add_max_batch_command(CLI::App& app);

@@ -20,7 +20,7 @@ bool names_files(const std::string& type) {
   return type == kFileType || type == kOutputType || type == "FOLDER";
 }
 
-// If the values of a type are unknown, shells should offer nothing rather than files.
+// If the values of a type are unknown, shells offer nothing instead of files.
 bool can_be_completed(const std::string& type) {
   return names_files(type) || !values_of_type(type).empty();
 }

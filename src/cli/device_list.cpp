@@ -24,7 +24,7 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-// The rates of a profile, each an object of a value and its source.
+// The rates of a profile. Each is an object with a value and its source.
 constexpr std::array kRates{"flops_per_second",
                             "bytes_per_second",
                             "device_to_host_bytes_per_second",

@@ -36,8 +36,8 @@ std::vector<nlohmann::ordered_json> explain_parts(std::ostream& out, const Plann
   for (const std::string& name : arguments.values) {
     const std::vector<ValueId> found = find_values(*run.tape, name);
     std::ranges::copy_if(found, std::back_inserter(values), [&](ValueId value) {
-      return std::ranges::find(values, value) == values.end();  // a value named twice, also through its
-                                                                // layer, is explained once
+      return std::ranges::find(values, value) == values.end();  // explains a value once, also if its name and
+                                                                // its layer select it
     });
   }
   std::vector<OpId> ops;

@@ -1,7 +1,7 @@
 #pragma once
 // Arguments as structs that name each of their fields once: `T::visit(arguments, field)` calls field(name,
-// value, help) for every field, in order. From it both the options of the command line (`--name`) and the
-// keys of JSON (`name`, with _ for -) are made, so that neither misses one.
+// value, help) for every field, in order. Both the options of the command line (`--name`) and the keys of
+// JSON (`name`, with _ for -) come from visit(), so that neither lacks a field.
 //
 // Types of fields: text, whole numbers, real numbers and flags; `std::optional` of these if an absent option
 // differs from every value (null in JSON).
@@ -38,7 +38,7 @@ struct OptionalValue<std::optional<T>> {
 
 // --- options -----------------------------------------------------------------------------------------------
 
-// An empty text usually is an unset shell variable.
+// An empty text usually comes from an unset shell variable.
 inline std::string require_text(const std::string& text) {
   return text.empty() ? "must not be empty" : "";
 }

@@ -32,7 +32,7 @@ constexpr std::chrono::seconds kToInstallHandlers(2);
 
 enum class Child : std::uint8_t { kNone, kEnded, kRunning };
 
-// The relation of this entry of /proc to `parent`.
+// The state of the process of this entry of /proc if it is a child of `parent`, else kNone.
 Child child_of(pid_t parent, const std::filesystem::path& entry) {
   if (entry.filename().string().find_first_not_of("0123456789") != std::string::npos) {
     return Child::kNone;
@@ -54,7 +54,7 @@ Child child_of(pid_t parent, const std::filesystem::path& entry) {
   return state == 'Z' || state == 'X' ? Child::kEnded : Child::kRunning;
 }
 
-// The most alive child of `parent`.
+// kRunning if any child of `parent` runs, else kEnded if there is any child.
 Child children_of(pid_t parent) {
   Child most = Child::kNone;
   std::error_code error;
@@ -80,8 +80,8 @@ bool is_ignored(int signal) {
   return now.sa_handler == SIG_IGN;
 }
 
-// Whether this is the exit status of a failure that the command names. Status 1, with which Open MPI exits
-// when it was asked to end its ranks, is not.
+// Whether this is the exit status of a failure that the command names. Status 1 is not: Open MPI exits with
+// it after it was asked to end its ranks.
 bool is_named_failure(int status) {
   return WIFEXITED(status) && WEXITSTATUS(status) >= kExitUsage && WEXITSTATUS(status) <= kExitDiverged;
 }
@@ -91,7 +91,7 @@ class WatchedSignals {
  public:
   WatchedSignals() {
     sigemptyset(&all_);
-    std::signal(SIGCHLD, SIG_DFL);  // if it were ignored, the status of an ended child would be lost
+    std::signal(SIGCHLD, SIG_DFL);  // ignoring it would lose the status of an ended child
     for (const int signal : {SIGCHLD, SIGTERM, SIGINT, SIGHUP, SIGUSR1}) {
       if (!is_ignored(signal)) {  // an ignored signal must not be received, which blocking would cause
         sigaddset(&all_, signal);
@@ -105,7 +105,7 @@ class WatchedSignals {
 
   void restore() const { pthread_sigmask(SIG_SETMASK, &before_, nullptr); }
 
-  // A signal that asks this process for something; 0 after `time`, or if a child has ended.
+  // Waits for a signal to this process and returns it. Returns 0 after `time`, or if a child has ended.
   int wait(std::chrono::milliseconds time) const {
     const auto seconds = std::chrono::duration_cast<std::chrono::seconds>(time);
     const timespec longest{.tv_sec = seconds.count(),
@@ -186,8 +186,8 @@ int run_launcher(std::vector<std::string> command) {
       is_to_save = true;  // no terminal sends this signal to the launcher
     } else if (signal != 0 && own_group && heard == 0 && signal != SIGHUP) {
       heard = signal;
-      kill(launcher, SIGUSR2);  // the launcher hands SIGUSR2 on; asked to end, it would give its ranks one
-                                // second
+      kill(launcher, SIGUSR2);  // the launcher forwards SIGUSR2; SIGINT or SIGTERM would leave its ranks
+                                // one second
     } else if (signal != 0) {
       heard = asked = signal;
       asked_at = Clock::now();

@@ -10,13 +10,13 @@ namespace vdnn {
 // that ended the launcher. If a signal asked this process to end, it is 128 plus that signal, unless the
 // launcher's status is 0 or a failure that the command names (exit_status.h).
 //
-// Signals that ask for the end are handed on once, and the launcher is asked to end with this process,
-// however that ends. If launcher and process share no terminal, a first SIGINT or SIGTERM is handed on as
-// SIGUSR2 (signals.h), and a second one as itself. SIGUSR1 is handed on, too, but not before ranks have had
-// time to install their handlers. Signals that this process ignores are not handed on.
+// Signals that ask for the end are forwarded once. The launcher is also asked to end when this process ends
+// for any reason. If launcher and process share no terminal, a first SIGINT or SIGTERM is forwarded as
+// SIGUSR2 (signals.h), and a second one as itself. SIGUSR1 is forwarded, too, but only after ranks have had
+// time to install their handlers. Signals that this process ignores are not forwarded.
 //
 // Throws InvalidArgument if the launcher cannot be run. Throws DeviceError, after ending the launcher, if it
-// runs on for ten seconds after all of its processes have ended. Open MPI's launcher does that if a process
+// still runs ten seconds after all of its processes have ended. Open MPI's launcher does that if a process
 // dies while it connects.
 int run_launcher(std::vector<std::string> command);
 

@@ -29,7 +29,7 @@ struct Topic {
 constexpr std::array kTopics{
     Topic{"Sizes",
           "512MiB and 12GiB are binary, 12GB is decimal, and a bare number is bytes. Fractions are accepted "
-          "if they come to whole bytes. 10M and 24G (K, M, G, T) are read as binary, with a note on standard "
+          "if they are whole bytes. 10M and 24G (K, M, G, T) are read as binary, with a note on standard "
           "error."},
     Topic{"Devices",
           "auto is the GPU with the most free memory, or cpu if no GPU can be driven. cpu trains with "
@@ -233,7 +233,7 @@ void write_schema(std::ostream& out, const LineSchema& schema) {
 
 // --- man(7) ------------------------------------------------------------------------------------------------
 
-// Escapes a line of text: backslashes and leading requests become literal, dashes become those of a keyboard.
+// Escapes a line of text: backslashes and leading requests become literal, and dashes become ASCII hyphens.
 std::string roff(const std::string& text) {
   std::string result = text.starts_with(".") || text.starts_with("'") ? "\\&" : "";
   for (const char each : text) {
@@ -307,8 +307,8 @@ ManPage man_page(const CommandText& command, std::span<const CommandText> subcom
 std::string markdown_manual(const std::vector<CommandText>& commands) {
   std::ostringstream out;
   out << "# The vdnn command\n\n"
-         "Written by `vdnn manual --markdown` from the command's own options; a test holds this page to "
-         "it.\n";
+         "Written by `vdnn manual --markdown` from the command's own options; a test compares this "
+         "page with its output.\n";
   for (const Topic& topic : kTopics) {
     out << "\n**" << topic.title << ".** " << topic.text << "\n";
   }

@@ -96,7 +96,7 @@ class Looking {
 
   void show(std::int64_t batch) const {
     if (shows_) {
-      std::cerr << "\r\x1b[Klooking at batch " << batch << std::flush;
+      std::cerr << "\r\x1b[Ktrying batch " << batch << std::flush;
     }
   }
   void clear() const {
@@ -247,14 +247,14 @@ void require_one_question(const MaxBatchArguments& arguments) {
         "--accumulate and --global-batch: give one of them, since --global-batch finds the other");
   }
   if (arguments.images_per_second && (arguments.global_batch || arguments.overhead)) {
-    throw InvalidArgument("--images-per-second goes neither with --overhead nor with --global-batch");
+    throw InvalidArgument("--images-per-second cannot be combined with --overhead or --global-batch");
   }
 }
 
 void require_batches_of_step(const MaxBatchArguments& arguments, const LearnedStep& step) {
   if (!step.batch) {
     throw InvalidArgument("--step " + *arguments.run.step +
-                          ": it does not say how many samples it has; export it with its batch");
+                          ": the file has no number of samples; export it with its batch");
   }
   if (arguments.global_batch) {
     throw InvalidArgument(
@@ -271,7 +271,7 @@ void max_batch(const MaxBatchArguments& arguments) {
   std::optional<JsonLines> json;
   Inquiry inquiry{.arguments = arguments.run, .options = {}, .out = out, .json = json};
   if (!inquiry.arguments.engine_timings && !inquiry.arguments.engine_trial_seconds) {
-    inquiry.arguments.engine_trial_seconds = 0;  // each batch would have other convolutions to time
+    inquiry.arguments.engine_trial_seconds = 0;  // each batch has other convolutions, which would need timing
   }
   inquiry.options.run = to_run_options(inquiry.arguments);
   inquiry.options.run.warn = log_warning;

@@ -28,8 +28,8 @@ constexpr std::ptrdiff_t kMostConnections = 20;  // accepted, whether answered o
 constexpr std::chrono::seconds kClientTimeout{1};
 constexpr std::chrono::seconds kEndTimeout{2};
 
-// Restores the handling of SIGPIPE: the library's constructor ignores it for the whole process, whose output
-// may be a pipe that closes.
+// Restores the handling of SIGPIPE. The library's constructor ignores that signal for the whole process,
+// whose output may be a pipe that closes.
 class KeptPipeSignal {
  public:
   KeptPipeSignal() { sigaction(SIGPIPE, nullptr, &action_); }
@@ -59,9 +59,10 @@ class BlockedSignals {
 };
 
 // Limits connections. The library would accept any number, and idle ones would use up the training's file
-// descriptors. With this queue the accepting thread waits, and the kernel limits further connections.
+// descriptors. With this queue the accepting thread waits at the limit, and the kernel limits further
+// connections.
 class LimitedQueue : public httplib::TaskQueue {
-  // void, or bool in later versions of the library: whether the task was queued.
+  // void. In later versions of the library bool: whether the task was queued.
   using Enqueued = decltype(std::declval<httplib::TaskQueue&>().enqueue({}));
 
  public:
@@ -96,7 +97,7 @@ void set_socket_options(int socket) {
 std::string reason(int error) {
   switch (error) {
     case EADDRINUSE:
-      return "another program listens there; --metrics-port 0 takes a free port";
+      return "another program listens there; --metrics-port 0 chooses a free port";
     case EACCES:
     case EADDRNOTAVAIL:
       return std::strerror(error);

@@ -1,17 +1,19 @@
 #pragma once
 // `vdnn train --metrics-port`: shows a running training over HTTP to programs (Prometheus) and people.
 //
-//   / a page that draws the figures /metrics the text format of Prometheus /metrics.json the figures of the
-//   page
+//   /              a page that draws the figures
+//   /metrics       the text format of Prometheus
+//   /metrics.json  the figures of the page
 //
 // Clients cannot change anything: methods other than GET and HEAD are refused with status 405, or 400 if HTTP
 // does not define them. On a loopback address it answers only requests whose Host is that address or another
 // name of this machine. Otherwise a page of another site, whose owner makes its name resolve to 127.0.0.1,
 // could read the figures in a browser on this machine.
 //
-// One thread accepts connections and four answer them; they read snapshots (LiveMetrics) and take no signals.
-// They hold at most 20 connections; the kernel queues a few more. A connection that sends nothing is closed
-// after a second. One that sends a byte now and then keeps its thread, and four of these keep others out.
+// One thread accepts connections and four answer them. These threads read snapshots (LiveMetrics) and block
+// signals. They keep at most 20 connections; the kernel queues a few more. A connection that sends nothing is
+// closed after a second. A connection that sends a byte now and then keeps its thread, and four of these
+// block all others.
 
 #include <cstdint>
 #include <functional>
@@ -24,10 +26,10 @@ namespace vdnn {
 
 class MetricsServer {
  public:
-  // Listens from construction on. Port 0: any free one. `warn` is called on another thread if the server ends
-  // by itself, and must stay callable until then, even after this object is destroyed. Throws
+  // Listens from its construction on. Port 0: any free port. `warn` is called on another thread if the server
+  // ends by itself, and must stay callable until then, even after this object is destroyed. Throws
   // InvalidArgument, which names the options, if it cannot listen there, for example because another program
-  // does.
+  // listens there.
   MetricsServer(const std::string& address, std::uint16_t port,
                 const std::shared_ptr<const LiveMetrics>& metrics,
                 const std::function<void(const std::string&)>& warn);

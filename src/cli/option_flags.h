@@ -1,5 +1,5 @@
 #pragma once
-// Messages of the library in terms of the command: options as flags.
+// Words messages of the library for users of the command: options become flags.
 
 #include <span>
 #include <string>

@@ -33,7 +33,7 @@ constexpr std::array kTypes{NameAndType{"model", "MODEL"},         NameAndType{"
                             NameAndType{"file", kFileType},        NameAndType{"man", "FOLDER"},
                             NameAndType{"tensorboard", "FOLDER"}};
 
-// Empty: CLI11's own type of the variable.
+// Empty: CLI11 names the type after the variable's type.
 std::string_view type_of_name(const CLI::Option& option) {
   for (const auto& [name, type] : kTypes) {
     if (option.check_lname(std::string(name)) || option.get_name(true) == name) {

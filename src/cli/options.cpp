@@ -46,7 +46,7 @@ Dims parse_dims(const std::string& text) {
   return dims;
 }
 
-// The value that `text` names among pairs of a name and a value.
+// The value of the choice that `text` names; choices are pairs of name and value.
 template <class T, class Choices = std::initializer_list<std::pair<const char*, T>>>
 T choose(const char* option, const std::string& text, const Choices& choices) {
   std::string known;
@@ -87,7 +87,7 @@ AlgorithmPreference parse_preference(const std::string& text) {
       {{"memory", AlgorithmPreference::kMemory}, {"performance", AlgorithmPreference::kPerformance}});
 }
 
-// Throws if an option is given that `optimizer` does not have.
+// Throws if the option, which `optimizer` does not have, is given.
 void require_absent(const char* option, const std::optional<double>& value, const std::string& optimizer,
                     const char* owners) {
   if (value) {
@@ -157,7 +157,7 @@ DataType to_storage(const std::string& precision) {
   return choose<DataType>("--precision", precision, kPrecisions);
 }
 
-// The type of sums, which TF32 is not: it is a type of products.
+// The type of sums. TF32 is refused, since it is a type of products.
 DataType to_reduced(const std::string& precision) {
   if (precision == "tf32") {
     throw InvalidArgument(
@@ -259,7 +259,7 @@ std::int64_t batch_in_force(const RunArguments& arguments, const LearnedStep* st
 
 namespace fs = std::filesystem;
 
-// If no file exists yet, links may still lead to its directory.
+// If the file does not exist yet, follows links to its directory.
 fs::path place(const fs::path& path) {
   std::error_code error;
   const fs::path absolute = fs::absolute(path);
@@ -490,7 +490,7 @@ nlohmann::ordered_json to_origin(const RunArguments& arguments, const PlannedRun
     origin.device = file_device(fs::absolute(*file).lexically_normal().string());
   }
   if (run.options.profile && run.target.gpu && !origin.engine_timings) {
-    origin.engine_trial_seconds = 0;  // a run with a profile has used no times of engines
+    origin.engine_trial_seconds = 0;  // a run with a profile uses no times of engines
   }
   return to_json(origin);
 }

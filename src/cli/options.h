@@ -190,7 +190,7 @@ struct TrainingArguments {
   template <class Self, class Field>
   static void visit(Self& self, const Field& field) {
     field("data", self.data, "fashion-mnist[:DIR], cifar10:DIR, images:DIR or synthetic");
-    field("augment", self.augment, "show training images shifted and mirrored");
+    field("augment", self.augment, "shift and mirror training images at random");
     field("crop-padding", self.crop_padding, "with --augment: pixels to shift by at most (default: 4)");
     field("lr", self.lr, "learning rate");
     field("lr-schedule", self.lr_schedule,
@@ -211,9 +211,9 @@ struct TrainingArguments {
     field("check-ranks", self.check_ranks,
           "every this many steps, ranks compare their parameters bit for bit");
     field("replan-after", self.replan_after,
-          "after this many steps of this run, plan the others anew with their measured times; results stay "
-          "the same");
-    field("replan-every", self.replan_every, "likewise, every this many steps");
+          "after this many steps of this run, plan the remaining steps anew with the measured times; results "
+          "stay the same");
+    field("replan-every", self.replan_every, "as --replan-after, but every this many steps");
     field("replan-algorithms", self.replan_algorithms,
           "with --replan-after or --replan-every: also choose algorithms anew; results may change then");
     field("learned", self.learned, "write the measured times of steps to this file, for --profile");
@@ -284,7 +284,7 @@ void require_finite(const char* option, double value);
 struct ReplacedFile {
   std::string option;
   std::optional<std::string> path;
-  std::optional<std::string> previous = {};  // the one file read that it may replace with a later state
+  std::optional<std::string> previous = {};  // the only file read that it may replace, with a later state
 };
 
 // A folder in which the command chooses file names; absent: not given.

@@ -47,7 +47,7 @@ void write_file(const std::string& path, const std::function<void(std::ostream&)
   } catch (const DataError& error) {
     reason = error.what();
   }
-  // Flushing writes again what could not be written, so errno is that of this file.
+  // Flushing writes pending bytes again, so errno is that of this file.
   if (standard_output ? !std::cout.flush() : (file.close(), !file)) {
     reason = std::strerror(errno);
   }

@@ -12,7 +12,7 @@
 
 namespace vdnn {
 
-// Not a DataError, which stands for input that cannot be read.
+// Not a DataError, which means input that cannot be read.
 class OutputError : public Error {
  public:
   using Error::Error;
@@ -28,7 +28,7 @@ void log_warning(const std::string& text);
 void replace_file(const std::string& path, const std::string& text);
 
 // Replaces the file at `path` by the output of `write`. For /dev/stdout, writes to this process's standard
-// output, wherever that leads, and keeps earlier output. Throws OutputError.
+// output, whatever it is, and keeps earlier output. Throws OutputError.
 void write_file(const std::string& path, const std::function<void(std::ostream&)>& write);
 
 // Replaces the file at `path` by these objects, one JSON line each; does nothing if the path is empty. Throws

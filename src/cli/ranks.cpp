@@ -30,13 +30,13 @@ std::vector<std::string> own_command_line() {
   for (std::size_t begin = 0; begin < all.size(); begin = all.find('\0', begin) + 1) {
     words.emplace_back(all.c_str() + begin);
   }
-  words.front() = std::filesystem::read_symlink("/proc/self/exe").string();  // the path of this program,
-                                                                             // however a shell found it
+  // Word 0 may be a bare name that a shell found in PATH.
+  words.front() = std::filesystem::read_symlink("/proc/self/exe").string();
   return words;
 }
 
-// Options for mpirun: no binding, since each rank has threads of its own; more ranks than cores; and root,
-// which processes in containers usually are.
+// Options for mpirun: no binding, since each rank has its own threads; more ranks than cores are allowed; so
+// is root, which processes in containers usually run as.
 std::vector<std::string> mpirun_command(std::uint32_t devices) {
   std::vector<std::string> words{"mpirun",    "-np",  std::to_string(devices),
                                  "--bind-to", "none", "--oversubscribe"};
@@ -80,7 +80,7 @@ std::string kind_of(const RunTarget& target) {
   return target.name.substr(0, target.name.find(':'));
 }
 
-// The options without those that may differ between ranks.
+// Removes options that may differ between ranks.
 nlohmann::ordered_json compared(nlohmann::ordered_json options, const RunTarget& target) {
   options["device"] = kind_of(target);
   return options;

@@ -14,7 +14,8 @@ namespace vdnn {
 // this command once per device, and exits with its status. Otherwise returns. Throws as run_launcher() does.
 void start_ranks(const RunArguments& arguments);
 
-// For a process that was not started as one of several: throws InvalidArgument if the options ask for others.
+// For a process that was not started as one of several: throws InvalidArgument if the options ask for
+// several.
 void require_alone(const RunArguments& arguments);
 
 // The arguments of this rank, with the actual numbers of devices and machines and a device of its own. Throws
@@ -30,8 +31,8 @@ bool all_on_gpus(const std::string& device, ProcessGroup& processes);
 void require_agreement(const nlohmann::ordered_json& options, const RunTarget& target,
                        ProcessGroup& processes);
 
-// Whether the launcher's own standard output (or standard error) is a terminal. isatty() on a rank does not
-// tell, since Open MPI always gives its ranks a terminal. False if the launcher is on another machine.
+// Whether the launcher's own standard output (or standard error) is a terminal. isatty() on a rank cannot
+// show this, since Open MPI always gives its ranks a terminal. False if the launcher is on another machine.
 bool launcher_has_terminal(int descriptor);
 
 }  // namespace vdnn

@@ -19,8 +19,8 @@ class Differences {
   void add_if_different(const char* what, const Value& then, const Value& now) {
     if (then != now) {
       std::ostringstream text;
-      text << "the checkpoint was written with " << what << ' ' << then << ", and continues with " << now
-           << ": the results differ from those of an uninterrupted training";
+      text << "the checkpoint was written with " << what << ' ' << then << ", and training continues with "
+           << now << ": the results differ from those of an uninterrupted training";
       texts_.push_back(text.str());
     }
   }
@@ -37,13 +37,13 @@ std::string_view batches(bool of_all_ranks) {
 std::string in_words(const PrecisionOptions& precision) {
   std::string layers;
   for (const std::string& layer : precision.fp32_layers) {
-    layers += (layers.empty() ? " but for " : ", ") + layer;
+    layers += (layers.empty() ? " except for " : ", ") + layer;
   }
   return to_string(precision.storage) + layers;
 }
 
-// Library and version of a source of algorithms. The rest tells how they were chosen, which does not matter
-// if they are the same.
+// Library and version of a source of algorithms. The rest of the text describes how algorithms were chosen,
+// which does not matter if they are the same.
 std::string library_of(const std::string& algorithms_source) {
   return algorithms_source.substr(0, algorithms_source.find(','));
 }
@@ -62,8 +62,8 @@ std::vector<std::string> differences(const CheckpointInfo& info, const PlannedRu
   const PrecisionOptions& precision = run.options.training.precision;
   if (info.precision != precision) {
     found.add_if_different("precision", in_words(info.precision), in_words(precision));
-    return std::move(found).texts();  // the algorithms differ, too, and with them the only record of how that
-                                      // run normalised
+    // The algorithms, the only record of how that run normalised, differ, too.
+    return std::move(found).texts();
   }
   // Planning replaces recorded algorithms if the checkpoint's run normalised the other way.
   const bool normalizes_over_ranks = run.options.training.normalizes_over_ranks();

@@ -1,5 +1,5 @@
 #pragma once
-// `--resume`: a run that continues from a checkpoint uses its seed and its algorithms.
+// `--resume`: a run that continues from a checkpoint uses the checkpoint's seed and algorithms.
 
 #include <optional>
 #include <string>

@@ -33,7 +33,7 @@ struct ProgramArguments {
   std::vector<std::string> command;
 };
 
-// The library is beside the command in a build folder, or where both are installed.
+// A build folder has the library beside the command, an installation in its folder of libraries.
 fs::path preload_library() {
   const fs::path here = fs::read_symlink("/proc/self/exe").parent_path();
   for (const char* const place : {"libvdnn_preload.so", VDNN_PRELOAD_INSTALLED}) {
@@ -56,7 +56,7 @@ void set_size(const char* name, const std::optional<std::string>& size) {
   }
 }
 
-// Adds the library in front of those that are preloaded already.
+// Puts the library in front of libraries that are already preloaded.
 void preload(const fs::path& library) {
   const std::optional<std::string> others = environment("LD_PRELOAD");
   set_environment("LD_PRELOAD", library.string() + (others ? ":" + *others : ""));

@@ -1,9 +1,9 @@
 #pragma once
-// Signals that ask a training for something. SIGINT and SIGTERM ask it to end once the current step is done
-// and saved. SIGUSR1 asks it to save and continue; schedulers send it before they take a machine away. A
-// second SIGINT or SIGTERM ends the process at once; the same signal within 0.5 s is the same request. A
-// launcher hands SIGINT or SIGTERM on to ranks as SIGUSR2 (launcher_process.h). A signal that was ignored
-// when this process started, for example by `trap ''`, stays ignored.
+// Signals as requests to a training. SIGINT and SIGTERM ask it to end once the current step is done and
+// saved. SIGUSR1 asks it to save and continue; schedulers send it before they withdraw a machine. A second
+// SIGINT or SIGTERM ends the process at once; the same signal within 0.5 s is the same request. A launcher
+// forwards SIGINT or SIGTERM to ranks as SIGUSR2 (launcher_process.h). A signal that was ignored when this
+// process started, for example by `trap ''`, stays ignored.
 
 #include <array>
 #include <csignal>

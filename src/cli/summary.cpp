@@ -127,7 +127,7 @@ const char* rates_of(const PlannedRun& run) {
 
 namespace {
 
-// Prints on which data the prediction of a learned step is based.
+// Prints the source of the data for the prediction of a learned step.
 void print_step(std::ostream& out, const PlannedRun& run) {
   const LearnedStep& step = *run.options.step;
   out << "times of ops are those of the learned step, recorded by " << run.algorithms_source()

@@ -257,7 +257,7 @@ void require_any_fit(const Sweep& sweep) {
                  " page-locked memory");
 }
 
-// All policies and budgets are compared with the same algorithms and costs, so engines that only some
+// The sweep compares all policies and budgets with the same algorithms and costs. So engines that only some
 // policies would time are not timed.
 void require_timings_for_limit(RunArguments& arguments) {
   if (arguments.engine_timings) {
@@ -277,20 +277,21 @@ std::vector<RunArguments> arguments_of_runs(const RunArguments& arguments,
   return precisions.empty() ? std::vector{arguments} : in_precisions(arguments, precisions);
 }
 
-// Checks the options of all runs before it plans any, so that what a device lacks is found before any sweep.
+// Checks the options of all runs before it plans any, so that an option that the device does not support is
+// refused before any sweep.
 std::vector<PlannedRun> plan_each(const std::optional<Checkpoint>& checkpoint,
                                   const std::vector<RunArguments>& arguments) {
   std::vector<RunOptions> options;
   std::ranges::transform(arguments, std::back_inserter(options), to_run_options);
   std::vector<PlannedRun> runs;
   for (RunOptions& each : options) {
-    each.policy = Policy::kOffloadNone;  // the run on which budgets and policies are tried
+    each.policy = Policy::kOffloadNone;  // the sweep varies budget and policy of this run
     runs.push_back(plan_from(checkpoint, each));
   }
   return runs;
 }
 
-// Leaves conv and dyn out by default; --policy conv or dyn reports why it is not possible.
+// Leaves out conv and dyn by default; with --policy conv or dyn, an error states why they are not possible.
 void keep_to_step(SweepOptions& options, const SweepArguments& arguments) {
   if (!arguments.precisions.empty()) {
     throw InvalidArgument(

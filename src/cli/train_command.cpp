@@ -144,7 +144,7 @@ nlohmann::ordered_json to_json(const StepReport& report) {
            report.loss_scaling ? nlohmann::ordered_json(report.loss_scaling->skipped_steps) : nullptr}};
 }
 
-// A function of its own, so that the checkpoint's state is freed when it returns.
+// A separate function, so that the checkpoint's state is freed when it returns.
 Trainer make_trainer(const TrainArguments& arguments, const PlannedRun& run, const DatasetSplits& data,
                      const std::optional<Checkpoint>& checkpoint, ProcessGroup* processes, SavedSteps& saved,
                      const std::function<void(const Replanning&)>& replanned) {
@@ -238,7 +238,7 @@ class WatchedTraining {
   }
 
  private:
-  // Goes on if the disk is full, since the training may still reach its checkpoint.
+  // Training continues if the disk is full, since it may still reach its checkpoint.
   void write_event(const StepReport& report) {
     try {
       events_->add(report.step, to_scalars(report));
@@ -255,8 +255,8 @@ class WatchedTraining {
   std::optional<EventFile> events_;
 };
 
-// The options that must agree on all ranks. Values that were not given, for example memory, may differ with
-// the machine.
+// The options that must agree on all ranks. Defaults that depend on the machine, for example memory, may
+// differ.
 nlohmann::ordered_json to_be_agreed_on(const TrainArguments& arguments,
                                        const std::optional<Checkpoint>& checkpoint,
                                        const DatasetSplits& data) {
@@ -284,8 +284,8 @@ struct PreparedTraining {
 
 void carry_out(const PreparedTraining& prepared, SavedSteps& saved);
 
-// A launcher ends all ranks as soon as one exits with an error status. So if all ranks end alike, the first
-// reports the reason before any rank exits. Returns the text that is left for the exception that ends this
+// A launcher ends all ranks as soon as one exits with an error status. So if all ranks end for the same
+// reason, the first rank reports it before any rank exits. Returns the text for the exception that ends this
 // rank.
 std::string say_before_the_end(const ProcessGroup* processes, const std::string& text) {
   if (processes == nullptr) {
@@ -326,7 +326,7 @@ std::string resuming_command(const TrainArguments& typed, std::uint64_t steps_le
   return "vdnn train" + to_command_line(run) + to_command_line(training);
 }
 
-// The fate of the completed steps and, if they are saved, how to continue.
+// Describes whether the completed steps are saved. If they are, prints how to continue.
 std::string how_it_stopped(const PreparedTraining& prepared, const SavedSteps& saved, int signal,
                            std::uint64_t step, std::uint64_t steps) {
   const std::string what =
@@ -351,8 +351,8 @@ std::string how_it_stopped(const PreparedTraining& prepared, const SavedSteps& s
   throw Interrupted(left_to_say, signal);
 }
 
-// The state of the last checkpoint, or of step 0 if there is none. All ranks use the first rank's, since only
-// that one has certainly written a checkpoint.
+// The state of the last checkpoint, or of step 0 if there is none. All ranks use the first rank's state,
+// since only that rank has certainly written a checkpoint.
 TrainingState last_state(const PreparedTraining& prepared, const SavedSteps& saved) {
   if (is_first(prepared.processes) && saved.last) {
     return Checkpoint(*prepared.arguments.training.save).state(prepared.run);
@@ -398,7 +398,7 @@ std::string divergence_text(const TrainingArguments& training, const SavedSteps&
 }
 
 // Calls find_nan(), whose own failure must not replace that of the training. If one rank fails alone, the
-// others would wait for it, so it ends them with the status of the divergence.
+// others would wait for that rank. So it ends them with the status of the divergence.
 void try_to_find_nan(const PreparedTraining& prepared, const SavedSteps& saved, const Diverged& error) {
   try {
     find_nan(prepared, saved, error.step());
@@ -545,9 +545,9 @@ TrainArguments of_rank(const TrainArguments& given, ProcessGroup& processes) {
 }
 
 void train(const TrainArguments& given) {
-  hear_save_requests();  // comes first: until then SIGUSR1 ends the process
+  hear_save_requests();  // comes first, since otherwise SIGUSR1 would end the process
 
-  to_run_options(given.run);  // checks options here, so that not every rank reports the same error
+  to_run_options(given.run);  // checks options once, so that not every rank reports the same error
   in_force(given.training);
   if (given.run.keep_algorithms && given.training.replan_algorithms) {
     throw InvalidArgument("--keep-algorithms and --replan-algorithms: give one of them");
@@ -564,7 +564,7 @@ void train(const TrainArguments& given) {
   } catch (const Interrupted&) {
     throw;  // all ranks end with the same step
   } catch (const Diverged&) {
-    throw;  // likewise
+    throw;  // here, too, all ranks end with the same step
   } catch (...) {
     end_job(*processes, current_failure());
   }

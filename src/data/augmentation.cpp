@@ -12,25 +12,25 @@ namespace vdnn {
 
 namespace {
 
-// Apart from the seeds of synthetic samples (0 and 1) and of the order of batches (the epoch).
+// Differs from the keys of synthetic samples (0 and 1) and from those of the order of batches (the epoch).
 constexpr std::uint64_t kSeedKey = 0x6175676d656e74;  // "augment"
 
 struct View {
-  std::int64_t down = 0;  // of the crop's origin, from that of the image; negative: into the padding
+  std::int64_t down = 0;  // rows from the image's origin to the crop's; negative: into the padding
   std::int64_t right = 0;
   bool mirrored = false;
 };
 
-// Pixels in place: `channels` values each, row by row.
+// Crops and mirrors an image in place. Pixels are stored row by row, with `channels` values each.
 template <typename T>
 class Grid {
  public:
   Grid(std::span<T> values, std::int64_t height, std::int64_t width, std::int64_t channels)
       : values_(values), height_(height), width_(width), channels_(channels) {}
 
-  // What lies outside of the grid is `padding`.
+  // Fills the part of the view outside of the image with `padding`.
   void show(const View& view, T padding) {
-    // In the order in which no row is overwritten before it has been moved.
+    // This order moves each row before another row overwrites it.
     for (std::int64_t i = 0; i < height_; ++i) {
       move_row(view.down < 0 ? height_ - 1 - i : i, view, padding);
     }
@@ -78,7 +78,7 @@ class Augmented : public Dataset {
     const Dims& dims = data_->sample_dims();
     if (dims.size() != 3) {
       throw InvalidArgument(
-          "augmentation is for images in two dimensions (CxHxW), the samples have the shape " +
+          "augmentation is for images in two dimensions (CxHxW); the samples have the shape " +
           to_string(dims));
     }
     const Dims& map = data_->target_dims();

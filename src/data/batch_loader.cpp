@@ -18,13 +18,13 @@ namespace vdnn {
 
 namespace {
 
-// One place of the ring. Its state: in `free_` of the loader, with the thread, in `ready_`, or with the
-// caller.
+// One place of the ring. A slot is in the loader's `free_`, with the loader's thread, in `ready_`, or with
+// the caller.
 struct Slot {
   AddressRange block;  // images, then targets
-  Frontier copied;     // to be reached before the block is written
+  Frontier copied;     // the thread waits for it before it overwrites the block
   bool with_caller = false;
-  std::uint64_t number = 0;  // of the batch that the caller has
+  std::uint64_t number = 0;  // number of the batch that the caller has
 };
 
 // Everything submitted to the device so far.
@@ -36,10 +36,10 @@ Frontier everything(const Device& device) {
   return result;
 }
 
-// The ring's memory. Taken as a whole or not at all.
+// The ring's memory. The constructor allocates all slots or throws and frees those that it allocated.
 class Ring {
  public:
-  // By way of another constructor, so that the destructor gives back what was taken before a failure.
+  // Delegates to another constructor, so that after a failure the destructor runs and frees the first slots.
   Ring(Device& device, PinnedPool& pool, std::uint32_t slots, std::uint64_t slot_bytes) : Ring(device, pool) {
     slots_.reserve(slots);
     for (std::uint32_t i = 0; i < slots; ++i) {
@@ -55,10 +55,10 @@ class Ring {
   ~Ring() {
     for (const Slot& slot : slots_) {
       try {
-        // Who has a batch and never gave it back can only be copying it in work that has been submitted.
+        // If the caller still has the batch, only work that is already submitted can be copying it.
         pool_.free(slot.block, slot.with_caller ? everything(device_) : slot.copied);
       } catch (...) {
-        // Without memory to remember many streams in, the block stays in use until the pool goes.
+        // If there is no memory to record the streams in, the block stays in use until the pool is destroyed.
       }
     }
   }
@@ -76,7 +76,7 @@ class Ring {
 };
 
 std::uint64_t checked_places(const BatchOrder& order) {
-  order.batches_per_epoch();  // throws for an order that cannot be
+  order.batches_per_epoch();  // throws for an invalid order
   return static_cast<std::uint64_t>(order.part());
 }
 
@@ -120,7 +120,7 @@ class BatchLoader::Impl {
                             " batches loaded ahead are with the caller: recycle one before asking for more");
     }
     changed_.wait(lock, [this] { return !ready_.empty() || failure_; });
-    // What was converted before the failure is good.
+    // Batches converted before the failure are valid and come first.
     if (ready_.empty()) {
       std::rethrow_exception(failure_);
     }
@@ -176,7 +176,7 @@ class BatchLoader::Impl {
     }
   }
 
-  // Empty: the loader is to stop.
+  // Returns no slot if the loader is asked to stop.
   std::optional<std::uint32_t> wait_for_slot(const std::stop_token& stop) {
     std::unique_lock lock(mutex_);
     if (!changed_.wait(lock, stop, [this] { return !free_.empty(); })) {
@@ -235,18 +235,18 @@ class BatchLoader::Impl {
   const std::uint64_t sample_targets_;
   const std::uint64_t target_bytes_;
   const std::uint64_t end_;
-  std::uint64_t next_;  // what next() gives; the caller's
+  std::uint64_t next_;  // the batch that next() returns next; used by the caller only
   const BatchOrder order_;
-  BatchCursor cursor_;  // the thread's
+  BatchCursor cursor_;  // used by the loader's thread only
 
-  std::mutex mutex_;  // guards what follows, but for the block of a slot, which belongs to who has it
+  std::mutex mutex_;  // guards the members below, except a slot's block, which belongs to the slot's owner
   std::condition_variable_any changed_;
   Ring ring_;
-  // A handful each, with room for all: a slot that could not be put back would be waited for in vain.
+  // Both have room for all slots: if a slot could not be put back, next() would wait for it forever.
   std::vector<std::uint32_t> free_;
   std::vector<StagedBatch> ready_;
   std::exception_ptr failure_;
-  std::jthread thread_;  // last: it is stopped and joined before anything that it uses goes
+  std::jthread thread_;  // last: stopped and joined before the members that it uses are destroyed
 };
 
 BatchLoader::BatchLoader(Device& device, PinnedPool& pool, const Dataset& data, BatchOrder order,

@@ -1,6 +1,6 @@
 #pragma once
-// How errors leave libjpeg and libpng: C libraries that report an error by calling a function which must not
-// return, and through whose frames no exception may pass. That function jumps back to here.
+// Error handling for libjpeg and libpng. These C libraries report an error by calling a function that must
+// not return, and no exception may pass through their frames. So that function jumps back to take_step().
 
 #include <array>
 #include <csetjmp>
@@ -8,21 +8,21 @@
 
 namespace vdnn {
 
-// Part of a decoder's state, which its error function finds by way of the library.
+// Part of a decoder's state; the decoder's error function reaches it through the library's user pointer.
 struct CodecEscape {
   std::jmp_buf place;
   std::array<char, 256> message;
 
-  // For the error function, below take_step().
+  // The decoder's error function calls this, inside take_step() only.
   [[noreturn]] void leave(const char* why) {
     std::snprintf(message.data(), message.size(), "%s", why);
     std::longjmp(place, 1);
   }
 };
 
-// Calls `step`; false: it left by `codec.escape`, which has the message. No destructor runs on that way, so
-// that a step must hold nothing that has one, must not throw, and keeps its state in `codec`. Not inlined, so
-// that no variable of a caller is lost in a register by the jump.
+// Calls `step`. Returns false if the step left through `codec.escape`, which then has the message. The jump
+// runs no destructors, so a step must have no objects with destructors, must not throw, and keeps its state
+// in `codec`. Not inlined, so that the jump does not lose a caller's variable that is in a register.
 template <typename Codec>
 [[gnu::noinline]] bool take_step(Codec& codec, void (*step)(Codec&) noexcept) {
   if (setjmp(codec.escape.place) != 0) {

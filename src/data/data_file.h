@@ -1,5 +1,5 @@
 #pragma once
-// Files and directories of data sets, with errors that name them.
+// Access to the files and directories of data sets; errors name the file or directory.
 
 #include <cstdint>
 #include <filesystem>
@@ -8,15 +8,15 @@
 
 namespace vdnn {
 
-// Throws DataError with the name of the file or directory and what is wrong with it.
+// Throws DataError with the name of the file or directory and the problem.
 [[noreturn]] void reject_file(const std::filesystem::path& path, const std::string& problem);
 
-// Throws DataError unless there is a directory; `contents` says what is expected in it, `hint` follows the
-// message.
+// Throws DataError unless `path` is a directory. `contents` describes what it should contain; `hint` is
+// appended to the message.
 void require_directory(const std::filesystem::path& path, const std::string& contents,
                        const std::string& hint = "");
 
-// A regular file as a whole. Throws DataError when there is none or it cannot be read.
+// Reads a whole regular file. Throws DataError if `path` is not a regular file or cannot be read.
 std::vector<std::uint8_t> read_data_file(const std::filesystem::path& path);
 
 }  // namespace vdnn

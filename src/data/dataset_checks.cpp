@@ -8,7 +8,7 @@ namespace {
 
 void check_room(const char* what, std::uint64_t expected, std::size_t found) {
   if (found != expected) {
-    throw InvalidArgument("a sample has " + std::to_string(expected) + " " + what + ", room is for " +
+    throw InvalidArgument("a sample has " + std::to_string(expected) + " " + what + ", the span has " +
                           std::to_string(found));
   }
 }
@@ -27,7 +27,7 @@ void check_read(const Dataset& data, const SampleKey& key, std::span<const float
 
 void require_one_class_a_sample(const std::string& name, const DatasetOptions& options) {
   if (!options.target_dims.empty()) {
-    throw InvalidArgument(name + " has one class a sample, the network wants a label map of " +
+    throw InvalidArgument(name + " has one class per sample, the network needs a label map of " +
                           to_string(options.target_dims));
   }
 }

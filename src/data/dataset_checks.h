@@ -9,14 +9,15 @@
 
 namespace vdnn {
 
-// Throws InvalidArgument unless `data` has the sample and the spans have room for exactly one.
+// Throws InvalidArgument unless `data` has the sample and the spans have exactly the size of one sample.
 void check_read(const Dataset& data, const SampleKey& key, std::span<const float> image,
                 std::span<const std::int32_t> targets);
 
-// Throws InvalidArgument if the network needs label maps, for a data set with one class per sample.
+// For a data set with one class per sample: throws InvalidArgument if the network needs label maps.
 void require_one_class_a_sample(const std::string& name, const DatasetOptions& options);
 
-// Throws UnsuitableOptions, naming both, unless the network has samples of this shape in `classes` classes.
+// Throws UnsuitableOptions unless the network has samples of shape `dims` in `classes` classes. The message
+// names the shapes and classes of both.
 void require_samples(const std::string& name, const Dims& dims, std::int64_t classes,
                      const DatasetOptions& options);
 

@@ -1,6 +1,6 @@
 #pragma once
-// Fashion-MNIST (Xiao, Rasul, Vollgraf, 2017): 60000 and 10000 grey images of 28x28 in ten classes, as four
-// gzipped IDX files.
+// Fashion-MNIST (Xiao, Rasul, Vollgraf, 2017): 60000 grey images of 28x28 for training and 10000 for test, in
+// ten classes, as four gzipped IDX files.
 
 #include <filesystem>
 
@@ -8,8 +8,8 @@
 
 namespace vdnn {
 
-// Of `directory`; empty: where Debian's package puts them. Both splits, read as a whole. Throws as
-// open_dataset() does.
+// Reads both splits into memory from `directory`; if it is empty, from the directory of Debian's package.
+// Throws as open_dataset() does.
 DatasetSplits open_fashion_mnist(const std::filesystem::path& directory, const DatasetOptions& options);
 
 }  // namespace vdnn

@@ -20,9 +20,9 @@ namespace fs = std::filesystem;
 
 constexpr std::size_t kChunkBytes = std::size_t{1} << 18;
 
-// Decompresses the bytes of one gzip file, no further than it is asked to: a small file may hold gigabytes
-// that its header does not name. zlib's own file functions would read a file that is not compressed as it is
-// and ignore what follows the compressed data: both are damage here.
+// Decompresses one gzip file only as far as requested: a small file may decompress to gigabytes more than its
+// IDX header specifies. zlib's own file functions are too lenient: they accept a file that is not compressed,
+// and ignore bytes after the compressed data. Both are errors here.
 class GzipReader {
  public:
   explicit GzipReader(const fs::path& path) : path_(path), file_(read_data_file(path)) {
@@ -36,10 +36,10 @@ class GzipReader {
   GzipReader& operator=(const GzipReader&) = delete;
 
   const std::vector<std::uint8_t>& contents() const { return contents_; }
-  // They hold all that the file has.
+  // True if contents() has all of the file.
   bool ended() const { return ended_; }
 
-  // Makes the contents at least `size` bytes, where the file has them.
+  // Decompresses until contents() has at least `size` bytes or the file ends.
   void read_to(std::uint64_t size) {
     while (!ended_ && contents_.size() < size) {
       read_chunk();
@@ -69,7 +69,7 @@ class GzipReader {
     }
   }
 
-  // False: the file has ended. zlib counts in 32 bits.
+  // Passes the next chunk to zlib, which counts in 32 bits. Returns false at the end of the file.
   bool refill() {
     if (stream_.avail_in == 0) {
       const std::size_t size = std::min(kChunkBytes, file_.size() - position_);
@@ -82,7 +82,7 @@ class GzipReader {
 
   fs::path path_;
   std::vector<std::uint8_t> file_;
-  std::size_t position_ = 0;  // up to which zlib was given the file
+  std::size_t position_ = 0;  // bytes of the file passed to zlib
   z_stream stream_{};
   std::vector<Bytef> output_ = std::vector<Bytef>(kChunkBytes);
   std::vector<std::uint8_t> contents_;
@@ -100,7 +100,7 @@ std::string hexadecimal(std::uint32_t value) {
   return text.data();
 }
 
-// Of the header, whose magic number is right.
+// Reads the dimensions from a header whose magic number has been checked.
 Dims dims_of(const fs::path& path, std::span<const std::uint8_t> header) {
   Dims dims;
   for (std::size_t at = 4; at < header.size(); at += 4) {
@@ -113,7 +113,7 @@ Dims dims_of(const fs::path& path, std::span<const std::uint8_t> header) {
   return dims;
 }
 
-// Checked so far that a header and one byte more can be added.
+// The number of elements. Adding the header's bytes and one more to it does not overflow.
 std::uint64_t elements_of(const fs::path& path, const Dims& dims, std::uint64_t header_bytes) {
   try {
     const std::uint64_t elements = element_count(dims);
@@ -146,7 +146,7 @@ IdxFile read_idx_file(const fs::path& path, std::size_t rank) {
   reader.read_to(header_bytes + elements + 1);
   const std::uint64_t found = reader.contents().size() - header_bytes;
   if (found != elements || !reader.ended()) {
-    reject_file(path, "the header says " + to_string(dims) + ": expected " + std::to_string(elements) +
+    reject_file(path, "the header specifies " + to_string(dims) + ": expected " + std::to_string(elements) +
                           " elements, found " + (reader.ended() ? "" : "at least ") + std::to_string(found));
   }
   return {.dims = dims, .contents = std::move(reader).take_contents()};

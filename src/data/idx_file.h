@@ -1,6 +1,7 @@
 #pragma once
-// The IDX format of MNIST and its kin: big-endian magic (0, 0, element type, number of dimensions), one
-// 32-bit size a dimension, then the elements; here bytes, compressed with gzip.
+// The IDX format of MNIST and related data sets. A file is a big-endian magic number (0, 0, element type,
+// number of dimensions), one 32-bit size per dimension, then the elements. Here elements are bytes and files
+// are gzipped.
 
 #include <cstddef>
 #include <cstdint>
@@ -19,10 +20,10 @@ struct IdxFile {
   std::span<const std::uint8_t> elements() const { return std::span(contents).subspan(4 + 4 * dims.size()); }
 };
 
-// Reads a file of unsigned bytes with `rank` dimensions as a whole. Throws DataError (naming the file, what
-// was found and what was expected) when it cannot be read, is not gzip, is damaged or truncated, has another
-// magic number, or more or fewer elements than its header says. Of what a small file decompresses to, no more
-// than the header says is kept.
+// Reads a whole file of unsigned bytes with `rank` dimensions. Decompresses at most about as many bytes as
+// the header specifies, even if a small file contains gigabytes more. Throws DataError, which names the file,
+// what was found and what was expected, if the file cannot be read, is not gzip, or is damaged or truncated.
+// Also throws DataError if the magic number or the number of elements is wrong.
 IdxFile read_idx_file(const std::filesystem::path& path, std::size_t rank);
 
 }  // namespace vdnn

@@ -13,12 +13,12 @@ struct Image {
   std::vector<std::uint8_t> pixels;  // row by row, the channels of a pixel together
 };
 
-// An image with room for its pixels. Throws DataError when width or height is 0 or there are more than 2^27
-// pixels: what the header of a damaged or hostile file claims is not to take gigabytes (a decoder's own copy
-// of a progressive JPEG included).
+// Allocates an image. Throws DataError if width or height is 0 or there are more than 2^27 pixels. The limit
+// keeps the header of a damaged or hostile file from causing allocations of gigabytes, including a decoder's
+// own copy of a progressive JPEG.
 Image make_image(std::uint64_t width, std::uint64_t height, std::int64_t channels);
 
-// `image`, of 1 or 3 channels, with 1 or 3 channels: grey is repeated, colour becomes its luma (ITU-R
+// Converts an image of 1 or 3 channels to 1 or 3 channels: grey is repeated, colour becomes its luma (ITU-R
 // BT.601), rounded.
 Image with_channels(Image image, std::int64_t channels);
 

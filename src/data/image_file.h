@@ -9,17 +9,18 @@
 
 namespace vdnn {
 
-// A JPEG or PNG image, told apart by how they begin, with 1 or 3 channels. Throws DataError when it is
-// neither, or damaged or truncated.
+// Decodes a JPEG or PNG image to 1 or 3 channels; the first bytes tell which format it is. Throws DataError
+// if the data are of neither format, damaged or truncated.
 Image decode_image(std::span<const std::uint8_t> bytes, std::int64_t channels);
 
-// Reads an image file of any name. Throws DataError with the file, also if it cannot be read.
+// Reads and decodes an image file of any name. Throws as decode_image() does, also if the file cannot be
+// read; the error names the file.
 Image read_image_file(const std::filesystem::path& path, std::int64_t channels);
 
-// Cuts the largest centred part of `image` that has the sides' ratio of height x width (in whole pixels) and
-// scales it to that size: bilinear between the pixels' centres, which lie at halves, the border repeated; not
-// antialiased. `brightness` (height x width x channels, from 0 to 1) is the exact value, rounded once: an
-// image that has the size already keeps its pixels.
+// Crops `image` to its largest centred part with the aspect ratio of height x width (in whole pixels) and
+// scales it to that size. Interpolation is bilinear between pixel centres (at half-integers), repeats the
+// border and is not antialiased. `brightness` (height x width x channels, from 0 to 1) is the exact value,
+// rounded once, so an image of the right size keeps its pixels.
 void crop_and_scale(const Image& image, std::int64_t height, std::int64_t width, std::span<float> brightness);
 
 }  // namespace vdnn

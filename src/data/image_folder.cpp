@@ -20,7 +20,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// Of ImageNet's training split.
+// Mean and deviation of ImageNet's training split.
 std::vector<ChannelStatistics> statistics(std::int64_t channels) {
   if (channels == 1) {
     return {{.mean = 0.449F, .deviation = 0.226F}};
@@ -32,7 +32,7 @@ std::vector<ChannelStatistics> statistics(std::int64_t channels) {
 
 // --- listing -----------------------------------------------------------------------------------------------
 
-// Names in `directory` that `wanted` accepts, in the order of bytes.
+// Names in `directory` that `wanted` accepts, sorted by bytes.
 template <typename Wanted>
 std::vector<std::string> list(const fs::path& directory, Wanted wanted) {
   std::vector<std::string> names;
@@ -55,7 +55,7 @@ bool is_folder(const fs::directory_entry& entry) {
   return entry.is_directory(error);
 }
 
-// By name alone: a link to nothing, or what cannot be read, is an error when its sample is read.
+// Decides by name alone. A dangling link or an unreadable file causes an error when its sample is read.
 bool is_image(const fs::directory_entry& entry) {
   std::string extension = entry.path().extension().string();
   std::ranges::transform(extension, extension.begin(),
@@ -142,11 +142,11 @@ void require_images(const DatasetOptions& options) {
   const Dims& dims = options.sample_dims;
   if (dims.size() != 3 || (dims[0] != 1 && dims[0] != 3)) {
     throw InvalidArgument("'" + options.text +
-                          "' has images of 3 channels, or 1 (grey), in two dimensions: 3xHxW or 1xHxW; the "
+                          "' has two-dimensional images of 3 channels or 1 (grey): 3xHxW or 1xHxW; the "
                           "network expects " +
                           to_string(dims));
   }
-  element_count(dims);  // throws for extents that cannot be
+  element_count(dims);  // throws for invalid extents
 }
 
 }  // namespace

@@ -39,15 +39,15 @@ struct JpegDecoder {
   static_cast<JpegDecoder*>(info->client_data)->escape.leave(message.data());
 }
 
-// Oddities that libjpeg passes over, making up no pixel for them: bytes that belong to nothing, as some
-// cameras and editors leave them before a marker, and header fields that decoders do without.
+// True for a warning about an oddity that libjpeg skips without inventing pixels: stray bytes that some
+// cameras and editors leave before a marker, or header fields that decoders do not need.
 bool keeps_pixels(int warning) {
   return warning == JWRN_EXTRANEOUS_DATA || warning == JWRN_ADOBE_XFORM || warning == JWRN_JFIF_MAJOR ||
          warning == JWRN_NOT_SEQUENTIAL;
 }
 
-// Negative levels are warnings. All others are of data that are missing or damaged, where libjpeg would go on
-// with pixels that it made up.
+// Negative levels are warnings. Warnings other than those of keeps_pixels() report missing or damaged data,
+// for which libjpeg would invent pixels and go on.
 void leave_at_damage(j_common_ptr info, int level) {
   if (level < 0 && !keeps_pixels(info->err->msg_code)) {
     leave(info);
@@ -100,7 +100,7 @@ void run(JpegDecoder& decoder, void (*step)(JpegDecoder&) noexcept) {
   }
 }
 
-// Adobe's programs store the white that ink leaves, others the ink.
+// Adobe's programs store the white that the ink leaves; other programs store the ink.
 Image from_cmyk(Image image, bool stores_white) {
   const std::size_t pixels = image.pixels.size() / 4;
   const unsigned flip = stores_white ? 0 : 255;

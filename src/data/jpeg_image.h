@@ -1,5 +1,5 @@
 #pragma once
-// JPEG, through libjpeg-turbo.
+// Decodes JPEG with libjpeg-turbo.
 
 #include <cstdint>
 #include <span>
@@ -8,9 +8,9 @@
 
 namespace vdnn {
 
-// Grey where the file is grey, else RGB (CMYK without a colour profile: ink over white). The orientation that
-// a camera notes is not applied. Throws DataError when the data are no JPEG, damaged or truncated: what
-// libjpeg only warns of counts.
+// Returns grey if the file is grey, otherwise RGB. CMYK is converted without a colour profile, as ink over
+// white. A camera's orientation tag is ignored. Throws DataError if the data are not a JPEG, damaged or
+// truncated, even if libjpeg only warns of the damage.
 Image decode_jpeg(std::span<const std::uint8_t> bytes);
 
 }  // namespace vdnn

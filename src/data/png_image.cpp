@@ -21,7 +21,7 @@ struct PngDecoder {
   std::span<const std::uint8_t> bytes;  // not yet read
   png_structp png = nullptr;
   png_infop info = nullptr;
-  int passes = 0;  // of the interlaced image
+  int passes = 0;  // passes of an interlaced image; otherwise 1
   CodecEscape escape{};
   std::uint8_t* pixels = nullptr;
 };
@@ -32,7 +32,7 @@ struct PngDecoder {
   static_cast<PngDecoder*>(png_get_error_ptr(png))->escape.leave(message);
 }
 
-// Of what does not touch the pixels: text, colour profiles.
+// Warnings concern text and colour profiles, not the pixels.
 void ignore_warning(png_structp /*png*/, png_const_charp /*message*/) {}
 
 void read_bytes(png_structp png, png_bytep out, std::size_t size) {

@@ -1,5 +1,5 @@
 #pragma once
-// PNG, through libpng.
+// Decodes PNG with libpng.
 
 #include <cstdint>
 #include <span>
@@ -8,9 +8,9 @@
 
 namespace vdnn {
 
-// Every kind of PNG as 8 bits, grey where the file is grey, else RGB: palettes are looked up, 16 bits scaled
-// to 8 and rounded, transparency is dropped, gamma and colour profiles are left alone. Throws DataError when
-// the data are no PNG, damaged or truncated.
+// Decodes any PNG to 8 bits per channel: grey if the file is grey, otherwise RGB. Palettes are expanded, 16
+// bits are scaled to 8 and rounded, transparency is dropped, and gamma and colour profiles are ignored.
+// Throws DataError if the data are not a PNG, damaged or truncated.
 Image decode_png(std::span<const std::uint8_t> bytes);
 
 }  // namespace vdnn

@@ -13,7 +13,7 @@ namespace vdnn {
 namespace {
 
 constexpr std::uint64_t kSamples = 4096;
-// A class is a pattern of this many cells along each dimension of space: coarse, so that pooling and
+// A class's pattern has this many cells along each dimension of space. It is coarse, so that pooling and
 // convolutions of any size keep it.
 constexpr std::int64_t kPatternCells = 4;
 
@@ -53,12 +53,13 @@ class Synthetic : public Dataset {
   }
 
  private:
-  // Where the first draw of symmetric(), 24 random bits, lies in its range.
+  // The part of symmetric()'s range, out of `classes_` equal parts, in which the cell's first draw (24 random
+  // bits) lies.
   std::int32_t label(std::uint64_t cell_seed) const {
     return static_cast<std::int32_t>((SplitMix64(cell_seed).next() >> 40) * classes_ >> 24);
   }
 
-  // The cell of the pattern that a position (row-major in space) lies in.
+  // The cell of the pattern that contains a position (row-major in space).
   std::uint64_t cell(std::uint64_t position) const {
     std::uint64_t result = 0;
     for (std::size_t i = dims_.size() - 1; i > 0; --i) {
@@ -86,7 +87,7 @@ DatasetSplits open_synthetic(const DatasetOptions& options) {
   if (!options.target_dims.empty() && options.target_dims != space) {
     throw InvalidArgument("synthetic samples of " + to_string(options.sample_dims) +
                           " have one class, or a label map of " + to_string(space) +
-                          "; the network wants a label map of " + to_string(options.target_dims));
+                          "; the network needs a label map of " + to_string(options.target_dims));
   }
   if (options.classes < 1 || options.classes > std::numeric_limits<std::int32_t>::max()) {
     throw InvalidArgument("synthetic samples in " + std::to_string(options.classes) +

@@ -5,11 +5,11 @@
 
 namespace vdnn {
 
-// Each class has a fixed pattern, coarse in space, for each channel; a sample is its class's pattern under
-// noise of the same range: a function of seed and index. A label map is a function of the pattern, place by
-// place: which of `classes` equal parts of the range the first channel's pattern lies in. Training split
-// only. Throws InvalidArgument for a shape or a number of classes that cannot be, and for label maps that are
-// not of the sample's space.
+// Each class has a fixed pattern, coarse in space, for each channel. A sample is its class's pattern plus
+// noise of the same range, and depends only on seed and index. The label map has at each place the part of
+// the range, out of `classes` equal parts, in which the first channel's pattern lies. There is no test split.
+// Throws InvalidArgument for an invalid shape or number of classes, and for label maps without the sample's
+// space.
 DatasetSplits open_synthetic(const DatasetOptions& options);
 
 }  // namespace vdnn

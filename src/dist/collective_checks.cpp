@@ -20,20 +20,20 @@ std::string name_rank(const Device& device, int rank, int size) {
 
 void check_parts(const std::string& who, std::span<const Collective> parts) {
   if (parts.empty()) {
-    throw InvalidArgument(who + ": a collective of no range");
+    throw InvalidArgument(who + ": a collective needs at least one range");
   }
   const DataType type = parts.front().type;
   for (const Collective& part : parts) {
     const std::string what = who + ": collective '" + std::string(part.name) + "' of ";
     if (!is_floating(part.type)) {
-      throw InvalidArgument(what + to_string(part.type) + "; there are fp32, fp16 and bf16");
+      throw InvalidArgument(what + to_string(part.type) + "; use fp32, fp16 or bf16");
     }
     if (part.type != type) {
       throw InvalidArgument(what + to_string(type) + " and " + to_string(part.type) +
-                            ": all its parts have one type");
+                            ": all its parts must have one type");
     }
     if (part.range.bytes % size_of(type) != 0) {
-      throw InvalidArgument(what + format_size(part.range.bytes) + ", which are no whole numbers of " +
+      throw InvalidArgument(what + format_size(part.range.bytes) + ", which is not a whole number of " +
                             to_string(type));
     }
   }
@@ -42,7 +42,7 @@ void check_parts(const std::string& who, std::span<const Collective> parts) {
 void check_root(const std::string& who, const Collective& collective, int root, int size) {
   if (root < 0 || root >= size) {
     throw InvalidArgument(who + ": collective '" + std::string(collective.name) + "' from rank " +
-                          std::to_string(root) + ", which there is not");
+                          std::to_string(root) + ", which does not exist");
   }
 }
 

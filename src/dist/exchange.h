@@ -1,5 +1,5 @@
 #pragma once
-// Messages that are in flight together, and a bounded wait for them.
+// Messages that are in flight together, with a bounded wait for them.
 
 #include <functional>
 #include <memory>
@@ -14,7 +14,7 @@ namespace vdnn {
 // "rank 1 (on node7)", "ranks 1 (on node7), 2 (on node8)".
 std::string name_ranks(const std::vector<int>& ranks, const std::vector<std::string>& hosts);
 
-// Belongs to one thread.
+// Only one thread may use an exchange.
 class Exchange {
  public:
   explicit Exchange(Transport& transport) : transport_(transport) {}
@@ -34,7 +34,7 @@ class Exchange {
     int rank;
     std::unique_ptr<Message> message;
   };
-  // True if a message has completed since the last poll.
+  // Returns whether a message has completed since the last poll.
   bool advance();
   // The ranks whose messages are not done, ascending.
   std::vector<int> awaited() const;

@@ -42,8 +42,7 @@ void copy(std::span<const std::byte> from, std::span<std::byte> to) {
   }
 }
 
-// Staging is aligned for every type of element, and so is every address a whole number of elements after its
-// begin.
+// Staging is aligned for every type of element. So is every address at a whole number of elements in it.
 template <class Element>
 std::span<Element> as(std::span<std::byte> bytes) {
   return {reinterpret_cast<Element*>(bytes.data()), bytes.size() / sizeof(Element)};
@@ -107,7 +106,7 @@ class HostCollectives::Run {
 
   std::size_t own() const { return static_cast<std::size_t>(all_.rank_); }
 
-  // Where the values of these places are staged.
+  // The staging memory for the values of these places.
   std::span<std::byte> piece_of(const Places& places) const {
     std::size_t bytes = 0;
     for (const std::span<std::byte> place : places) {
@@ -252,7 +251,7 @@ std::span<std::byte> HostCollectives::cut(std::uint64_t bytes) {
   return {memory_.get() + begin, static_cast<std::size_t>(bytes)};
 }
 
-// --- what runs
+// --- running
 // -------------------------------------------------------------------------------------------------
 
 void HostCollectives::all_reduce(std::uint64_t number, const std::string& what, const Places& values,
@@ -317,7 +316,7 @@ void HostCollectives::check() {
   const std::lock_guard lock(mutex_);
   if (!cause_) {
     try {
-      cause_ = hear();  // the others have that report, too
+      cause_ = hear();  // the other ranks have received that report, too
     } catch (...) {
       cause_ = std::current_exception();
     }
@@ -351,7 +350,7 @@ void HostCollectives::tell(const std::exception_ptr& cause) {
   }
   const std::string text = text_of(cause).substr(0, kWordBytes - 1);
   const std::span<std::byte> word = words_.first(kWordBytes);
-  std::memcpy(word.data(), text.data(), text.size());  // zeros follow
+  std::memcpy(word.data(), text.data(), text.size());  // the rest is zeros
   try {
     Exchange exchange(*group_->transport);
     for (int rank = 0; rank < size_; ++rank) {
@@ -361,7 +360,7 @@ void HostCollectives::tell(const std::exception_ptr& cause) {
     }
     exchange.complete(kPatience, "", group_->hosts);
   } catch (const std::exception&) {
-    // A rank that cannot be told notices by its timeout.
+    // A rank that the message does not reach notices the failure by its timeout.
   }
 }
 
@@ -375,7 +374,7 @@ void HostCollectives::close() {
   const std::lock_guard running(running_);
   const std::lock_guard lock(mutex_);
   if (!cause_) {
-    cause_ = std::make_exception_ptr(DeviceError(who_ + ": its communicator has gone"));
+    cause_ = std::make_exception_ptr(DeviceError(who_ + ": its communicator has been destroyed"));
   }
   heard_.clear();
 }

@@ -39,9 +39,9 @@ class HostCollectives {
 
   std::uint64_t staging_bytes() const { return staging_bytes_; }
 
-  // Run collective `number` (from 0) of this communicator; errors call it `what`. The values lie in these
-  // places of device memory, in the order of the messages; each place has whole elements of `type`. After a
-  // failure here, or once another rank has given up, they throw the first cause.
+  // Run collective `number` (from 0) of this communicator; errors call it `what`. `values` are places in
+  // device memory, in the order of the messages; each place has whole elements of `type`. After a failure
+  // here, or once another rank has given up, both functions throw the first cause.
   void all_reduce(std::uint64_t number, const std::string& what, const Places& values, DataType type);
   void broadcast(std::uint64_t number, const std::string& what, const Places& values, int root);
 
@@ -75,7 +75,7 @@ class HostCollectives {
 
   std::shared_ptr<std::byte[]> memory_;
   std::uint64_t staging_bytes_ = 0;
-  std::uint64_t cut_bytes_ = 0;  // of it
+  std::uint64_t cut_bytes_ = 0;  // bytes of staging already handed out
   std::span<std::byte> words_;   // this rank's report, then those of the others, by rank
   // Staging of a piece: its values, replaced by the result; and the parts that others sent, by rank.
   std::span<std::byte> piece_;
@@ -84,7 +84,7 @@ class HostCollectives {
   std::mutex running_;      // held while a collective runs
   std::uint64_t next_ = 0;  // number of the next collective; guarded by running_
 
-  std::mutex mutex_;  // guards what follows
+  std::mutex mutex_;  // guards the members below
   std::exception_ptr cause_;
   std::vector<std::unique_ptr<Message>> heard_;  // by rank; null: no report is expected
 };

@@ -19,7 +19,7 @@ void check_options(const Device& device, const MpiOptions& options, int size) {
   constexpr std::uint64_t kLeastStagingOfARank = 1024;
   if (device.properties().name != "cpu") {
     throw InvalidArgument("MPI: the device is " + device.properties().name +
-                          "; between CPU ranks it joins the device cpu alone");
+                          "; MPI joins only the device cpu");
   }
   if (!(options.wait_seconds > 0)) {
     throw InvalidArgument("MPI: wait_seconds is " + format_seconds(options.wait_seconds) +
@@ -27,7 +27,7 @@ void check_options(const Device& device, const MpiOptions& options, int size) {
   }
   if (size > 1 && options.staging_bytes / static_cast<std::uint64_t>(size) < kLeastStagingOfARank) {
     throw InvalidArgument("MPI: staging_bytes is " + format_size(options.staging_bytes) + " for " +
-                          std::to_string(size) + " ranks; each wants " + format_size(kLeastStagingOfARank));
+                          std::to_string(size) + " ranks; each needs " + format_size(kLeastStagingOfARank));
   }
 }
 
@@ -74,8 +74,8 @@ class HostCommunicator final : public Communicator {
   const std::shared_ptr<Transport> transport_;
   const std::shared_ptr<HostCollectives> collectives_;
   const int exceptions_ = std::uncaught_exceptions();
-  std::uint64_t submitted_ = 0;  // collectives
-  Frontier last_;                // of them
+  std::uint64_t submitted_ = 0;  // number of collectives
+  Frontier last_;                // after the last collective
 };
 
 HostCommunicator::~HostCommunicator() {
@@ -91,7 +91,7 @@ void HostCommunicator::finish() noexcept {
       wait(last_);  // earlier ones are done then
     }
   } catch (const std::exception&) {
-    // It was thrown where it happened, and reported to the other ranks.
+    // The call that failed has thrown it and reported it to the other ranks.
   }
 }
 

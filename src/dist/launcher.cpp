@@ -17,7 +17,7 @@ std::optional<int> read_count(const EnvironmentReader& read, const char* name) {
   const auto [end, error] = std::from_chars(text->data(), text->data() + text->size(), count);
   if (error != std::errc() || end != text->data() + text->size() || count < 1) {
     throw InvalidArgument(std::string(name) + " is '" + *text +
-                          "' in the environment: no number of processes");
+                          "' in the environment: it must be a number of processes");
   }
   return count;
 }

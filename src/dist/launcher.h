@@ -9,15 +9,15 @@ namespace vdnn {
 
 struct Launcher {
   std::string name;          // in messages
-  std::optional<int> ranks;  // that it has started, if it reports them
+  std::optional<int> ranks;  // number of ranks that it has started, if it reports that
 };
 
-// As environment() (src/base/environment.h).
+// Reads a variable like environment() (src/base/environment.h).
 using EnvironmentReader = std::function<std::optional<std::string>(const char* name)>;
 
 // Recognises Open MPI's mpirun, and launchers with PMI-1 or PMI-2 (MPICH's mpiexec, `srun --mpi=pmi2`) or
-// PMIx (`srun --mpi=pmix`). Empty without a launcher. Throws InvalidArgument if srun has started several
-// processes without any of these, since each would believe that it is alone.
+// PMIx (`srun --mpi=pmix`). Returns nothing without a launcher. Throws InvalidArgument if srun has started
+// several processes without any of these, since each would believe that it is alone.
 std::optional<Launcher> find_launcher(const EnvironmentReader& read);
 
 }  // namespace vdnn

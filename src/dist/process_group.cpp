@@ -31,7 +31,7 @@ void require_seconds(double seconds, const char* key) {
   }
 }
 
-// The transport of a world of one: nobody to talk to.
+// The transport of a world of one rank, which sends and receives nothing.
 class OnlyRank final : public Transport {
  public:
   OnlyRank() {
@@ -87,7 +87,8 @@ class TransportGroup final : public ProcessGroup {
   // Sends `mine` to all others and receives theirs; lengths are known.
   void gather(std::span<const std::byte> mine, const std::vector<std::span<std::byte>>& all,
               std::string_view name, double seconds, const std::function<void()>& check);
-  // Seconds for another rank to print the same cause, or the original one, and to end this rank.
+  // The seconds to wait so that another rank can print the same cause, or the original one, and end this
+  // rank.
   double head_start() const;
   void complete(
       Exchange& exchange, std::string_view name, double seconds, const std::function<void()>& check = [] {});
@@ -120,7 +121,7 @@ TransportGroup::TransportGroup(std::shared_ptr<Transport> transport, const Proce
       who_("rank " + std::to_string(world_.rank) + " of " + std::to_string(world_.size) + " on " +
            world_.host) {
   facts_->transport = std::move(transport);
-  // It also connects all pairs of ranks, so that later messages are sent at once.
+  // This exchange also connects all pairs of ranks, so that later messages are sent at once.
   facts_->hosts = gather(world_.host, "start", options.start_seconds);
 }
 
@@ -190,7 +191,7 @@ std::vector<std::string> TransportGroup::gather(const std::string& mine, std::st
 void TransportGroup::broadcast(std::span<std::byte> bytes, int root, std::string_view name) {
   if (root < 0 || root >= world_.size) {
     throw InvalidArgument(who_ + ": " + std::string(name) + " from rank " + std::to_string(root) +
-                          ", which there is not");
+                          ", which does not exist");
   }
   if (world_.size == 1) {
     return;
@@ -225,9 +226,9 @@ double TransportGroup::head_start() const {
 }
 
 void TransportGroup::end_ranks(const std::string& cause, int status) {
-  transport().rest(head_start());  // for the rank that should report the cause
+  transport().rest(head_start());  // gives the rank that should report the cause time to do so
   const std::string text = "vdnn: " + who_ + " ends the job: " + cause + "\n";
-  // One call, so that no other output comes between. A failed write loses nothing.
+  // One call, so that no other output splits the line. A failed write does no harm.
   [[maybe_unused]] const auto written = write(STDERR_FILENO, text.data(), text.size());
   transport().end_ranks(status);
 }

@@ -19,7 +19,7 @@ int count_of(GpuSystem* gpus) {
   }
 }
 
-// Empty if the rank gets another device. Ordinals count the GPUs that the launcher leaves visible.
+// Returns nothing if the rank gets another device. Ordinals count the GPUs that the launcher leaves visible.
 std::optional<int> gpu_of_rank(const std::string& asked, const ProcessGroup& processes, GpuSystem* gpus) {
   if (asked != "auto" && asked != "cuda") {
     return std::nullopt;
@@ -33,7 +33,7 @@ std::optional<int> gpu_of_rank(const std::string& asked, const ProcessGroup& pro
   }
   if (there < processes.local_size()) {
     throw InvalidArgument("a machine has " + std::to_string(processes.local_size()) + " ranks and " +
-                          std::to_string(there) + " GPUs: each rank wants one of its own");
+                          std::to_string(there) + " GPUs: each rank needs its own");
   }
   return processes.local_rank();
 }
@@ -46,7 +46,7 @@ void require_gpus_of_their_own(const std::string& mine, ProcessGroup& processes)
     const auto [user, only] = users.emplace(gpus[rank], rank);
     if (!only && !gpus[rank].empty()) {
       throw InvalidArgument("ranks " + std::to_string(user->second) + " and " + std::to_string(rank) +
-                            " have the same GPU, " + gpus[rank] + ": each rank wants one of its own");
+                            " have the same GPU, " + gpus[rank] + ": each rank needs its own");
     }
   }
 }

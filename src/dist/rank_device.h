@@ -8,10 +8,10 @@
 
 namespace vdnn {
 
-// The name of this rank's device for the requested "auto", "cuda" or device name. A rank gets the GPU with
-// its local number. If it sees only one GPU it gets that one: the launcher has assigned it (Slurm's
-// --gpus-per-task, or CUDA_VISIBLE_DEVICES for each rank). "auto" is "cpu" if a rank sees no GPU. `gpus`
-// null: this build cannot drive GPUs.
+// Returns the name of this rank's device for the requested "auto", "cuda" or device name. A rank gets the GPU
+// with its local number. A rank that sees only one GPU gets that one: the launcher has assigned it, with
+// Slurm's --gpus-per-task or with CUDA_VISIBLE_DEVICES. "auto" is "cpu" if a rank sees no GPU. `gpus` is null
+// if this build cannot drive GPUs.
 //
 // All ranks must call it, and all machines must have the same number of ranks. Throws InvalidArgument if
 // there are fewer GPUs than ranks, if several ranks request one GPU by number, and if two ranks would share a

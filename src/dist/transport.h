@@ -1,6 +1,6 @@
 #pragma once
-// Point-to-point messages between ranks: the part of MPI that training on several processes needs. Nothing
-// here waits; the caller polls and has the deadline. Tests use threads in the place of MPI
+// Point-to-point messages between ranks: the part of MPI that training on several processes needs. Sends and
+// receives do not wait; the caller polls them until its deadline. Tests use threads instead of MPI
 // (tests/fakes/fake_network.h).
 
 #include <algorithm>
@@ -22,15 +22,15 @@ struct World {
   std::string host;
 };
 
-// The bytes of a message. `memory` owns them: if a message is abandoned before it is done, they stay as long
-// as they may be accessed.
+// The bytes of a message, owned by `memory`. The bytes of an abandoned message stay as long as the transport
+// may access them.
 struct Staged {
   std::shared_ptr<std::byte[]> memory;
   std::span<std::byte> bytes;
 };
 
 // The channel (the group's, or that of one of its communicators) and the number of the exchange. Exchanges of
-// a channel follow one another, except for the last number, which may be in flight beside any of them.
+// a channel follow one another. Only the exchange kLastOfChannel may be in flight together with others.
 constexpr std::uint64_t kLastOfChannel = std::numeric_limits<std::uint64_t>::max();
 struct Tag {
   std::uint32_t channel = 0;
@@ -45,8 +45,8 @@ class Message {
   Message(const Message&) = delete;
   Message& operator=(const Message&) = delete;
 
-  // True once it was received or, for a send, once its bytes may be written again. Throws DeviceError if it
-  // failed, or if its length is not the expected one. Must not be called again after it was true or has
+  // True once the message is received or, for a send, once its bytes may be written again. Throws DeviceError
+  // if the message failed or has an unexpected length. Do not call again after a call has returned true or
   // thrown.
   virtual bool done() = 0;
 };
@@ -64,19 +64,18 @@ class Transport {
   virtual std::unique_ptr<Message> send(int to, Tag tag, const Staged& staged) = 0;
   virtual std::unique_ptr<Message> receive(int from, Tag tag, const Staged& staged) = 0;
 
-  // Pauses between polls; a fake advances its clock here. 0: only yields to other threads.
   virtual double now_seconds() = 0;
+  // Pauses between polls; a fake advances its clock here. For 0 seconds, only yields to other threads.
   virtual void rest(double seconds) = 0;
 
-  // Leaves together with all ranks, or returns after so many seconds. No message may be made or polled
-  // afterwards.
+  // Leaves together with all ranks, or returns after `seconds`. No message may be made or polled afterwards.
   virtual void leave(double seconds) = 0;
   // Ends the other ranks, and may end this process. If it does not, it returns within seconds.
   virtual void end_ranks(int status) = 0;
 };
 
-// The pause after a poll without result, which grows: a message that is under way arrives at once, while a
-// rank that still computes needs the processors.
+// Pauses after polls without result. The pauses grow: at first a message may arrive any moment, but later the
+// sender probably still computes and needs the processors.
 class Backoff {
  public:
   explicit Backoff(Transport& transport) : transport_(transport) {}

@@ -11,7 +11,7 @@ double rounds(std::uint32_t count) {
   return static_cast<double>(std::bit_width(count - 1));  // log2, rounded up
 }
 
-// Both halves of an all-reduce, or one of them: reduce-scatter, all-gather.
+// `halves` is 2 for an all-reduce, and 1 for one of its halves, a reduce-scatter or an all-gather.
 double ring_seconds(std::uint32_t count, double bytes, const PeerLink& link, double halves) {
   const double others = static_cast<double>(count) - 1;
   return halves *
@@ -33,8 +33,8 @@ double CollectiveCosts::all_reduce_seconds(std::uint64_t bytes) const {
   if (machines < 2 || devices < 2) {
     return all_reduce_seconds_among(devices, all, peers) + all_reduce_seconds_among(machines, all, network);
   }
-  // Scattered, each device reduces its part with its like on the other machines; the parts of one machine
-  // share its network.
+  // After a reduce-scatter in each machine, each device reduces its part with the corresponding devices of
+  // the other machines. The parts of one machine share its network.
   return ring_seconds(devices, all, peers, 2) + all_reduce_seconds_among(machines, all, network);
 }
 

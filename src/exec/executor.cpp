@@ -48,12 +48,12 @@ struct Executor::Launch {
   }
 };
 
-// An instruction with what is the same in each step.
+// An instruction with the data that all steps share.
 struct Executor::PreparedInstruction {
   const Instruction& instruction;
   StreamId stream = 0;
   std::string name;                      // what traces and findings call it
-  bool of_update = false;                // left out where gradients are only accumulated
+  bool of_update = false;                // skipped by micro-steps that only accumulate gradients
   std::vector<BufferUse> uses;           // what it reads and writes
   std::uint32_t frontier = kNone;        // index into frontiers_; kNone: no instruction waits for it
   std::shared_ptr<const Launch> launch;  // of the last step; null before the first and for other kinds
@@ -62,13 +62,13 @@ struct Executor::PreparedInstruction {
 struct Executor::BufferState {
   AddressRange range;
   bool alive = false;
-  bool owned = false;                    // taken by this executor, to be given back
+  bool owned = false;                    // allocated by this executor, which must free it
   ParameterStore::Slot* slot = nullptr;  // a parameter or a state
-  ValueId value = kNone;                 // what it holds
+  ValueId value = kNone;                 // the value in the buffer
   std::uint64_t version = 0;
 };
 
-// A step whose inputs lie at `inputs` and whose results go to slot `parity`.
+// A step that reads its inputs at `inputs` and writes its results to slot `parity`.
 struct Executor::StepGraph {
   std::vector<AddressRange> inputs;
   std::uint64_t parity = 0;
@@ -78,7 +78,7 @@ struct Executor::StepGraph {
 
 std::string why_not_graph(const Device& device, const Tape& tape, const OpProgram* program) {
   if (tape.collective()) {
-    return "what ranks do together is submitted anew in each step";
+    return "collectives of the ranks are submitted anew in each step";
   }
   std::string reason = device.why_not_capture();
   return reason.empty() && program != nullptr ? program->why_not_replay() : reason;
@@ -86,10 +86,10 @@ std::string why_not_graph(const Device& device, const Tape& tape, const OpProgra
 
 namespace {
 
-// For the batches that a loader stages, each with either slot of results, with and without update.
+// One graph for each staged batch of a loader, each of the two slots of results, and with and without update.
 constexpr std::size_t kMostGraphs = std::size_t{4} * kStagedBatches;
 
-// Whether it changes parameters, or reads a result that only an update computes.
+// Whether the instruction changes parameters or reads a result that only an update computes.
 bool is_of_update(const Tape& tape, const Instruction& instruction) {
   const OpId op = instruction.kind == InstructionKind::kReadResult ? tape.producer(instruction.value)
                   : is_launch(instruction.kind)                    ? instruction.op
@@ -100,7 +100,7 @@ bool is_of_update(const Tape& tape, const Instruction& instruction) {
 // Size of the staging block for inspected values: small, since the budget may have little left.
 constexpr std::uint64_t kInspectedBytes = std::uint64_t{64} << 10U;
 
-// Where any type is aligned.
+// Sufficient for any type.
 constexpr std::uint64_t kResultAlignment = 64;
 
 }  // namespace
@@ -120,11 +120,11 @@ Executor::Executor(const ExecutorParts& parts)
       placements_(parts.schedule.buffers.size()) {
   if (parts_.tape.collective() && parts_.communicator == nullptr) {
     throw InvalidArgument("'" + parts_.tape.model() +
-                          "' is trained by several ranks together: its executor wants a communicator");
+                          "' is trained by several ranks together: its executor needs a communicator");
   }
   if (parts_.inspect && (parts_.graph || !parts_.device.properties().touches_memory)) {
     throw InvalidArgument("values of '" + parts_.tape.model() +
-                          "' cannot be inspected while its steps are graphs, or nothing is computed");
+                          "' cannot be inspected if its steps are graphs or the device computes nothing");
   }
   prepare_instructions();
   number_awaited_instructions();
@@ -157,7 +157,7 @@ void Executor::prepare_instructions() {
   }
 }
 
-// Frontiers are large, and few instructions are waited for.
+// Frontiers are large, so only instructions for which others wait have one.
 void Executor::number_awaited_instructions() {
   std::uint32_t awaited = 0;
   for (const Instruction& instruction : parts_.schedule.instructions) {
@@ -187,7 +187,7 @@ void Executor::take_arena() {
   }
   arena_ = parts_.pool.allocate(parts_.schedule.arena_bytes, parts_.streams[StreamRole::kCompute]);
   if (!arena_) {
-    throw OutOfMemory("what a step of '" + parts_.tape.model() + "' takes",
+    throw OutOfMemory("memory for a step of '" + parts_.tape.model() + "'",
                       parts_.pool.shortage(parts_.schedule.arena_bytes));
   }
 }
@@ -204,8 +204,8 @@ void Executor::bind_persistent_buffers() {
         BufferState& state = buffers_[use.buffer];
         state.slot = slots[use.value];
         if (state.slot == nullptr) {
-          throw InvalidArgument("the store holds no " + parts_.tape.value(use.value).name + " as '" +
-                                parts_.tape.model() + "' wants it");
+          throw InvalidArgument("the parameter store has no " + parts_.tape.value(use.value).name +
+                                " that fits '" + parts_.tape.model() + "'");
         }
         state.range = state.slot->range;
         state.alive = true;
@@ -263,7 +263,7 @@ AddressRange Executor::result(std::uint64_t step, std::size_t index) const {
   if (failed_ || index >= result_parts_.size() || step >= waited_steps_ ||
       step_ - step > result_slots_.size()) {
     throw InvalidArgument("result " + std::to_string(index) + " of step " + std::to_string(step) + " of '" +
-                          parts_.tape.model() + "' is not there: there are " +
+                          parts_.tape.model() + "' is not available: a step has " +
                           std::to_string(result_parts_.size()) + ", " + std::to_string(waited_steps_) +
                           " steps have been waited for, " + std::to_string(step_) + " submitted");
   }
@@ -307,7 +307,7 @@ void Executor::give_back(BufferId id, const Frontier& last_use) {
   } else {
     parts_.pinned.free(state.range, last_use);
   }
-  // Not earlier: a block that a pool could not take back is tried again at the end.
+  // Set last: if a pool could not free the block, the executor tries again at its end.
   state.alive = false;
   state.owned = false;
 }
@@ -316,17 +316,16 @@ void Executor::give_back_everything() noexcept {
   Frontier everything;
   try {
     everything = parts_.streams.everything(parts_.device);
-  } catch (
-      ...) {  // no memory to wait for many streams: what may be in use stays with the pools until they go
+  } catch (...) {  // no memory to record the streams: blocks stay in use until their pools are destroyed
     return;
   }
   const auto one = [](const auto& free) {
     try {
       free();
-    } catch (...) {  // a destructor has nobody to tell; the others are still given back
+    } catch (...) {  // a destructor cannot report it; the other blocks are still freed
     }
   };
-  // Through the communicator, since another rank may never arrive.
+  // Waits through the communicator first, since another rank may never arrive.
   if (parts_.communicator != nullptr) {
     one([&] { parts_.communicator->wait(everything); });
   }
@@ -353,7 +352,7 @@ void Executor::give_back_everything() noexcept {
 void Executor::require_inputs(std::span<const AddressRange> inputs) const {
   const std::span<const ValueId> values = parts_.tape.inputs();
   if (inputs.size() != values.size()) {
-    throw InvalidArgument("a step of '" + parts_.tape.model() + "' takes " + std::to_string(values.size()) +
+    throw InvalidArgument("a step of '" + parts_.tape.model() + "' has " + std::to_string(values.size()) +
                           " inputs, not " + std::to_string(inputs.size()));
   }
   for (std::size_t input = 0; input < inputs.size(); ++input) {
@@ -367,14 +366,14 @@ void Executor::require_inputs(std::span<const AddressRange> inputs) const {
 
 StepTicket Executor::submit(std::span<const AddressRange> inputs, const StepScalars& scalars) {
   if (failed_) {
-    throw DeviceError("this executor has failed in an earlier step and takes no other");
+    throw DeviceError("this executor failed in an earlier step and runs no further steps");
   }
   require_inputs(inputs);
   if (step_ - waited_steps_ >= result_slots_.size()) {
     throw InvalidArgument("the results of two steps of '" + parts_.tape.model() +
                           "' have not been waited for: a third would overwrite them");
   }
-  failed_ = true;  // until the end of the step says otherwise
+  failed_ = true;  // the end of the step clears it
   live_bytes_ = parts_.pool.statistics().in_use_bytes - (arena_ ? arena_in_use() : 0);
   live_sum_ = 0;
   memory_ = {};
@@ -404,8 +403,8 @@ void Executor::submit_instructions(std::span<const AddressRange> inputs, const S
   memory_.average_bytes = instructions_.empty() ? 0 : live_sum_ / static_cast<double>(instructions_.size());
 }
 
-// Streams are joined before and after every step, as a graph joins them. So all steps find the same
-// frontiers, and with them the same places, and predictions the same times.
+// Joins the streams before and after every step, as a graph does. So all steps start from the same frontiers:
+// buffers have the same addresses in every step, and predictions the same times.
 void Executor::submit_as_graph(std::span<const AddressRange> inputs, const StepScalars& scalars) {
   write_step_numbers(scalars);
   const auto submit_all = [&] {
@@ -451,7 +450,8 @@ void Executor::join_streams() {
   }
 }
 
-// The step that used the slot has been waited for, and so has its copy: losses come after it.
+// The host has waited for the losses of the step that used the slot before. They come after that step's copy,
+// so the slot is free.
 void Executor::write_step_numbers(const StepScalars& scalars) const {
   if (replays_ && parts_.program != nullptr) {
     parts_.program->write_step_numbers(
@@ -472,8 +472,8 @@ void Executor::copy_step_numbers() {
 StepMetrics Executor::wait(const StepTicket& ticket) {
   if (ticket.executor != id_ || ticket.step != waited_steps_ || ticket.step >= step_) {
     throw InvalidArgument("a wait for step " + std::to_string(ticket.step) +
-                          (ticket.executor == id_ ? "" : " of an executor that is gone") + "; the next of '" +
-                          parts_.tape.model() + "' to be waited for is step " +
+                          (ticket.executor == id_ ? "" : " of an executor that is gone") +
+                          "; the next step of '" + parts_.tape.model() + "' to wait for is step " +
                           std::to_string(waited_steps_));
   }
   // Allocated first, so that the caller may wait again after std::bad_alloc.
@@ -701,7 +701,7 @@ std::vector<std::byte> Executor::on_host(const PreparedInstruction& prepared, co
   return bytes;
 }
 
-// In place, as the checker has verified.
+// Reduces in place, which the checker has verified to be permitted.
 void Executor::reduce(const PreparedInstruction& prepared) {
   const std::span<const BufferUse> all(prepared.uses);
   const std::span<const BufferUse> reads = all.first(all.size() / 2);
@@ -737,7 +737,7 @@ void Executor::load(const PreparedInstruction& prepared, std::span<const Address
   inputs_copied_.join(parts_.device.frontier(prepared.stream));
 }
 
-// Offload and prefetch: the contents, and so the version, stay what they are.
+// Runs an offload or a prefetch. The contents, and so the version, do not change.
 void Executor::move(const PreparedInstruction& prepared, BufferId from, BufferId to) {
   const ValueId value = prepared.instruction.value;
   const std::uint64_t version = version_of(from, value);

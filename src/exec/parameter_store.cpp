@@ -45,7 +45,7 @@ ParameterStore::~ParameterStore() {
   give_back();
 }
 
-// Blocks of no bytes are places that nothing was taken for.
+// A slot of 0 bytes has no block.
 void ParameterStore::give_back() noexcept {
   const std::vector<Slot> scale(loss_scale_ ? 1 : 0, loss_scale_.value_or(Slot{}));
   for (const std::vector<Slot>* const slots :
@@ -56,7 +56,7 @@ void ParameterStore::give_back() noexcept {
           pool_.free(slot.range, pool_.device().frontier(stream_));
         }
       } catch (...) {
-        // Without memory to remember many streams in, the block stays in use until the pool goes.
+        // If there is no memory to record the streams in, the block stays in use until the pool is destroyed.
       }
     }
   }
@@ -112,7 +112,7 @@ std::uint64_t ParameterStore::transfer_bytes() const {
   return largest;
 }
 
-// One block for all, so that no more than the largest stays page-locked.
+// Copies all through one block, so that no more than the largest stays page-locked.
 class ParameterStore::Transfers {
  public:
   Transfers(ParameterStore& store, PinnedPool& pinned, StreamId stream)
@@ -124,7 +124,7 @@ class ParameterStore::Transfers {
   bool touches_memory() const { return device_.properties().touches_memory; }
   std::byte* host() const { return pointer_to<std::byte>(block_.range().begin); }
 
-  // What host() holds becomes the slot's contents.
+  // Copies the contents of host() into the slot.
   void to_device(Slot& slot) {
     slot.version = store_.next_version();
     const Copy copy{.name = "upload of a parameter",
@@ -142,7 +142,7 @@ class ParameterStore::Transfers {
                     .destination = {.range = host_range(slot)},
                     .source = {.range = slot.range, .version = slot.version}};
     device_.copy(stream_, copy);
-    // All that the copy is behind, not the copy alone: what failed earlier and elsewhere has to be heard of
+    // Waits for all work that precedes the copy, so that an earlier failure on another stream is reported
     // here.
     const Frontier done = device_.frontier(stream_);
     block_.used_until(done);
@@ -164,7 +164,7 @@ void ParameterStore::upload(PinnedPool& pinned, StreamId stream, OpProgram* prog
                             std::span<const std::vector<float>> logical,
                             std::span<const std::vector<std::vector<float>>> states) {
   if (parameter_slots_.empty()) {
-    return;  // a learned step tells none apart: no page-locked memory for them
+    return;  // a learned step has no separate parameters and needs no page-locked memory for them
   }
   Transfers transfers(*this, pinned, stream);
   if (transfers.touches_memory() && (program == nullptr || logical.size() != parameters() ||
@@ -177,7 +177,7 @@ void ParameterStore::upload(PinnedPool& pinned, StreamId stream, OpProgram* prog
     const std::span<Slot> slots = slots_of(index);
     for (std::size_t i = 0; i < slots.size(); ++i) {
       if (!transfers.touches_memory()) {
-        // Only the versions move.
+        // Only the versions change.
       } else if (i == 0) {
         program->pack_parameter(index, logical[index], transfers.host());
       } else if (states.empty()) {
@@ -193,7 +193,7 @@ void ParameterStore::upload(PinnedPool& pinned, StreamId stream, OpProgram* prog
   }
 }
 
-// Of the parameter that the transfers' block holds, which it overwrites.
+// Uploads the copy of the parameter in the transfers' block, and overwrites the block.
 void ParameterStore::upload_copy(Transfers& transfers, std::uint32_t index) {
   const std::optional<DataType>& type = shapes_[index].copy;
   if (!type) {

@@ -18,7 +18,7 @@ namespace vdnn {
 
 namespace {
 
-// More than any schedule needs, and small enough that adding granules does not overflow.
+// A budget larger than any schedule needs, and small enough that adding granules does not overflow.
 constexpr std::uint64_t kBoundless = std::uint64_t{1} << 50;
 // Steps that are not measured: the first fills the pools, the second is the first that overlaps.
 constexpr std::uint32_t kWarmUpSteps = 2;
@@ -26,7 +26,7 @@ constexpr std::uint32_t kWarmUpSteps = 2;
 // are alike, so one is simulated.
 constexpr std::uint32_t kDifferentMicroSteps = 3;
 
-// Runs `simulation`. kBoundless is nobody's budget: what exceeds it cannot be, on any device.
+// Runs `simulation` in kBoundless. A network that exceeds it is impossible on any device.
 template <class Simulation>
 auto without_budget(const Simulation& simulation) {
   try {
@@ -54,7 +54,7 @@ class Staging {
       }
       blocks_.push_back(*block);
     }
-    for (AddressRange& input : inputs_) {  // none without a block
+    for (AddressRange& input : inputs_) {  // empty if there is no block
       input.begin += blocks_.front().begin;
     }
   }
@@ -140,7 +140,7 @@ std::vector<InstructionTime> instruction_times(const Schedule& schedule, std::sp
   EventsOfKind works(trace, TraceEvent::Kind::kWork);
   EventsOfKind samples(trace, TraceEvent::Kind::kCounter);
   if (graph) {
-    works.next();  // the copy of the step's numbers, which is no instruction
+    works.next();  // the copy of the step's numbers, which is not an instruction
   }
   std::vector<InstructionTime> times;
   times.reserve(schedule.instructions.size());
@@ -180,7 +180,7 @@ class Steps {
   std::optional<StepTicket> last_;
 };
 
-// Steps up to the last of an update, from one to the next.
+// The mean time of an update's micro-steps except the last, each from its predecessor's end to its own.
 double mean_micro_step_seconds(SimDevice& device, Steps& steps, std::uint32_t micro_steps) {
   const std::uint32_t others = micro_steps - 1;
   double seconds = 0;

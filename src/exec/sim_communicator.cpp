@@ -20,12 +20,12 @@ class SimCommunicator final : public Communicator {
   using Communicator::all_reduce;
   Point all_reduce(StreamId stream, std::span<const Collective> parts) override {
     if (parts.empty()) {
-      throw InvalidArgument("a simulated all-reduce of no range");
+      throw InvalidArgument("a simulated all-reduce needs at least one range");
     }
     return submit(stream, parts.front().name, accesses_of_all_reduce(parts),
                   costs_.all_reduce_seconds(total_bytes(parts)));
   }
-  // From another rank: what it costs is the same on all.
+  // Costs the same on all ranks, whichever rank is the root.
   Point broadcast(StreamId stream, const Collective& collective, int root) override {
     return submit(stream, collective.name, accesses_of_broadcast(collective, root == rank()),
                   costs_.broadcast_seconds(collective.range.bytes));
@@ -33,7 +33,7 @@ class SimCommunicator final : public Communicator {
 
   void wait(const Frontier& frontier) override { device_.synchronize(frontier); }
   void break_off(const std::string& cause) override {
-    throw DeviceError("nothing breaks off what is simulated: " + cause);
+    throw DeviceError("a simulated collective cannot be broken off: " + cause);
   }
   std::uint64_t library_bytes() const override { return 0; }
 

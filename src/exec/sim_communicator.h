@@ -1,7 +1,6 @@
 #pragma once
-// The communicator of a simulated rank: its collectives take what collective_costs.h says, on the stream that
-// they are given to. All ranks of a simulation are alike and do the same at the same time, so that one stands
-// for all of them and nothing is moved.
+// The communicator of a simulated rank. A collective occupies its stream for the time that collective_costs.h
+// predicts. All simulated ranks do the same at the same time, so one represents all of them and no data move.
 
 #include <memory>
 

@@ -69,7 +69,7 @@ std::string write_flat_json(const FlatJson& object) {
 
 std::optional<FlatJson> read_flat_json(const std::string& text) {
   FlatReader reader;
-  // The parser takes a zero byte for the end of its input and would ignore what follows.
+  // The parser ends its input at a zero byte and would ignore the bytes after it.
   if (text.find('\0') != std::string::npos || !FlatValue::sax_parse(text, &reader)) {
     return std::nullopt;
   }

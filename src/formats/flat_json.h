@@ -1,7 +1,7 @@
 #pragma once
-// JSON objects that contain only texts and numbers, as metadata do. They are written and read without a
-// document in between: destroying one needs memory (nlohmann::json flattens nested values first), and a
-// destructor that gets none ends the process.
+// JSON objects that contain only texts and numbers, like metadata. They are written and read without a
+// nlohmann::json document: its destructor allocates memory to flatten nested values, and ends the process if
+// that fails.
 
 #include <map>
 #include <optional>
@@ -20,7 +20,7 @@ std::string json_text(float number);
 
 // Keys are in ascending order.
 std::string write_flat_json(const FlatJson& object);
-// Empty if `text` is not a JSON object, has a key twice, or has a value of another kind.
+// Returns nothing if `text` is not a JSON object, has a key twice, or has a value of another kind.
 std::optional<FlatJson> read_flat_json(const std::string& text);
 
 }  // namespace vdnn

@@ -82,13 +82,13 @@ std::string printable(std::string_view text) {
 }
 
 void reject_safetensors(const fs::path& path, const std::string& problem) {
-  throw DataError("'" + path.string() + "' is not a sound safetensors file: " + problem);
+  throw DataError("'" + path.string() + "' is not a valid safetensors file: " + problem);
 }
 
 std::string safetensors_header(const std::vector<SafetensorsTensor>& tensors,
                                const SafetensorsMetadata& metadata) {
   check_tensors(tensors);
-  // Appends text, since adding a key to a document would search all earlier keys.
+  // Writes text directly, since adding a key to a document would search all earlier keys.
   std::string text = "{";
   std::uint64_t position = 0;
   const auto add = [&text](const std::string& key, const std::string& value) {
@@ -110,7 +110,7 @@ std::string safetensors_header(const std::vector<SafetensorsTensor>& tensors,
                           error.what());
   }
   text += '}';
-  // The length before the header has eight bytes, so the data are as aligned as the header's size.
+  // The header follows a length of eight bytes. So padding the header to a multiple of eight aligns the data.
   text.resize(round_up(text.size(), kHeaderAlignment), ' ');
   if (text.size() > kLargestSafetensorsHeader) {
     throw InvalidArgument("a header of " + std::to_string(text.size()) +
@@ -124,9 +124,9 @@ namespace {
 
 using Entry = SafetensorsHeader::Entry;
 
-// Receives the parser's events and tracks the few places that the format has. It keeps nothing that is not
-// expected at its place, so that neither deep nor endless lists cost memory. It also sees keys that appear
-// twice, of which a parsed document would only have the last.
+// Receives the parser's events and tracks the place in the format. It stores only expected elements, so
+// neither deep nor endless lists cost memory. It also rejects keys that appear twice; a parsed document would
+// have only the last one.
 class HeaderReader : public nlohmann::json_sax<Json> {
  public:
   explicit HeaderReader(const fs::path& path) : path_(path) {}
@@ -365,7 +365,7 @@ class HeaderReader : public nlohmann::json_sax<Json> {
   std::string* metadata_text_ = nullptr;
 };
 
-// Every byte of the data belongs to exactly one tensor. Sorts the entries by place.
+// Checks that every byte of the data belongs to exactly one tensor. Sorts the entries by position.
 void check_data(const fs::path& path, std::vector<Entry>& entries, std::uint64_t data_bytes) {
   std::ranges::stable_sort(entries, {}, [](const Entry& entry) { return std::pair(entry.begin, entry.end); });
   std::uint64_t position = 0;
@@ -397,7 +397,7 @@ SafetensorsHeader parse_safetensors_header(const fs::path& path, const std::stri
   if (!text.starts_with('{')) {
     reject_safetensors(path, "expected a header that begins with '{', found " + printable(text.substr(0, 1)));
   }
-  // The parser takes a zero byte for the end of its input and would ignore what follows.
+  // The parser ends its input at a zero byte and would ignore the bytes after it.
   if (const std::size_t zero = text.find('\0'); zero != std::string::npos) {
     reject_safetensors(path, "the header is not JSON at its byte " + std::to_string(zero));
   }

@@ -11,16 +11,17 @@
 
 namespace vdnn {
 
-// For messages: in quotes, shortened to the beginning if long, in ASCII only.
+// Returns `text` for a message: in quotes, cut off if long, in ASCII only.
 std::string printable(std::string_view text);
 
 // "F32". Throws InvalidArgument for a type that these files do not have.
 std::string_view name_of(DataType type);
 
-// Throws DataError.
+// Throws DataError with the path and the problem.
 [[noreturn]] void reject_safetensors(const std::filesystem::path& path, const std::string& problem);
 
-// Throws InvalidArgument as SafetensorsWriter does. Padded with spaces to a multiple of eight bytes.
+// The header's text, padded with spaces to a multiple of eight bytes. Throws InvalidArgument as
+// SafetensorsWriter does.
 std::string safetensors_header(const std::vector<SafetensorsTensor>& tensors,
                                const SafetensorsMetadata& metadata);
 

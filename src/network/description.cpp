@@ -1,5 +1,5 @@
-// Networks from lists of layers. Each layer is placed after the layers that it reads. Of those that can come
-// next, the first in the list does, so that a list that is in order keeps it.
+// Networks from lists of layers. Each layer is placed after the layers that it reads. If several layers can
+// come next, the first in the list does, so a list that is already in order keeps its order.
 
 #include <algorithm>
 #include <map>
@@ -65,11 +65,11 @@ class Assembly {
       if (std::ranges::any_of(layers_, [&](const LayerDescription& other) {
             return other.name == read && is_loss(other.spec);
           })) {
-        reject("layer " + layer.name + " reads '" + read + "', which is a loss and makes no feature map");
+        reject("layer " + layer.name + " reads '" + read + "', which is a loss and has no feature map");
       }
     }
     if (layer.output && is_loss(layer.spec)) {
-      reject("layer " + layer.name + " is a loss and no output: every step returns its metrics");
+      reject("layer " + layer.name + " is a loss and cannot be an output: every step returns its metrics");
     }
   }
 
@@ -113,8 +113,7 @@ class Assembly {
   template <class Other>
   void shared_loss(const std::string&, const Other&, Tensor) {}
 
-  // Every layer that is not placed waits for another that is not placed, so following them leads into a
-  // cycle.
+  // Every unplaced layer waits for another unplaced layer, so following the waits leads into a cycle.
   std::string cycle(const std::vector<bool>& placed) const {
     std::map<std::string, std::string> waits_for;
     for (std::size_t i = 0; i < layers_.size(); ++i) {
@@ -125,7 +124,7 @@ class Assembly {
     }
     std::string at = waits_for.begin()->first;
     for (std::size_t i = 0; i < waits_for.size(); ++i) {
-      at = waits_for[at];  // after as many steps as there are layers it is on the cycle
+      at = waits_for[at];  // on the cycle after as many steps as there are layers
     }
     std::string text = at;
     for (std::string next = waits_for[at]; next != at; next = waits_for[next]) {

@@ -1,5 +1,5 @@
-// Lowering: the recipes of a catalog become ops over values. The parts (lowering/) append the forward pass,
-// the backward pass, the updates and the sums over ranks to one tape; their headers state the rules.
+// Lowering turns the recipes of a catalog into ops over values. The parts (lowering/) append the forward
+// pass, the backward pass, the updates and the sums over ranks to one tape. Their headers state the rules.
 
 #include <algorithm>
 #include <cmath>
@@ -33,8 +33,8 @@ float loss_weight(const OpSpec& spec) {
       spec);
 }
 
-// The values that the host reads after a step: the metrics of the losses, the network's outputs, the norm of
-// the gradients (it shows that a training diverges), then the values that the options name.
+// Lists the values that the host reads after a step: the metrics of the losses, the network's outputs, the
+// norm of the gradients (which shows that a training diverges), then the values that the options name.
 void list_results(LoweringState& state, ValueId gradient_norm) {
   for (const Layer& each : state.network.layers()) {
     if (is_loss(each.spec)) {
@@ -60,10 +60,10 @@ void list_results(LoweringState& state, ValueId gradient_norm) {
     const auto found = std::ranges::find(state.parts.values, name, &Value::name);
     if (found == state.parts.values.end()) {
       throw InvalidArgument("network " + state.network.name() + ": there is no value '" + name +
-                            "' that the host could be given");
+                            "' for the host to read");
     }
     if (found->persistent() || found->loaded()) {
-      throw InvalidArgument("network " + state.network.name() + ": '" + name + "' is not made in a step");
+      throw InvalidArgument("network " + state.network.name() + ": '" + name + "' is not computed in a step");
     }
     add(static_cast<ValueId>(found - state.parts.values.begin()));
   }
@@ -120,11 +120,11 @@ void require_valid_options(const TrainingOptions& options) {
   }
   if (!is_floating(options.reduce_precision)) {
     throw InvalidArgument(std::string("gradients summed over ranks in ") +
-                          to_string(options.reduce_precision) + ": there are fp32, fp16 and bf16");
+                          to_string(options.reduce_precision) + ": supported are fp32, fp16 and bf16");
   }
   if (options.ranks == 0 || options.micro_steps == 0 || options.bucket_bytes == 0) {
     throw InvalidArgument("training by " + std::to_string(options.ranks) + " ranks, " +
-                          std::to_string(options.micro_steps) + " micro-steps an update, in buckets of " +
+                          std::to_string(options.micro_steps) + " micro-steps per update, in buckets of " +
                           std::to_string(options.bucket_bytes) + " bytes: all must be at least 1");
   }
 }

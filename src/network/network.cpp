@@ -49,7 +49,7 @@ void check_name(const std::string& name) {
   }
 }
 
-// The tensor in messages.
+// How messages name the tensor.
 std::string called(const std::vector<std::string>& names, std::uint32_t id) {
   if (id == kNone) {
     return "an empty tensor";
@@ -116,7 +116,7 @@ const TensorType& NetworkBuilder::type(Tensor x) const {
 Tensor NetworkBuilder::append(const std::string& name, OpSpec spec, std::vector<std::uint32_t> inputs,
                               TensorType output) {
   if (auto* dropout = std::get_if<DropoutSpec>(&spec); dropout != nullptr && dropout->key == 0) {
-    // By position, so that layers added later do not change what this one drops.
+    // The key depends only on earlier layers, so layers added later do not change this layer's mask.
     dropout->key = network_.layers_.size() + 1;
   }
   const auto id = static_cast<std::uint32_t>(network_.types_.size());
@@ -279,7 +279,7 @@ Network NetworkBuilder::build() && {
     }
     if (is_loss(layer.spec)) {
       has_loss = true;
-      read[layer.output] = true;  // by the host
+      read[layer.output] = true;  // the host reads it
     }
   }
   if (!has_loss) {

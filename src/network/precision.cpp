@@ -14,7 +14,7 @@ namespace vdnn {
 namespace {
 
 // Layers that mixed precision always leaves in fp32: losses, which sum over many classes, and custom layers,
-// whose code knows no other type.
+// whose code supports no other type.
 bool always_fp32(const OpSpec& spec) {
   return is_loss(spec) || std::holds_alternative<CustomSpec>(spec);
 }
@@ -29,9 +29,8 @@ void require_layers(const Network& network, const std::vector<std::string>& name
   known.erase(std::unique(known.begin(), known.end()), known.end());
   for (const std::string& name : names) {
     if (std::ranges::find(known, name) == known.end()) {
-      throw InvalidArgument("fp32 layers: network " + network.name() +
-                            " has no layer, and none of the kind, '" + name +
-                            "'; near that: " + near_names(name, known));
+      throw InvalidArgument("fp32 layers: network " + network.name() + " has no layer or kind of layer '" +
+                            name + "'; similar: " + near_names(name, known));
     }
   }
 }
@@ -41,7 +40,7 @@ void require_layers(const Network& network, const std::vector<std::string>& name
 Network Network::with_precision(const PrecisionOptions& options) const {
   if (!is_floating(options.storage)) {
     throw InvalidArgument(std::string("feature maps cannot be stored as ") + to_string(options.storage) +
-                          ": fp32, fp16 and bf16 are known");
+                          ": supported are fp32, fp16 and bf16");
   }
   if (std::ranges::any_of(
           layers_, [](const Layer& layer) { return std::holds_alternative<ConversionSpec>(layer.spec); })) {
@@ -49,7 +48,7 @@ Network Network::with_precision(const PrecisionOptions& options) const {
       return *this;
     }
     throw InvalidArgument("network " + name_ +
-                          " has conversions already: its feature maps cannot be typed once more");
+                          " has conversions already: its precision cannot be changed again");
   }
   require_layers(*this, options.fp32_layers);
   const auto listed = [&](const std::string& name) {

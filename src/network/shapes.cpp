@@ -122,7 +122,7 @@ class ShapeRules {
     const TensorType& x = only_input();
     // The running variance divides by n - 1.
     require(x.elements() / static_cast<std::uint64_t>(channels(x)) > 1,
-            "one element a channel has no variance; input " + describe(inputs_[0]));
+            "one element per channel has no variance; input " + describe(inputs_[0]));
     return x;
   }
 
@@ -154,7 +154,7 @@ class ShapeRules {
   TensorType operator()(const ConversionSpec& spec) const {
     TensorType y = only_input();
     require(is_floating(y.data_type) && is_floating(spec.to),
-            std::string("converts floating-point numbers alone, not ") + to_string(y.data_type) + " to " +
+            std::string("converts only floating-point numbers, not ") + to_string(y.data_type) + " to " +
                 to_string(spec.to));
     y.data_type = spec.to;
     return y;
@@ -219,7 +219,7 @@ class ShapeRules {
     require(inputs_.size() == count,
             "takes " + std::to_string(count) + " inputs, got " + std::to_string(inputs_.size()));
   }
-  [[noreturn]] void not_a_layer() const { reject("an optimizer's op is no layer"); }
+  [[noreturn]] void not_a_layer() const { reject("an optimizer's op is not a layer"); }
 
   const TensorType& only_input() const {
     require_inputs(1);
@@ -276,12 +276,12 @@ class ShapeRules {
     return dims;
   }
 
-  // With the batch and the data type of `x`.
+  // A feature map with the batch and the data type of `x`.
   static TensorType feature_map(const TensorType& x, std::int64_t channels, const Dims& space) {
     return {.data_type = x.data_type, .dims = joined(x.dims[0], channels, space), .layout = x.layout};
   }
 
-  // `what` is a parameter.
+  // Rejects a parameter, named `what`, whose size overflows.
   void check_size(const std::string& what, const Dims& dims) const {
     try {
       TensorType{.dims = dims}.bytes();

@@ -16,8 +16,8 @@ struct NamedType {
   TensorType type;
 };
 
-// Throws InvalidArgument, with the layer, its inputs and the shapes, if they do not fit together or the spec
-// is no layer's.
+// Throws an InvalidArgument that names the layer, its inputs and the shapes if they do not fit together, or
+// if the spec is not a layer's.
 TensorType infer_output(const std::string& layer, const OpSpec& spec, std::span<const NamedType> inputs);
 
 // The type of the targets with which the loss compares this prediction.

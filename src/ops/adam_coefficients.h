@@ -1,7 +1,7 @@
 #pragma once
-// The coefficients of an Adam or AdamW step, which are the same for all elements: computed in double and
-// rounded once. Each element is then updated in single precision and in this order, with t = step + 1 (steps
-// that loss scaling has skipped are not counted):
+// The coefficients of an Adam or AdamW step. They are the same for all elements, computed in double and
+// rounded once. Each element is then updated in single precision and in this order. t = step + 1, without the
+// steps that loss scaling has skipped:
 //
 //   g = scale g                             if gradients are clipped or losses scaled
 //   g = g + weight_decay w                  Adam

@@ -33,16 +33,16 @@ ConvolutionDims dims_of(const Convolution& convolution);
 // One entry per dimension.
 Dims dilation_of(const Convolution& convolution);
 
-// The same convolution with a second dimension of space, of extent one, if it has only one dimension:
-// libraries know two or three.
+// Adds a second dimension of space, of extent 1, to a convolution with one dimension. Libraries support only
+// two or three.
 Convolution planar(Convolution convolution);
 
 // The pass of the convolution from the layer's output to its input that corresponds to a pass of the layer:
-// the forward pass and the data gradient change places.
+// forward pass and data gradient are exchanged.
 Direction exchanged(Direction pass);
 
 // The convolution of a layer from `x` to `y`, whose shapes a network has checked. For a transposed
-// convolution it goes from y to x, and the layer's forward pass is its data gradient.
+// convolution the result goes from y to x, and the layer's forward pass is the result's data gradient.
 Convolution convolution_of(const ConvolutionSpec& spec, const TensorType& x, const TensorType& y);
 Convolution convolution_of(const TransposedConvolutionSpec& spec, const TensorType& x, const TensorType& y);
 

@@ -9,8 +9,8 @@ namespace vdnn::ops {
 
 namespace {
 
-// Called within a handler. Callers know neither the layer's types of exceptions nor when it ran, so that
-// every exception is reported as a failure of the device at this op.
+// Must be called within an exception handler. Callers know neither the layer's exception types nor when it
+// ran, so every exception is reported as a failure of the device at this op.
 [[noreturn]] void fail_running(const std::string& where) {
   try {
     throw;
@@ -19,7 +19,7 @@ namespace {
   } catch (const std::exception& error) {
     std::throw_with_nested(DeviceError(where + error.what()));
   } catch (...) {
-    std::throw_with_nested(DeviceError(where + "what it threw is no std::exception"));
+    std::throw_with_nested(DeviceError(where + "an exception that is no std::exception"));
   }
 }
 

@@ -12,7 +12,7 @@ namespace vdnn::ops {
 
 class CustomOp {
  public:
-  // `device` as in CustomQuestion.
+  // `device`: see CustomQuestion.
   CustomOp(const CustomSpec& spec, const KernelRequest& request, std::string device, int threads);
 
   // Any exception of the layer becomes a DeviceError that names op and layer.

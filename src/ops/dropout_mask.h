@@ -1,13 +1,13 @@
 #pragma once
-// The mask of dropout: a function of (seed, step, sample, key, element), so that it is the same on every
+// The mask of dropout. It is a function of (seed, step, sample, key, element), so it is the same on every
 // device, in both passes and for every split of a batch. Elements of a sample are counted in memory order,
 // channels last.
 //
 // The generator is splitmix64 (Steele, Lea, Flood, OOPSLA 2014), which is counter-based by construction: draw
-// i of a sequence is mix64(start + (i + 1) gamma). It passes BigCrush. The start is a hash of everything but
-// the element. Two starts, uniform in 64 bits, lead to overlapping sequences of n draws with a probability of
-// n / 2^63, which is 2^-39 for a feature map of 2^24 elements. A draw serves two elements with 32 bits each,
-// so that a probability is met to within 2^-32.
+// i of a sequence is mix64(start + (i + 1) gamma). It passes BigCrush. The start is a hash of all arguments
+// except the element. Two starts, uniform in 64 bits, lead to overlapping sequences of n draws with a
+// probability of n / 2^63, which is 2^-39 for a feature map of 2^24 elements. A draw serves two elements with
+// 32 bits each, so a dropout probability is exact to within 2^-32.
 
 #include <cstdint>
 
@@ -19,7 +19,7 @@ namespace vdnn::ops {
 
 class DropoutMask {
  public:
-  // The mask of one sample of the step, counted over all devices.
+  // The mask of one sample of the step. Samples are counted over all devices.
   constexpr DropoutMask(const DropoutSpec& spec, const StepScalars& scalars, std::uint64_t sample)
       : start_(mix(mix(mix(mix64(scalars.seed), scalars.step), sample), spec.key)),
         threshold_(threshold(spec)) {}

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <optional>
 
+#include "src/ops/layer_operands.h"
 #include "src/ops/product_names.h"
 #include "vdnn/error.h"
 
@@ -129,7 +130,7 @@ FilterShape filter_shape(const TransposedConvolutionSpec& spec, const LayerTypes
                     .bias = spec.bias};
   const double reach = static_cast<double>(spec.filters) * window_elements(spec.kernel);
   shape.multiply_adds = static_cast<double>(shape.input.elements()) * reach;
-  // Windows begin a stride apart, so that fewer of them contribute to one output.
+  // With a stride, each output receives fewer products than the window has taps.
   shape.fan_in = std::max<std::int64_t>(
       1, static_cast<std::int64_t>(static_cast<double>(shape.filter[1]) * window_elements(spec.kernel) /
                                    window_elements(spec.stride)));
@@ -149,7 +150,7 @@ FilterShape filter_shape(const FullyConnectedSpec& spec, const LayerTypes& types
 
 LayerRecipe filter_layer_recipe(const FilterShape& shape, const FilterStorage& storage,
                                 const PassAlgorithms& algorithms, Mode mode) {
-  using enum OperandRole;
+  using namespace filter;
   const auto pass = [&](Direction direction, std::vector<Operand> reads, std::vector<Operand> writes) {
     return OpRecipe{.direction = direction,
                     .reads = std::move(reads),
@@ -160,16 +161,15 @@ LayerRecipe filter_layer_recipe(const FilterShape& shape, const FilterStorage& s
   };
   LayerRecipe recipe;
   recipe.parameters = parameters_of(shape, storage);
-  recipe.forward = {pass(Direction::kForward, {{kInput, 0}, {kParameter, 0}}, {{kOutput, 0}})};
+  recipe.forward = {pass(Direction::kForward, {kX, kWeights}, {kY})};
   if (mode == Mode::kTraining) {
-    recipe.backward = {
-        pass(Direction::kBackwardFilter, {{kInput, 0}, {kOutputGradient, 0}}, {{kParameterGradient, 0}}),
-        pass(Direction::kBackwardData, {{kOutputGradient, 0}, {kParameter, 0}}, {{kInputGradient, 0}})};
+    recipe.backward = {pass(Direction::kBackwardFilter, {kX, kDY}, {kDWeights}),
+                       pass(Direction::kBackwardData, {kDY, kWeights}, {kDX})};
   }
   if (shape.bias) {
-    recipe.forward[0].reads.push_back({kParameter, 1});
+    recipe.forward[0].reads.push_back(kBias);
     if (mode == Mode::kTraining) {
-      recipe.backward[0].writes.push_back({kParameterGradient, 1});
+      recipe.backward[0].writes.push_back(kDBias);
     }
   }
   return recipe;

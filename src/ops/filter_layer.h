@@ -1,6 +1,6 @@
 #pragma once
-// Layers with filters: convolutions, transposed convolutions and fully connected layers. To the runtime they
-// are alike on every device: a filter, an optional bias, and three passes.
+// Layers with filters: convolutions, transposed convolutions and fully connected layers. On every device they
+// have the same structure: a filter, an optional bias, and three passes.
 
 #include <cstdint>
 #include <functional>
@@ -18,7 +18,7 @@ struct FilterShape {
   Dims filter;              // logical: K, C / groups, space
   Dims stride;              // of windows; a fully connected layer has none
   Dims padding;             // of windows; a fully connected layer has none
-  std::int64_t groups = 1;  // into which K of the filter is split
+  std::int64_t groups = 1;  // groups into which K of the filter is split
   bool bias = true;
   double multiply_adds = 0;  // of one pass
   std::int64_t fan_in = 0;   // products that one output sums, on average
@@ -42,8 +42,8 @@ struct FilterStorage {
 // The algorithms of one pass, at least one, the first choice first.
 using PassAlgorithms = std::function<std::vector<Algorithm>(Direction)>;
 
-// Forward reads X, filter and bias. The first backward op makes the gradients of filter and bias from X and
-// dY, the second the gradient of the data from dY and the filter. Nothing may be overwritten.
+// Forward reads X, filter and bias. The first backward op computes the gradients of filter and bias from X
+// and dY, the second the gradient of the data from dY and the filter. No operand may be overwritten.
 LayerRecipe filter_layer_recipe(const FilterShape& shape, const FilterStorage& storage,
                                 const PassAlgorithms& algorithms, Mode mode);
 

@@ -1,5 +1,6 @@
 #pragma once
-// A program that forwards every call to another one: a base for programs that change or add one thing.
+// A program that forwards every call to another program: a base class for programs that change or add one
+// function.
 
 #include <span>
 #include <string>
@@ -8,7 +9,7 @@
 
 namespace vdnn::ops {
 
-// `below` must outlive this program.
+// `below`, which receives the calls, must outlive this program.
 class ForwardingProgram : public OpProgram {
  public:
   explicit ForwardingProgram(OpProgram& below) : below_(below) {}

@@ -1,7 +1,7 @@
 #pragma once
-// The operands of layers that save something, by name, and the order in which each of their ops reads and
-// writes them. Recipes are made from these lists and kernels find their operands in them, so that both refer
-// to the same name. A name that an op does not have does not compile.
+// The operands of layers by name, and the order in which each op of normalisations and losses reads and
+// writes them. Recipes are made from these lists, and kernels find their operands in them, so both use the
+// same names. Code that names an operand which the op does not have fails to compile.
 
 #include <algorithm>
 #include <array>
@@ -21,7 +21,7 @@ struct OpSignature {
   consteval std::uint32_t read(Operand operand) const { return position(reads, operand); }
   consteval std::uint32_t write(Operand operand) const { return position(writes, operand); }
 
-  // As OpRecipe has them.
+  // In the form that OpRecipe uses.
   std::vector<Operand> read_list() const { return {reads.begin(), reads.end()}; }
   std::vector<Operand> write_list() const { return {writes.begin(), writes.end()}; }
 
@@ -33,6 +33,20 @@ struct OpSignature {
                                : static_cast<std::uint32_t>(found - list.begin());
   }
 };
+
+// Convolutions and fully connected layers.
+namespace filter {
+
+inline constexpr Operand kX{OperandRole::kInput, 0};
+inline constexpr Operand kY{OperandRole::kOutput, 0};
+inline constexpr Operand kDX{OperandRole::kInputGradient, 0};
+inline constexpr Operand kDY{OperandRole::kOutputGradient, 0};
+inline constexpr Operand kWeights{OperandRole::kParameter, 0};
+inline constexpr Operand kBias{OperandRole::kParameter, 1};
+inline constexpr Operand kDWeights{OperandRole::kParameterGradient, 0};
+inline constexpr Operand kDBias{OperandRole::kParameterGradient, 1};
+
+}  // namespace filter
 
 // Batch and group normalisation.
 namespace normalization {
@@ -46,15 +60,16 @@ inline constexpr Operand kShift{OperandRole::kParameter, 1};
 inline constexpr Operand kDScale{OperandRole::kParameterGradient, 0};
 inline constexpr Operand kDShift{OperandRole::kParameterGradient, 1};
 inline constexpr Operand kMean{OperandRole::kSaved, 0};
-// Statistic 1 that forward saves: group normalisation's, or batch normalisation's.
+// The second saved statistic: the reciprocal deviation of group normalisation, or the variance of batch
+// normalisation.
 inline constexpr Operand kReciprocalDeviation{OperandRole::kSaved, 1};
 inline constexpr Operand kVariance{OperandRole::kSaved, 1};
 
-// In training. Inference of group normalisation writes Y alone.
+// For training. In inference, group normalisation writes only Y.
 inline constexpr OpSignature<3, 3> kForward{{kX, kScale, kShift}, {kY, kMean, kVariance}};
 inline constexpr OpSignature<5, 3> kBackward{{kX, kMean, kVariance, kDY, kScale}, {kDX, kDScale, kDShift}};
 
-// Batch normalisation alone.
+// Only batch normalisation.
 inline constexpr Operand kRunningMean{OperandRole::kParameter, 2};
 inline constexpr Operand kRunningVariance{OperandRole::kParameter, 3};
 
@@ -62,7 +77,7 @@ inline constexpr OpSignature<5, 1> kInference{{kX, kScale, kShift, kRunningMean,
 inline constexpr OpSignature<4, 2> kFollow{{kMean, kVariance, kRunningMean, kRunningVariance},
                                            {kRunningMean, kRunningVariance}};
 
-// Over the batches of several ranks. The own statistics are those of this rank's batch.
+// Batch normalisation over several ranks. "Own" statistics are those of this rank's batch.
 inline constexpr Operand kOwnMean{OperandRole::kSaved, 2};
 inline constexpr Operand kOwnVariance{OperandRole::kSaved, 3};
 inline constexpr Operand kGradientMeans{OperandRole::kGradientStatistic, 0};
@@ -75,7 +90,7 @@ inline constexpr OpSignature<6, 1> kGradient{{kX, kMean, kVariance, kDY, kScale,
 
 }  // namespace normalization
 
-// Losses over classes; Dice coefficients belong to dice cross-entropy alone.
+// Losses over classes. Only dice cross-entropy has Dice coefficients.
 namespace class_loss {
 
 inline constexpr Operand kLogits{OperandRole::kInput, 0};
@@ -85,7 +100,7 @@ inline constexpr Operand kDLogits{OperandRole::kInputGradient, 0};
 inline constexpr Operand kProbabilities{OperandRole::kSaved, 0};
 inline constexpr Operand kDice{OperandRole::kSaved, 1};
 
-// In training. Inference writes the metrics alone.
+// For training. Inference writes only the metrics.
 inline constexpr OpSignature<2, 3> kForward{{kLogits, kTargets}, {kMetrics, kProbabilities, kDice}};
 inline constexpr OpSignature<3, 1> kBackward{{kProbabilities, kTargets, kDice}, {kDLogits}};
 

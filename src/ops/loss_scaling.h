@@ -1,6 +1,5 @@
 #pragma once
-// The arithmetic of dynamic loss scaling, shared by all devices; see LossScaling. On a GPU kernels compute
-// it.
+// The arithmetic of dynamic loss scaling, shared by all devices; see LossScaling. On a GPU, kernels run it.
 
 #include <algorithm>
 #include <cmath>
@@ -11,7 +10,7 @@
 
 namespace vdnn::ops {
 
-// `norm` is that of the scaled gradients.
+// `norm`: the norm of the scaled gradients.
 VDNN_HOST_DEVICE inline LossScaledNorm unscaled(double norm, double max_norm, const LossScale& state) {
   const double own_norm = norm / static_cast<double>(state.scale);
   const bool overflow = !std::isfinite(norm);
@@ -25,7 +24,7 @@ VDNN_HOST_DEVICE inline LossScaledNorm unscaled(double norm, double max_norm, co
 
 VDNN_HOST_DEVICE inline LossScale next(const LossScaling& scaling, LossScale state, bool skipped) {
   if (skipped) {
-    // Without a lower limit it would become zero, by which no gradient can be divided.
+    // Without a lower limit the scale would become zero, and updates divide by it.
     return {.scale = std::max(state.scale * scaling.backoff, 0x1p-126F),
             .good_steps = 0,
             .skipped_steps = state.skipped_steps + 1};
@@ -33,20 +32,20 @@ VDNN_HOST_DEVICE inline LossScale next(const LossScaling& scaling, LossScale sta
   state.good_steps += 1;
   if (state.good_steps >= static_cast<float>(scaling.growth_interval)) {
     state.good_steps = 0;
-    // A scale that has become infinite would skip every step from then on.
+    // If the scale became infinite, every later step would be skipped.
     const float grown = state.scale * scaling.growth;
     state.scale = std::isfinite(grown) ? grown : state.scale;
   }
   return state;
 }
 
-// True if a smaller scale may help after a skipped step. No scale changes the forward pass, so a loss that is
-// not finite gets until a scale of 1 to recover.
+// True if a smaller scale may help after a skipped step. The scale does not change the forward pass, so after
+// a loss that is not finite the training may recover until the scale reaches 1.
 inline bool may_be_mended(float scale, bool finite_loss) {
   return scale >= kLeastLossScale && (finite_loss || scale > 1);
 }
 
-// True if a training of that many steps can have this state; it validates states that were read from files.
+// True if a training of `steps` steps can have this state. Validates states that were read from files.
 inline bool is_possible(const LossScale& state, std::uint64_t steps) {
   const auto is_count = [](float number) {
     return number >= 0 && number <= 0x1p24F && number == std::floor(number);

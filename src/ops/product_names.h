@@ -11,24 +11,25 @@
 
 namespace vdnn::ops {
 
-// Adds the suffix for TF32 to a name in fp32, and removes it.
+// Add the suffix for TF32 to a name, check for it, and remove it.
 std::string in_tf32(const std::string& name);
 bool is_in_tf32(const std::string& algorithm);
 std::string without_precision(const std::string& algorithm);
 
-// The names of a matrix product on a GPU that is not named after a library, in fp32 and in TF32.
+// The names of a matrix product, in fp32 and in TF32, on a GPU whose algorithms have no library's names.
 inline constexpr const char* kMatrixProduct = "gemm";
 inline constexpr const char* kTf32MatrixProduct = "matrix_product in tf32";
 
-// How factors of that type are multiplied: narrow ones directly, fp32 with the permitted precision.
+// The precision in which factors of that type are multiplied: their own for narrow ones, the permitted one
+// for fp32.
 ProductPrecision product_precision(DataType factors, ProductPrecision permitted = ProductPrecision::kFp32);
 
-// The precisions that a training permitted, judged by its recorded algorithms (by names of ops). No option
-// permits TF32 for matrix products alone, so a matrix product in TF32 shows that convolutions may use it,
-// too.
+// The precisions that a training permitted, derived from its recorded algorithms (by names of ops). No option
+// permits TF32 only for matrix products, so a matrix product in TF32 implies that convolutions may also use
+// TF32.
 ProductPrecisions recorded_precisions(const std::map<std::string, std::string>& algorithms);
 
-// "NAME", "NAME, tf32 convolutions", or, with matrix products too, "NAME, tf32".
+// Returns "NAME", "NAME, tf32 convolutions" or, with matrix products in TF32, too, "NAME, tf32".
 std::string source_with(const std::string& name, const ProductPrecisions& precisions);
 
 }  // namespace vdnn::ops

@@ -1,7 +1,7 @@
 #pragma once
-// Recipes of losses, whose operands are the same on every device; see standard_recipes.h.
+// Recipes of losses. Their operands are the same on every device; see standard_recipes.h.
 //
-// Targets of classes are stored as N, then space, row-major, for either layout of the logits.
+// Class targets are stored as N x space, row-major, for either layout of the logits.
 
 #include <cstdint>
 #include <span>
@@ -18,12 +18,12 @@ struct ClassPlaces {
   std::uint64_t classes = 0;
   std::uint64_t places = 0;  // of one sample
 
-  // `inputs` of a loss over classes: logits N x K x space..., targets N x space.... Throws InvalidArgument
-  // that names `loss`.
+  // `inputs`: logits N x K x space..., targets N x space.... Throws an InvalidArgument that names `loss` if
+  // the inputs do not fit.
   ClassPlaces(std::span<const TensorType> inputs, std::string_view loss);
 };
 
-// Throws InvalidArgument that names the first sample whose target is not a class. Places with negative
+// Throws an InvalidArgument that names the first sample whose target is not a class. Places with negative
 // targets do not count.
 void require_classes(const ClassPlaces& problem, std::span<const std::int32_t> targets);
 
@@ -33,8 +33,8 @@ LayerRecipe standard_recipe(const SoftmaxCrossEntropySpec& spec, const LayerType
 // Backward reads prediction and targets; the gradient may overwrite the prediction.
 LayerRecipe standard_recipe(const MeanSquaredErrorSpec& spec, const LayerTypes& types, Mode mode,
                             const LayerAlgorithms& algorithms);
-// As softmax cross-entropy. It also saves the Dice coefficients (N x 2K): for each sample the numerators of
-// its classes, then the denominators, so that backward need not sum over space again.
+// Like softmax cross-entropy. Forward also saves the Dice coefficients (N x 2K): for each sample the
+// numerators of its classes, then the denominators. So backward need not sum over space again.
 LayerRecipe standard_recipe(const DiceCrossEntropySpec& spec, const LayerTypes& types, Mode mode,
                             const LayerAlgorithms& algorithms);
 

@@ -11,7 +11,7 @@ namespace vdnn::ops {
 
 namespace {
 
-// For vectors and other parameters without a layout of the device.
+// The layout of vectors and other parameters for which the device has no layout.
 constexpr const char* kDenseStorage = "dense";
 
 double bytes_of(const TensorType& type) {
@@ -26,7 +26,7 @@ double elements_of(const TensorType& type) {
   throw InvalidArgument(std::string(layer) + ": " + why);
 }
 
-// One or more inputs and one output, all of one shape.
+// Requires one or more inputs and one output, all of one shape.
 void require_one_shape(const LayerTypes& types, std::size_t inputs, std::string_view layer) {
   require_count(types.inputs, inputs, layer);
   require_count(types.outputs, 1, layer);
@@ -62,7 +62,7 @@ OpRecipe elementwise_op(const TensorType& type, double flops_each, Direction dir
           .cost = {.flops = flops_each * elements_of(type), .bytes = operands * bytes_of(type)}};
 }
 
-// A function of each element whose gradient follows from Y.
+// An elementwise function whose gradient can be computed from Y.
 LayerRecipe activation(const LayerTypes& types, double flops_each, Mode mode,
                        const LayerAlgorithms& algorithms) {
   using enum OperandRole;
@@ -90,7 +90,7 @@ ParameterRecipe channel_parameter(const char* name, std::int64_t channels, Initi
           .trainable = trainable};
 }
 
-// Normalisations: scale and shift are parameters 0 and 1.
+// In normalisations, scale and shift are parameters 0 and 1.
 void add_scale_and_shift(LayerRecipe& recipe, std::int64_t channels) {
   recipe.parameters.push_back(channel_parameter("scale", channels, Initializer::kOne, true));
   recipe.parameters.push_back(channel_parameter("shift", channels, Initializer::kZero, true));
@@ -194,7 +194,7 @@ LayerRecipe standard_recipe(const LossScaleUpdateSpec& spec, const LayerTypes& t
   require_positive(spec.scaling.growth, "the growth", kLayer);
   require_positive(spec.scaling.backoff, "the backoff", kLayer);
   if (spec.scaling.growth_interval == 0) {
-    reject(kLayer, "the scale would grow after no step");
+    reject(kLayer, "the growth interval must be positive");
   }
   require_count(types.inputs, 2, kLayer);
   LayerRecipe recipe;
@@ -352,7 +352,7 @@ LayerRecipe standard_recipe(const GroupNormalizationSpec& spec, const LayerTypes
 
 namespace {
 
-// Moves the running statistics.
+// The op that moves the running statistics.
 OpRecipe follow(const TensorType& statistics, const std::vector<Algorithm>& algorithms) {
   using namespace normalization;
   return {
@@ -365,7 +365,7 @@ OpRecipe follow(const TensorType& statistics, const std::vector<Algorithm>& algo
       .cost = {.flops = 7 * elements_of(statistics), .bytes = 6 * bytes_of(statistics)}};
 }
 
-// For a batch of several ranks; costs are those of passes over X, dY and Y.
+// Adds the ops for batches of several ranks. Costs are those of passes over X, dY and Y.
 void synchronize(LayerRecipe& recipe, const TensorType& type,
                  const BatchNormalizationAlgorithms& algorithms) {
   using namespace normalization;
@@ -424,10 +424,10 @@ LayerRecipe standard_recipe(const BatchNormalizationSpec& spec, const LayerTypes
   require_channels(type, kLayer);
   const std::int64_t channels = type.dims[1];
   if (spec.ranks < 1) {
-    reject(kLayer, "over the batches of no rank");
+    reject(kLayer, "the number of ranks must be positive");
   }
   if (type.elements() == static_cast<std::uint64_t>(channels)) {
-    reject(kLayer, "one element a channel has no variance, got " + to_string(type.dims));
+    reject(kLayer, "one element per channel has no variance, got " + to_string(type.dims));
   }
   LayerRecipe recipe;
   add_scale_and_shift(recipe, channels);
@@ -476,8 +476,8 @@ void fill_in_storage(ParameterRecipe& parameter, const std::string& kind) {
   require_fp32_channels_last({&parameter.type, 1}, kind);
   const std::uint64_t bytes = parameter.type.bytes();
   if (parameter.storage_bytes != 0 && parameter.storage_bytes != bytes) {
-    reject(kind, "parameter " + parameter.name + " takes " + std::to_string(parameter.storage_bytes) +
-                     " bytes, densely it would be " + std::to_string(bytes));
+    reject(kind, "parameter " + parameter.name + " has " + std::to_string(parameter.storage_bytes) +
+                     " bytes of storage, not the " + std::to_string(bytes) + " of dense storage");
   }
   parameter.storage_bytes = bytes;
   parameter.storage_layout = kDenseStorage;

@@ -1,7 +1,7 @@
 #pragma once
-// Recipes of layers whose operands do not depend on the device: the operands of their ops, permissions to
-// overwrite, and costs. A catalog adds the algorithms. A device that needs other operands has recipes of its
-// own. All throw InvalidArgument for shapes and numbers that the layer cannot have.
+// Recipes of layers whose operands do not depend on the device. They contain the operands of the layer's ops,
+// permissions to overwrite, and costs. A catalog adds the algorithms. A device that needs other operands has
+// its own recipes. All functions throw InvalidArgument for shapes and numbers that the layer cannot have.
 
 #include <string>
 #include <vector>
@@ -11,7 +11,7 @@
 
 namespace vdnn::ops {
 
-// A catalog's algorithms for each op of a pass; `backward` is not used in inference.
+// A catalog's algorithms for each op of a pass. Inference ignores `backward`.
 struct LayerAlgorithms {
   std::vector<Algorithm> forward;
   std::vector<Algorithm> backward;
@@ -22,10 +22,10 @@ LayerRecipe standard_recipe(const ReluSpec& spec, const LayerTypes& types, Mode 
                             const LayerAlgorithms& algorithms);
 LayerRecipe standard_recipe(const SigmoidSpec& spec, const LayerTypes& types, Mode mode,
                             const LayerAlgorithms& algorithms);
-// Backward has one op per input, a copy of dY, which does nothing if dX overwrites dY.
+// Backward has one op per input: a copy of dY, which does nothing if dX overwrites dY.
 LayerRecipe standard_recipe(const AddSpec& spec, const LayerTypes& types, Mode mode,
                             const LayerAlgorithms& algorithms);
-// Between floating-point types. Nothing may be overwritten, since elements differ in size.
+// Converts between floating-point types. No operand may be overwritten, since elements differ in size.
 LayerRecipe standard_recipe(const ConversionSpec& spec, const LayerTypes& types, Mode mode,
                             const LayerAlgorithms& algorithms);
 // One op on a feature map of fp32, in place.
@@ -40,7 +40,7 @@ LayerRecipe standard_recipe(const ConcatenationSpec& spec, const LayerTypes& typ
 // Saves nothing: backward reads dY.
 LayerRecipe standard_recipe(const UpsamplingSpec& spec, const LayerTypes& types, Mode mode,
                             const LayerAlgorithms& algorithms);
-// Saves nothing: both passes make the same mask. In inference the op is a copy, which does nothing if Y
+// Saves nothing: both passes recompute the same mask. In inference the op is a copy, which does nothing if Y
 // overwrites X.
 LayerRecipe standard_recipe(const DropoutSpec& spec, const LayerTypes& types, Mode mode,
                             const LayerAlgorithms& algorithms);
@@ -52,8 +52,8 @@ LayerRecipe standard_recipe(const GroupNormalizationSpec& spec, const LayerTypes
 // which are saved. "Follow" reads the statistics and moves the running statistics towards them. It is a
 // separate op, so that a recomputation of "normalise" does not move them twice.
 //
-// If the batch is that of several ranks (BatchNormalizationSpec::ranks), statistics and normalisation are
-// separate ops, since the statistics are summed over ranks between them:
+// If BatchNormalizationSpec::ranks is more than 1, the batch is that of several ranks. Statistics and
+// normalisation are then separate ops, since the statistics are summed over ranks between them:
 //   statistics  X -> mean and variance of this rank's batch, and its share of the mean: own mean / ranks
 //   variance    these and the mean -> its share of the variance, (own variance + (own mean - mean)^2) / ranks
 //   normalise   X, scale, shift, mean, variance -> Y, as inference does
@@ -63,8 +63,8 @@ LayerRecipe standard_recipe(const GroupNormalizationSpec& spec, const LayerTypes
 //               parameters, and its share of the gradient means: the same sums over a channel's elements on
 //               all ranks, divided by their number
 //   dX          X, mean, variance, dY, scale, gradient means -> dX
-// All ranks have batches of one size, so shares need no weights. Squares are only taken of differences from a
-// mean, so that no large numbers are subtracted (as in Chan, Golub and LeVeque 1983, for parts of equal
+// All ranks have batches of the same size, so shares need no weights. Only differences from a mean are
+// squared, so that no large numbers are subtracted (as in Chan, Golub and LeVeque 1983, for parts of equal
 // size). A single sum of squares would need one reduction instead of two, but in fp32 it loses the variance
 // if the mean is large.
 struct BatchNormalizationAlgorithms {
@@ -88,8 +88,8 @@ inline constexpr std::uint32_t kGradient = 1;
 LayerRecipe standard_recipe(const BatchNormalizationSpec& spec, const LayerTypes& types, Mode mode,
                             const BatchNormalizationAlgorithms& algorithms);
 
-// The layer's own recipe, checked against the rules that every catalog relies on, with dense storage filled
-// in. `device` and `threads` as in CustomQuestion.
+// The layer's own recipe, checked against the rules on which every catalog relies. Dense storage is filled
+// in. `device` and `threads`: see CustomQuestion.
 LayerRecipe custom_recipe(const CustomSpec& spec, const LayerTypes& types, Mode mode,
                           const std::string& device, int threads);
 

@@ -21,8 +21,8 @@ bool finite_and_not_negative(float value) {
   return std::isfinite(value) && value >= 0;
 }
 
-// An update of `parameter` with these states, each read and written in place, and `flops` operations per
-// element.
+// An update of `parameter` with these states. Each state is read and written in place. `flops`: operations
+// per element.
 UpdateRecipe make_update(const ParameterRecipe& parameter, std::initializer_list<const char*> state,
                          double flops, bool clipped, std::vector<Algorithm> algorithms) {
   using enum OperandRole;
@@ -74,7 +74,7 @@ UpdateRecipe standard_update(const AdamSpec& spec, const ParameterRecipe& parame
     require(beta >= 0 && beta < 1,
             "adam: beta " + std::to_string(beta) + " must be at least 0 and less than 1");
   }
-  // Zero would give 0 / 0 for padding, and for every element that has not had a gradient yet.
+  // With epsilon 0, padding and every element without a gradient so far would become 0 / 0.
   require(std::isfinite(spec.epsilon) && spec.epsilon > 0,
           "adam: epsilon " + std::to_string(spec.epsilon) + " must be positive");
   require(finite_and_not_negative(spec.weight_decay),

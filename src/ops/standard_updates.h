@@ -9,7 +9,7 @@
 
 namespace vdnn::ops {
 
-// Each checks its spec and throws InvalidArgument. With `clipped` the op's last read is GradientNorm 0.
+// Each checks its spec and throws InvalidArgument. If `clipped`, the op's last read is GradientNorm 0.
 
 // State: "momentum".
 UpdateRecipe standard_update(const SgdSpec& spec, const ParameterRecipe& parameter, bool clipped,

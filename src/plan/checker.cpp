@@ -17,7 +17,7 @@ namespace checking {
 
 namespace {
 
-// One step that starts from nothing and one that follows it.
+// The first step, and one that follows another step.
 constexpr std::uint32_t kSteps = 2;
 
 // Walks through the steps in the order of the list and asks each check about each instruction.

@@ -25,7 +25,7 @@ std::vector<std::uint64_t> bytes_beside_workspace(const Tape& tape, const Schedu
 
 namespace {
 
-// Stepping down one by one ends at the first algorithm that fits, since algorithms are listed fastest first.
+// The first algorithm that fits is the fastest that does, since algorithms are listed fastest first.
 std::uint32_t first_that_fits(const Op& op, std::uint64_t workspace_bytes) {
   const auto fits = std::ranges::find_if(op.algorithms, [&](const Algorithm& algorithm) {
     return algorithm.workspace_bytes <= workspace_bytes;
@@ -52,7 +52,7 @@ std::vector<std::uint32_t> greedy_algorithms(const Tape& tape, const PlanOptions
 
 namespace {
 
-// Whether it takes several times as long as the first choice, whatever the device.
+// Whether the algorithm takes several times as long as the first one on every device.
 bool is_fallback(const Op& op, std::uint32_t algorithm) {
   constexpr double kSeveral = 3;
   const Cost& cost = op.cost_with(algorithm);
@@ -76,9 +76,9 @@ class DynamicPolicy {
   }
 
  private:
-  // Walks over the schedule. Each has a budget that is smaller by the excess of the previous walk's plan,
-  // because a walk does not see fragmentation, which changes with the choice. The number is bounded, for it
-  // need not end.
+  // The most walks over the schedule. A walk does not see fragmentation, which changes with the choice. So
+  // each walk's budget is smaller by the excess of the previous walk's plan. Without the limit this might
+  // never end.
   static constexpr int kWalks = 8;
 
   Plan choose() const {

@@ -10,9 +10,8 @@
 
 namespace vdnn {
 
-// By op: the device bytes in use beside its workspace while it runs, in the order in which `schedule`
-// allocates and releases. Fragmentation is left out. For an op that runs more than once it is the largest
-// figure.
+// By op: the device bytes in use besides its workspace while it runs, in the order in which `schedule`
+// allocates and releases. Fragmentation is left out. An op that runs more than once has its largest figure.
 std::vector<std::uint64_t> bytes_beside_workspace(const Tape& tape, const Schedule& schedule);
 
 // By op: the first algorithm whose workspace obeys the limit of `options` and fits into `device_bytes`

@@ -39,8 +39,8 @@ class Agenda {
   std::size_t next_ = 0;
 };
 
-// Sorted so that of two prefetches with one op the value that is read first is fetched first: a demand fetch
-// must not queue after what is fetched ahead.
+// Sorts the prefetches with one op by the first read of their values, so that a demand fetch does not queue
+// after values that are fetched ahead.
 std::vector<Transfer> in_order_of_need(const Tape& tape, std::vector<Transfer> transfers) {
   std::ranges::stable_sort(transfers, {}, [&tape](const Transfer& transfer) {
     const std::span<const OpId> readers = tape.readers(transfer.value);
@@ -120,7 +120,7 @@ class LayerWiseBuilder : public ScheduleBuilder {
       prefetch(*transfer);
     }
     recompute(id, recomputations_.of(id));
-    // The copy starts beside the op, since its value has been there since its producer.
+    // The copy runs at the same time as the op, since its value was made earlier.
     const auto offloads = offloads_.of(id);
     for (const Transfer* transfer : offloads) {
       if (tape_.producer(transfer->value) != id) {
@@ -290,7 +290,8 @@ class LayerWiseBuilder : public ScheduleBuilder {
     }
   }
 
-  // On the device or on the host: a second launch of its producer writes an unused copy.
+  // Whether the value is on the device or on the host. If so, a second launch of its producer writes an
+  // unused copy.
   bool is_there(ValueId value) const { return location_[value] != kNone || away_[value]; }
 
   void launch_again(OpId id) {
@@ -329,7 +330,7 @@ class LayerWiseBuilder : public ScheduleBuilder {
     }
   }
 
-  // After its last use among the ops that are launched again.
+  // Releases the value after its last use among the ops that are launched again.
   void release_passing(ValueId value, OpId id) {
     const OpId last = search_.last_reader(value);
     if (passing_[value] && location_[value] != kNone && (last == kNone || last == id)) {
@@ -370,7 +371,7 @@ class LayerWiseBuilder : public ScheduleBuilder {
   std::vector<OpId> death_;       // the op after which the memory of the present life is given back
   std::vector<BufferId> host_;    // the copy on the host
   std::vector<OpId> last_fetch_;  // the op of the last fetch from that copy
-  std::vector<bool> away_;        // on the host only
+  std::vector<bool> away_;        // whether it is only on the host
   std::vector<bool> passing_;     // recomputed only for launches before the same op (recomputation.h)
 };
 

@@ -28,7 +28,7 @@ OpId op_after(std::size_t event) {
   return static_cast<OpId>(event + 1);
 }
 
-// Tensors that are never read are left out: they appear in the bytes in use alone.
+// Leaves out tensors that are never read: they count only among the bytes in use.
 std::vector<SavedTensor> saved_tensors(const LearnedStep& step) {
   std::vector<SavedTensor> tensors;
   std::vector<OpId> held_until;
@@ -62,8 +62,8 @@ std::vector<std::uint64_t> tensor_bytes(const std::vector<SavedTensor>& tensors,
   return bytes;
 }
 
-// By op: all bytes in use while it runs. The peak of the step may be higher than at any event. It is then
-// taken to lie in the stretch that has the most bytes in use.
+// By op: all bytes in use while it runs. The peak of the step may be higher than at any event. Then the
+// stretch with the most bytes in use is assumed to have the peak.
 std::vector<std::uint64_t> bytes_in_use(const LearnedStep& step) {
   std::vector<std::uint64_t> bytes(step.events.size() + 1, 0);
   for (std::size_t event = 0; event < step.events.size(); ++event) {
@@ -119,7 +119,7 @@ class StepTape {
   void add_ops() {
     const auto first_read = std::ranges::find(step_.events, StepEvent::Kind::kRead, &StepEvent::kind);
     const auto forward_ops = static_cast<std::size_t>(first_read - step_.events.begin()) + 1;
-    std::vector<std::uint32_t> reads(step_.events.size(), 0);  // so far, by tensor
+    std::vector<std::uint32_t> reads(step_.events.size(), 0);  // by tensor: the reads so far
     double begin = 0;
     for (std::size_t id = 0; id < ops(); ++id) {
       const double end = id < step_.events.size() ? step_.events[id].seconds : step_.seconds;
@@ -181,7 +181,7 @@ class StepTape {
     return value;
   }
 
-  // Bytes in use that belong to no tensor are in use throughout the step, or an op's workspace.
+  // Bytes in use that belong to no tensor count as in use throughout the step, or as an op's workspace.
   void add_bytes_in_use() {
     std::vector<std::uint64_t> others = bytes_in_use(step_);
     const std::vector<std::uint64_t> tensors = tensor_bytes(tensors_, ops());

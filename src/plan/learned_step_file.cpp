@@ -21,7 +21,7 @@ constexpr int kStepSchema = 1;
 constexpr int kDeepestOfStep = 3;  // levels of nesting: file, list, event
 constexpr const char* kStepDocument = "learned step";
 
-// Larger than any device or step has, and small enough that sums do not overflow.
+// More than the bytes and seconds of any device or step, and small enough that sums do not overflow.
 constexpr std::uint64_t kMostStepBytes = std::uint64_t{1} << 60U;
 constexpr double kMostStepSeconds = 1e6;
 
@@ -76,7 +76,7 @@ struct StepObject : JsonObject<StepJson> {
   }
 };
 
-// Reads events in order, and checks what must hold from one to the next.
+// Reads events in order, and checks the conditions between an event and the next.
 class EventReader {
  public:
   explicit EventReader(std::size_t events) : events_(events) {}
@@ -86,7 +86,7 @@ class EventReader {
     StepEvent event;
     if (object.has("save") == object.has("read")) {
       throw DataError(std::string(kStepDocument) + ": event " + std::to_string(index) +
-                      " is either a 'save' or a 'read'");
+                      " must be either a 'save' or a 'read'");
     }
     if (object.has("save")) {
       read_save(object, index, event);
@@ -217,7 +217,7 @@ std::string to_text(const LearnedStep& step) {
 LearnedStep parse_learned_step(std::string_view text) {
   const auto json = parse_json_text<StepJson>(text, kDeepestOfStep);
   if (json.is_discarded()) {
-    throw DataError(std::string(kStepDocument) + ": this is no JSON of such a file");
+    throw DataError(std::string(kStepDocument) + ": this is not the JSON of such a file");
   }
   StepObject file(json, "the file");
   if (file.text("type") != kStepDocument) {

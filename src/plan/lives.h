@@ -16,7 +16,7 @@ class Lives {
   Lives(const Tape& tape, const Plan& plan);
 
   // The op that uses the value last in the life that begins with op `start`, unless a transfer ends the life
-  // earlier. An op before `start`: the life has no use. kNone: the value has none.
+  // earlier. An op before `start` means that the life has no use, kNone that the value has none.
   OpId end(ValueId value, OpId start) const;
 
  private:

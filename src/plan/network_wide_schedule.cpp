@@ -9,9 +9,9 @@ namespace vdnn {
 
 namespace {
 
-// Network-wide, in Torch's manner: every value has a buffer of its own before the first step, with two
-// exceptions. Gradient maps take turns in buffers of the largest gradient map's size: as many as are live at
-// once, and at least two. All ops share one workspace.
+// Network-wide, like Torch: every value has its own buffer before the first step, with two exceptions.
+// Gradient maps share buffers of the largest gradient map's size, as many as are live at once, and at least
+// two. All ops share one workspace.
 class NetworkWideBuilder : public ScheduleBuilder {
  public:
   using ScheduleBuilder::ScheduleBuilder;

@@ -14,7 +14,7 @@ bool may_take(const Tape& tape, OpId id, const Overwrite& permission) {
          tape.value(write).bytes <= tape.value(read).bytes;
 }
 
-// Whether an earlier write of the op takes the memory of `read`.
+// Whether an earlier write of the op overwrites `read`.
 bool is_taken_before(const Tape& tape, OpId id, std::uint32_t write, ValueId read) {
   const Op& op = tape.op(id);
   return std::ranges::any_of(op.may_overwrite, [&](const Overwrite& permission) {

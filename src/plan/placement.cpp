@@ -18,22 +18,22 @@ namespace vdnn {
 
 namespace {
 
-// A placement within one part in this many of the bytes alive is not worth a search.
+// A placement that exceeds the bytes alive by at most 1 / kNearEnough is not worth a search.
 constexpr std::uint64_t kNearEnough = 500;
 // A search places all buffers at most kMostRounds times per order, and looks at about kMostVisits neighbours.
 constexpr std::size_t kMostRounds = 400;
 constexpr std::size_t kMostVisits = 4'000'000;
 constexpr int kLessRoom = 2;  // attempts with less room for small buffers
-// The search in which small buffers lie among large ones gets one part in this many of the visits.
+// The search that places small and large buffers together gets 1 / kTogether of the visits.
 constexpr std::size_t kTogether = 10;
-// First fit places no more buffers than this, since it keeps a bit for every two, and no more pairs of
-// buffers that meet.
+// First fit is not used for more pairs of buffers that meet, nor for more buffers, since it has one bit per
+// pair of buffers.
 constexpr std::size_t kTooManyPairs = 4'000'000;
 constexpr std::size_t kTooManyBuffers = 16'384;
 // A buffer's neighbours are sorted if the list that contains them is at least this many times as long.
 constexpr std::size_t kFewNeighbours = 16;
 constexpr std::uint64_t kEndless = ~std::uint64_t{0};
-constexpr double kPush = 0.3;  // a buffer that lies too high moves forward by this part of all positions
+constexpr double kPush = 0.3;  // a buffer that is too high moves forward by this part of all positions
 
 using Order = std::vector<std::uint32_t>;
 
@@ -102,7 +102,7 @@ bool too_many(std::span<const Lifetime> all) {
   return pairs > kTooManyPairs;
 }
 
-// A row of bits for each buffer: those that it must not lie over.
+// A row of bits for each buffer: the buffers that it must not overlap.
 class Conflicts {
  public:
   explicit Conflicts(std::size_t count)
@@ -120,7 +120,7 @@ class Conflicts {
     std::uint64_t mask(std::uint32_t other) const {
       return 0 - ((words_[other / kBits] >> (other % kBits)) & 1U);
     }
-    // `visit(other)` for each.
+    // Calls `visit(other)` for each buffer of the row.
     template <class Visit>
     void visit(const Visit& visit) const {
       for (std::uint32_t word = 0; word < words_.size(); ++word) {
@@ -149,8 +149,8 @@ class Conflicts {
   std::vector<std::uint64_t> words_;
 };
 
-// The *neighbours* of each buffer: the others that may be alive at the same time, and those that stay in a
-// place that should be free by then for its buffer of the next step.
+// The *neighbours* of each buffer: the buffers that may be alive at the same time, and those that would still
+// be in its place when the next step's buffer should find it free.
 class Neighbours {
  public:
   explicit Neighbours(std::span<const Lifetime> all)
@@ -178,7 +178,7 @@ class Neighbours {
   std::size_t count(std::uint32_t me) const { return counts_[me]; }
   std::size_t pairs() const { return pairs_; }
   Conflicts::Row all(std::uint32_t me) const { return may_meet_.row(me); }
-  // Those that it meets even if no longer life is granted.
+  // The buffers that it meets even without any of the longer, optional lives.
   Conflicts::Row unavoidable(std::uint32_t me) const { return must_meet_.row(me); }
 
  private:
@@ -195,22 +195,22 @@ class Neighbours {
   std::size_t pairs_ = 0;
 };
 
-// Where each buffer lies.
+// The bytes of one buffer.
 struct Box {
-  std::uint64_t begin = kEndless;  // not placed
+  std::uint64_t begin = kEndless;  // kEndless: not placed
   std::uint64_t end = kEndless;
 };
 
-// The buffers that are placed, by offset: those of each period of the step, and all. The neighbours of a
-// buffer that lives within one period, as most do if memory is short, are among those of that period.
-// Insertion is most of the work, so that little moves: a buffer is a number of 16 bits, its place in a period
-// is found by counting 32-bit offsets, and the list of all is brought up to date when it is asked for.
+// The placed buffers by offset: a list for each period of the step, and a list of all. If memory is short,
+// most buffers live within one period, and their neighbours are in that period's list. Insertion is most of
+// the work. To keep it cheap, a buffer is a 16-bit number, its position in a period is found by counting
+// 32-bit offsets, and the list of all is updated only when it is needed.
 class Periods {
  public:
   using Who = std::uint16_t;
   static_assert(kTooManyBuffers <= std::size_t{1} << 16U);
 
-  // `boxes` outlive this. No buffer lies beyond `most` bytes.
+  // `boxes` outlive this. No buffer ends beyond `most` bytes.
   Periods(std::span<const Lifetime> all, const std::vector<Box>& boxes, std::uint64_t most)
       : boxes_(boxes),
         count_(all.size()),
@@ -220,13 +220,13 @@ class Periods {
       begins.push_back(each.soft_begin);
     }
     std::ranges::sort(begins);
-    // By the number of buffers that have begun: as many begin in each period.
+    // Periods are divided by the number of buffers that have begun: the same number begins in each period.
     const auto period = [&begins](std::uint32_t when) {
       const auto begun = std::ranges::upper_bound(begins, when) - begins.begin();
       return static_cast<std::size_t>(begun) * kPeriods / (begins.size() + 1);
     };
     for (const Lifetime& each : all) {
-      // A buffer whose place should be free early meets all that lie there until the end.
+      // A buffer whose place should be free early meets all buffers that are there until the end of the step.
       const std::size_t last =
           each.next_begin != kNone ? kPeriods - 1 : period(std::max(each.soft_begin, each.soft_end - 1));
       spans_.push_back({.first = period(each.soft_begin), .last = last});
@@ -248,7 +248,7 @@ class Periods {
       insert(me, period);
     }
   }
-  // All neighbours that are placed are among these.
+  // A superset of the placed neighbours.
   std::span<const Who> around(std::uint32_t me) {
     if (const std::size_t period = spans_[me].first; period == spans_[me].last) {
       return std::span(placed_).subspan(period * count_, sizes_[period]);
@@ -286,7 +286,7 @@ class Periods {
     offsets[place] = mine;
   }
 
-  // From the back, so that no entry moves twice.
+  // Merges from the back, so that no entry moves twice.
   void merge() {
     const auto by_offset = [this](Who who) { return offset(who); };
     std::ranges::sort(to_merge_, {}, by_offset);
@@ -306,10 +306,10 @@ class Periods {
 
   const std::vector<Box>& boxes_;
   std::size_t count_;
-  int shift_;                                  // for the offset to have kOffsetBits
+  int shift_;                                  // reduces an offset to kOffsetBits
   std::vector<Span> spans_;                    // by buffer
   std::vector<Who> placed_;                    // room for all buffers in each period
-  std::vector<std::int32_t> offsets_;          // of those
+  std::vector<std::int32_t> offsets_;          // the offsets of placed_
   std::array<std::size_t, kPeriods> sizes_{};  // by period: how many are placed
   std::vector<Who> all_placed_;                // except those in to_merge_
   std::vector<Who> to_merge_;
@@ -326,8 +326,8 @@ class FirstFit {
   FirstFit(const FirstFit&) = delete;
   FirstFit& operator=(const FirstFit&) = delete;
 
-  // Places the buffers in that order, each at the lowest offset at which it overlaps no neighbour. If that
-  // exceeds the goal, only neighbours that it must meet count.
+  // Places the buffers in the given order, each at the lowest offset at which it overlaps no neighbour. If
+  // that exceeds the goal, only neighbours that the buffer must meet count.
   Placement place(std::span<const std::uint32_t> order, std::uint64_t goal) {
     std::ranges::fill(boxes_, Box{});
     periods_.clear();
@@ -360,8 +360,8 @@ class FirstFit {
     return sizes;
   }
 
-  // All neighbours that are placed, by offset. Other buffers may be among them, unless the neighbours are so
-  // few that sorting them takes less time.
+  // All placed neighbours, by offset. The result may include other buffers, unless the neighbours are few
+  // enough that sorting them takes less time.
   std::span<const Periods::Who> boxes_in_order(std::uint32_t me) {
     const std::span<const Periods::Who> around = periods_.around(me);
     if (neighbours_.count(me) * kFewNeighbours >= around.size()) {
@@ -377,7 +377,7 @@ class FirstFit {
     return beside;
   }
 
-  // The others are in order of offset, so the first hole that is large enough is the lowest.
+  // `others` are in order of offset, so the first hole that is large enough is the lowest.
   std::uint64_t lowest_offset(std::uint64_t size, std::span<const Periods::Who> others,
                               const Conflicts::Row& conflicts) const {
     std::uint64_t offset = 0;
@@ -410,9 +410,9 @@ std::uint32_t distance(const Lifetime& lifetime, std::uint32_t when) {
   return lifetime.end > when ? 0 : when - lifetime.end + 1;
 }
 
-// Squeaky wheel optimization (Joslin and Clements 1999): buffers that lie above the goal move towards the
-// front of the order, by a distance with a random part, and all are placed again. `current` is the placement
-// of `order`.
+// Squeaky wheel optimization (Joslin and Clements 1999): buffers above the goal move towards the front of the
+// order, by a partly random distance, and all buffers are placed again. `current` is the placement of
+// `order`.
 void improve(FirstFit& fit, Order order, Placement current, std::uint64_t goal, std::size_t rounds,
              Placement& best) {
   const auto count = static_cast<double>(order.size());
@@ -435,9 +435,9 @@ void improve(FirstFit& fit, Order order, Placement current, std::uint64_t goal, 
   }
 }
 
-// Places the buffers in order of time, like an allocator that knows how long each will live. Long lives fill
-// memory from the bottom. Short lives get the highest place below a ceiling, so that they leave no holes
-// among the long ones. O(n log n) if holes are few.
+// Places the buffers in order of time, like an allocator that knows how long each will live. Buffers with
+// long lives fill memory from the bottom. Those with short lives get the highest place below a ceiling, so
+// that they leave no holes among the long ones. O(n log n) if holes are few.
 class Sweep {
  public:
   Sweep(std::span<const Lifetime> all, std::uint64_t alignment)
@@ -467,7 +467,7 @@ class Sweep {
  private:
   std::uint64_t size(std::uint32_t me) const { return round_up(all_[me].bytes, alignment_); }
 
-  // There is one, since the last hole has no end.
+  // Such an offset exists, since the last hole has no end.
   std::uint64_t lowest_offset(std::uint64_t bytes) const {
     auto hole = holes_.begin();
     while (hole->second - hole->first < bytes) {
@@ -520,8 +520,8 @@ class Sweep {
   std::map<std::uint64_t, std::uint64_t> holes_;  // begin, end
 };
 
-// The best of several sweeps. They differ in the part of the step from which on a life is long, and in the
-// distance of the ceiling from the most bytes alive.
+// The best of several sweeps. They differ in the part of the step that makes a life long, and in the distance
+// of the ceiling from the most bytes alive.
 Placement place_by_sweeps(std::span<const Lifetime> all, std::uint64_t alignment, std::uint64_t goal) {
   std::uint32_t moments = 0;
   for (const Lifetime& each : all) {
@@ -547,7 +547,7 @@ Placement place_by_sweeps(std::span<const Lifetime> all, std::uint64_t alignment
   return best;
 }
 
-// Longest life first, largest first, and first those that are alive at the fullest moment.
+// Three orders: longest life first, largest first, and closest in time to the fullest moment first.
 std::array<Order, 3> orders_of(std::span<const Lifetime> all, std::uint32_t fullest) {
   Order by_length = in_order_of_allocation(all.size());
   std::ranges::stable_sort(by_length, std::ranges::greater(),
@@ -584,9 +584,9 @@ Placement search(std::span<const Lifetime> all, std::uint64_t alignment, std::ui
   return best;
 }
 
-// The same lifetimes in two parts. Most buffers are small and take little of the memory, but no large one can
-// lie where a small one does. Apart, small buffers leave no holes among the large ones, and the search for
-// the large ones has few buffers to place.
+// The same lifetimes in two parts. Most buffers are small and need little memory, but no large buffer can
+// overlap a small one. In a separate part, small buffers leave no holes among the large ones, and the search
+// for the large ones has few buffers to place.
 struct Parts {
   std::vector<std::uint32_t> who_small;
   std::vector<std::uint32_t> who_large;
@@ -607,7 +607,7 @@ Parts part(std::span<const Lifetime> all, std::span<const std::uint32_t> by_size
   return parts;
 }
 
-// Small are as many of the smallest buffers as never have more than `room` bytes alive.
+// The small part gets as many of the smallest buffers as never have more than `room` bytes alive.
 Parts part(std::span<const Lifetime> all, std::uint64_t alignment, std::uint64_t room) {
   Order by_size = in_order_of_allocation(all.size());
   std::ranges::stable_sort(by_size, {}, [&](std::uint32_t me) { return all[me].bytes; });
@@ -663,7 +663,7 @@ Placement place_by_first_fit(std::span<const Lifetime> all, std::uint64_t alignm
   return best;
 }
 
-// The bytes in which buffers lie.
+// The bytes that buffers occupy.
 class Places {
  public:
   Places(std::span<const Lifetime> all, std::span<const std::uint64_t> offsets, std::uint64_t alignment)
@@ -681,7 +681,7 @@ class Places {
   std::vector<std::uint64_t> ends_;
 };
 
-// Lifetimes whose places others take before the next step no longer ask for them to stay free (next_begin).
+// Clears next_begin of lifetimes whose places other buffers get before the next step.
 std::vector<Lifetime> without_lost_places(std::span<const Lifetime> all,
                                           std::span<const std::uint64_t> offsets, std::uint64_t alignment) {
   const Places places(all, offsets, alignment);
@@ -757,7 +757,8 @@ void settle(std::vector<Lifetime>& all, const Placement& placement, std::uint64_
       if (!places.overlap(me, other) || all[other].soft_end <= all[me].soft_begin) {
         continue;
       }
-      // The one that was there first gives up what it may but need not live; then the second begins later.
+      // The buffer that begins first ends earlier, within its optional life. If the two still meet, the other
+      // begins later.
       const bool other_first = all[other].begin < all[me].begin;
       Lifetime& first = all[other_first ? other : me];
       Lifetime& second = all[other_first ? me : other];

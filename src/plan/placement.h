@@ -5,13 +5,15 @@
 // The bytes that are alive at the fullest moment are a lower bound.
 //
 // First fit in a good order comes near the bound. Three orders are tried: longest life first, which for the
-// feature maps of a chain is a stack without a hole; largest first; and first those that are alive at the
-// fullest moment. If none comes near enough, buffers are placed in order of time, long lives from one end,
-// short ones from the other. Then small buffers get a part of their own, at most a few thousandths of the
-// whole: most buffers are small, and no large buffer can lie where a small one does. The orders of the large
-// ones are improved for a while by moving buffers to the front that came to lie too high.
+// feature maps of a chain is a stack without a hole; largest first; and closest to the fullest moment first.
+// If none comes near enough, buffers are placed in order of time, long lives from one end, short ones from
+// the other.
 //
-// If there are too many pairs of buffers alive at once for first fit, all are placed in order of time.
+// If that does not suffice either, small buffers get a separate part, at most a few thousandths of the whole:
+// most buffers are small, and no large buffer can overlap a small one. The orders of the large buffers are
+// then improved for a while: buffers that are placed too high move to the front.
+//
+// If too many pairs of buffers are alive at once for first fit, all are placed in order of time.
 
 #include <cstddef>
 #include <cstdint>
@@ -23,9 +25,9 @@
 
 namespace vdnn {
 
-// The life of a buffer: from the instruction that allocates it up to, but not including, the one that
-// releases it. It may live longer than it must: a buffer that was copied to the host may stay until its place
-// is needed, and a fetch may come early. The longer life is granted if there is room for it.
+// The life of a buffer: from the instruction that allocates it up to, but not including, the instruction that
+// releases it. A buffer may live longer than necessary: one that was copied to the host may stay until its
+// place is needed, and a fetch may come early. The longer life is granted if there is room for it.
 struct Lifetime {
   BufferId buffer = kNone;
   std::uint64_t bytes = 0;
@@ -33,21 +35,21 @@ struct Lifetime {
   std::uint32_t end = 0;
   std::uint32_t soft_begin = 0;  // may live; not after `begin`
   std::uint32_t soft_end = 0;    // not before `end`
-  // From this instruction on its place had better stay free for the next step's buffer; not before
-  // `soft_end`. kNone: no preference.
+  // From this instruction on, the place should stay free for the next step's buffer. Not before `soft_end`;
+  // kNone if there is no preference.
   std::uint32_t next_begin = kNone;
 
   bool operator==(const Lifetime&) const = default;
 };
 
-// Of all non-persistent buffers on the device, in order of allocation. Soft lives equal the lives.
+// The lifetimes of all non-persistent device buffers, in order of allocation. Soft lives equal the lives.
 std::vector<Lifetime> lifetimes(const Schedule& schedule);
 
 // The most bytes that are alive at once, each buffer rounded up to `alignment`.
 std::uint64_t most_live_bytes(std::span<const Lifetime> lifetimes, std::uint64_t alignment);
 
-// An offset for each lifetime, a multiple of `alignment`, and the bytes that they extend over. The search
-// ends when `goal` bytes suffice; longer lives are granted within the goal only. Deterministic.
+// An offset for each lifetime, a multiple of `alignment`, and the bytes of the arena. The search ends when
+// `goal` bytes suffice, and grants longer lives only within the goal. It is deterministic.
 struct Placement {
   std::vector<std::uint64_t> offsets;
   std::uint64_t bytes = 0;
@@ -72,11 +74,11 @@ class Placements {
   std::deque<Known> known_;
 };
 
-// Shortens the soft lives of buffers whose places others take. Afterwards all soft lives can be kept.
+// Shortens the soft lives of buffers whose places others get. Afterwards all soft lives can be kept.
 void settle(std::vector<Lifetime>& lifetimes, const Placement& placement, std::uint64_t alignment);
 
-// Places buffers in the order of offsets that were right for lifetimes no shorter than these, and needs no
-// more bytes than they did. Buffers that are too many for first fit stay where they are.
+// Places buffers in the order of `offsets`, which were valid for lifetimes no shorter than these, and needs
+// no more bytes. If there are too many buffers for first fit, they keep their offsets.
 Placement pack(std::span<const Lifetime> lifetimes, std::span<const std::uint64_t> offsets,
                std::uint64_t alignment);
 

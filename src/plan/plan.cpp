@@ -36,7 +36,7 @@ std::string to_string(AlgorithmPreference preference) {
 
 namespace {
 
-// The measured seconds; infinite for all algorithms of an op that nobody measured.
+// The measured seconds; infinite for algorithms that were not measured.
 double measured_seconds(const Op& op, std::uint32_t algorithm) {
   const Cost& cost = op.cost_with(algorithm);
   return cost.seconds > 0 && !cost.modelled ? cost.seconds : std::numeric_limits<double>::infinity();
@@ -72,7 +72,7 @@ void require_recorded_ops(const Tape& tape, const PlanOptions& options) {
     return std::ranges::find(tape.ops(), record.first, &Op::name) == tape.ops().end();
   });
   if (stray != options.recorded.end()) {
-    throw InvalidArgument(stray->first + ": the algorithm '" + stray->second + "' is recorded for it, and '" +
+    throw InvalidArgument(stray->first + ": the algorithm '" + stray->second + "' is recorded for it, but '" +
                           tape.model() + "' has no such op");
   }
 }
@@ -106,7 +106,8 @@ std::uint32_t choose_algorithm(const Tape& tape, const Op& op, const PlanOptions
                         format_size(least_workspace_limit(tape)));
 }
 
-// Whether the backward pass reads it, and only outside the classifier. vDNN virtualises these feature maps.
+// Whether the backward pass reads the feature map, and only outside the classifier. vDNN virtualises these
+// maps.
 bool is_virtualised(const Tape& tape, ValueId id) {
   const ValueKind kind = tape.value(id).kind;
   if (kind != ValueKind::kFeatureMap && kind != ValueKind::kInput) {
@@ -148,7 +149,7 @@ bool is_offloaded(const Tape& tape, ValueId id, Policy policy) {
   return false;
 }
 
-// The fork rule. A feature map that no forward op reads leaves with its producer.
+// The fork rule: a feature map leaves with its last forward reader, or with its producer if it has none.
 OpId last_forward_use(const Tape& tape, ValueId id) {
   const OpId reader = last_forward_reader(tape, id);
   return reader == kNone ? tape.producer(id) : reader;
@@ -176,7 +177,7 @@ class PrefetchWindow {
       const Op& op = tape_.op(id);
       if (op.phase == Phase::kBackward && op.layer && op.layer != previous) {
         previous = op.layer;
-        fetch(*op.layer, id);  // maps that no window has reached are needed now
+        fetch(*op.layer, id);  // fetches maps that no window has reached and the op needs now
         fetch_ahead(*op.layer, id);
       }
     }
@@ -265,7 +266,7 @@ std::uint64_t workspace_bytes(const Tape& tape, const Plan& plan) {
 
 namespace {
 
-// Whether the value takes no other value's memory.
+// Whether the value does not overwrite another value.
 bool has_own_memory(const Tape& tape, ValueId id) {
   const OpId producer = tape.producer(id);
   if (producer == kNone) {

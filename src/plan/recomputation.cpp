@@ -9,7 +9,7 @@ namespace vdnn {
 
 namespace {
 
-// A stretch of a foreign program's step (learned_step.h)?
+// Whether the op is a stretch of a foreign program's step (learned_step.h).
 bool is_foreign(const OpSpec& spec) {
   const auto* const custom = std::get_if<CustomSpec>(&spec);
   return custom != nullptr && !custom->layer;

@@ -6,16 +6,16 @@
 // producer is not there, its own producer is launched again too, and so on. All of these launches run the
 // algorithm of the first launch, so they make the same bits.
 //
-// Each value that they make is one of three:
+// Each value that these launches make is of one of three kinds:
 //   * staying: it was asked for and has a use from `with` on, so it keeps its memory;
 //   * passing: only the launches before `with` need it. Its memory is given back after the last of them that
 //     reads it, or at once if none does;
 //   * unused: the value is there or on the host already. The launch writes a copy that is released at once.
 //
-// A write may take the memory of a read as in the first launch (overwrite.h). The read is gone afterwards.
+// A write may overwrite a read as in the first launch (overwrite.h). The read is gone afterwards.
 //
-// Recomputation in vdnn/plan.h states what a plan may ask for. Its schedule (layer_wise_schedule.cpp) and the
-// model that `optimal` searches with (optimal/step_model.h) follow these rules.
+// Recomputation in vdnn/plan.h specifies the recomputations that a plan may have. Schedules
+// (layer_wise_schedule.cpp) and the model of `optimal` (optimal/step_model.h) follow the rules above.
 
 #include <algorithm>
 #include <cstdint>
@@ -27,8 +27,9 @@
 
 namespace vdnn {
 
-// Whether the op may be launched more than once a step, with the same results. It must belong to the forward
-// pass, change nothing that outlives the step, involve no other rank, and be no part of a foreign program.
+// Whether the op may be launched more than once per step, with the same results. It must belong to the
+// forward pass, change nothing that outlives the step, involve no other rank, and not belong to a foreign
+// program.
 bool may_run_again(const Tape& tape, OpId id);
 
 // A second launch of an op: its reads and the values that it makes.
@@ -37,11 +38,11 @@ struct Relaunch {
   std::vector<ValueId> reads;  // those that are not persistent
   struct Made {
     ValueId value = kNone;
-    ValueId overwrites = kNone;  // the read whose memory it takes
+    ValueId overwrites = kNone;  // the read that it overwrites
   };
   std::vector<Made> makes;  // in the order of Op::writes
 };
-// By op of the tape.
+// The relaunch of each op of the tape.
 std::vector<Relaunch> relaunches_of(const Tape& tape);
 
 // Finds the ops that must be launched again for values. It keeps its storage from run to run, since the
@@ -54,9 +55,9 @@ class RelaunchSearch {
         found_in_(tape.ops().size(), 0),
         last_readers_(tape.values().size(), kNone) {}
 
-  // `may_make(value)` is asked for each value that must be made, once for each op that needs it; if it
-  // answers no, or the producer cannot run again, run() stops and returns false. `is_there(value)`: the
-  // operand, which is not persistent, needs no launch.
+  // Calls `may_make(value)` for each value that must be made, once for each op that needs it. If that returns
+  // false, or the producer cannot run again, run() stops and returns false. `is_there(value)` returns whether
+  // an operand that is not persistent needs no launch.
   template <class MayMake, class IsThere>
   bool run(std::span<const ValueId> values, const MayMake& may_make, const IsThere& is_there) {
     clear();
@@ -78,7 +79,8 @@ class RelaunchSearch {
     return true;
   }
 
-  // Of the last run, which returned true. In the tape's order.
+  // The ops to launch, in the tape's order. These functions describe the last run, which must have returned
+  // true.
   std::span<const OpId> ops() const { return ops_; }
   bool launches(OpId op) const { return found_in_[op] == run_; }
   // The last of ops() that reads the value; kNone if none does.

@@ -8,7 +8,7 @@ namespace vdnn {
 
 namespace {
 
-// Without holdings.
+// The residences without their holdings.
 std::vector<Residence> bare_residences(const Schedule& schedule) {
   std::vector<Residence> result;
   for (BufferId id = 0; id < schedule.buffers.size(); ++id) {
@@ -25,7 +25,7 @@ std::vector<Residence> bare_residences(const Schedule& schedule) {
 }
 
 void note_use(std::vector<Holding>& holdings, ValueId value, std::uint32_t when) {
-  // Backwards, since values take turns: the use is most likely one of the latest value.
+  // Searches backwards, since the use is most likely one of the latest value in the buffer.
   const auto known = std::find_if(holdings.rbegin(), holdings.rend(),
                                   [&](const Holding& holding) { return holding.value == value; });
   if (known != holdings.rend()) {

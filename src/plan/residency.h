@@ -1,7 +1,7 @@
 #pragma once
-// The contents of the device's memory over the instructions of a schedule, in the order of its list. When a
-// step runs, its streams are at different places of the list at once, but the list alone decides what the
-// memory must hold.
+// The contents of the device's memory over the instructions of a schedule, in the order of its list. In a
+// running step, streams are at different places of the list at the same time. But the list alone decides what
+// must be in memory.
 
 #include <cstdint>
 #include <vector>
@@ -18,9 +18,9 @@ struct Holding {
   std::uint32_t last = 0;   // and last
 };
 
-// A buffer while it is there: from the instruction that allocates it up to, but not including, the one that
-// releases it. A persistent buffer is there from the first instruction to the end, and a buffer that is never
-// released is there to the end.
+// A buffer while it exists: from the instruction that allocates it up to, but not including, the instruction
+// that releases it. A persistent buffer exists from the first instruction to the end, and a buffer that is
+// never released exists to the end.
 struct Residence {
   BufferId buffer = kNone;
   std::uint32_t begin = 0;
@@ -28,21 +28,21 @@ struct Residence {
   std::vector<Holding> holdings;  // in order of first use; empty if no instruction uses it
 
   bool present(std::uint32_t instruction) const { return begin <= instruction && instruction < end; }
-  // The value that it holds while `instruction` runs. If the instruction overwrites one value with another,
-  // it is the new one; before the first use it is the first value. kNone: workspace, or a buffer that is
-  // never used.
+  // The value in the buffer while `instruction` runs: the new value if the instruction overwrites one with
+  // another, and the first value before the first use. kNone for workspace, and for a buffer that is never
+  // used.
   ValueId value_at(std::uint32_t instruction) const;
 };
 
-// One for each buffer on the device: persistent ones, then the others in order of allocation.
+// The residence of each device buffer: persistent buffers first, then the others in order of allocation.
 std::vector<Residence> residences(const Tape& tape, const Schedule& schedule);
 
 // The bytes on the device while each instruction runs, persistent buffers included. A buffer that the
-// instruction allocates counts, one that it releases does not. Alignment and granules are left out.
+// instruction allocates counts; a buffer that it releases does not. Alignment and granules are left out.
 std::vector<std::uint64_t> bytes_in_use(const Schedule& schedule);
 
-// The launch or recomputation for which the most memory is in use: the first at or after the instruction
-// where the bytes peak. kNone if none follows.
+// The launch or recomputation for which the most memory is in use: the first launch at or after the
+// instruction where the bytes peak, or kNone.
 std::uint32_t fullest_launch(const Schedule& schedule, const std::vector<std::uint64_t>& bytes_in_use);
 
 }  // namespace vdnn

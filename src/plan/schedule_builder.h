@@ -1,6 +1,6 @@
 #pragma once
-// From a plan to the instructions of its schedule, without addresses and waits. There are two ways to place
-// values, layer-wise and network-wide; both derive from the builder here.
+// Turns a plan into the instructions of its schedule, without addresses and waits. There are two ways to
+// place values, layer-wise and network-wide; both derive from the builder here.
 
 #include <cstdint>
 #include <string>
@@ -13,7 +13,7 @@
 
 namespace vdnn {
 
-// Buffers and instructions so far, and the buffer in which each value lies at the moment.
+// The buffers and instructions so far, and the current buffer of each value.
 class ScheduleBuilder {
  public:
   ScheduleBuilder(const Tape& tape, const Plan& plan) : tape_(tape), plan_(plan) {
@@ -48,7 +48,7 @@ class ScheduleBuilder {
 
   void emit(Instruction instruction) { schedule_.instructions.push_back(std::move(instruction)); }
 
-  // Places each value that the op writes: in the memory of a read if overwriting is granted, else by
+  // Places each value that the op writes: in the memory of a read if the write overwrites one, otherwise by
   // `place(value)`.
   template <class Place>
   void place_writes(OpId id, const Place& place) {
@@ -109,16 +109,16 @@ class ScheduleBuilder {
   const Tape& tape_;
   const Plan& plan_;
   Schedule schedule_;
-  std::vector<BufferId> location_;  // by value: the buffer that holds it now
+  std::vector<BufferId> location_;  // by value: its current buffer
 };
 
 // Both throw InvalidArgument for a plan that cannot be carried out (plan.h).
 //
-// Layer-wise: a value has memory in each of its lives (plan.h). `first_instructions`, unless null, gets the
-// index of each op's first instruction, then the number of instructions.
+// Layer-wise: a value has memory in each of its lives (plan.h). `first_instructions`, unless null, receives
+// the index of each op's first instruction, then the number of instructions.
 Schedule build_layer_wise_schedule(const Tape& tape, const Plan& plan,
                                    std::vector<std::uint32_t>* first_instructions = nullptr);
-// Network-wide, in Torch's manner (policy `baseline`).
+// Network-wide, like Torch (policy `baseline`).
 Schedule build_network_wide_schedule(const Tape& tape, const Plan& plan);
 
 }  // namespace vdnn

@@ -24,7 +24,7 @@ using Json = nlohmann::ordered_json;
 
 constexpr int kSchema = 1;
 
-// FNV-1a (Fowler, Noll, Vo): enough to tell one tape from another, but no protection against forgery.
+// FNV-1a (Fowler, Noll, Vo): sufficient to tell one tape from another, but no protection against forgery.
 class Fingerprint {
  public:
   void add(std::uint64_t number) {
@@ -142,7 +142,7 @@ Wait wait_from(const Json& json, std::size_t index, const Bounds& bounds) {
   return wait;
 }
 
-// A buffer for each value that the op reads or writes, and one or null for the workspace.
+// Reads a buffer for each value that the op reads or writes, and a buffer or null for the workspace.
 std::vector<BufferId> operands_from(Object& object, const Op& op, const Bounds& bounds) {
   const Json& json = object.array("operands");
   const std::size_t values = op.reads.size() + op.writes.size();
@@ -270,7 +270,7 @@ std::string fingerprint_in(const Tape& tape, Order (*order_of)(const Op&)) {
   return print.hex();
 }
 
-// Once the order counted, too, and files have that.
+// In older files the fingerprint also depends on the order of algorithms.
 bool is_of(const std::string& print, const Tape& tape) {
   return print == fingerprint_in(tape, by_name) || print == fingerprint_in(tape, as_listed);
 }
@@ -286,10 +286,10 @@ void write_schedule(std::ostream& out, const Tape& tape, const Schedule& schedul
   Json json{{"schema", kSchema}, {"type", "schedule"}};
   json["origin"] = Json::parse(origin, nullptr, false);
   if (!json["origin"].is_object()) {
-    throw InvalidArgument("the origin of a schedule is no JSON object: " + origin);
+    throw InvalidArgument("the origin of a schedule is not a JSON object: " + origin);
   }
   json["tape_fingerprint"] = fingerprint(tape);
-  // By name: the list of algorithms is the library's, and its order may change with its version.
+  // Algorithms are stored by name, since their order in the list may change with the library's version.
   Json algorithms = Json::array();
   for (OpId id = 0; id < tape.ops().size(); ++id) {
     algorithms.push_back(tape.op(id).algorithms[schedule.algorithms[id]].name);

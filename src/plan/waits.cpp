@@ -21,7 +21,7 @@ void join(Clock& clock, const Clock& other) {
   std::ranges::transform(clock, other, clock.begin(), [](Position a, Position b) { return std::max(a, b); });
 }
 
-// Of a buffer.
+// The last accesses of a buffer.
 struct LastAccesses {
   Position write = 0;
   std::vector<Position> reads;  // since the write
@@ -93,7 +93,7 @@ class WaitDeriver {
 
   static AddressRange place(const Buffer& buffer) { return {.begin = *buffer.offset, .bytes = buffer.bytes}; }
 
-  // The last uses of the buffers that lay in this buffer's bytes of the arena before it.
+  // The last uses of the earlier buffers in this buffer's bytes of the arena.
   std::vector<Position> last_uses_of_place(BufferId id) {
     std::vector<Position> result;
     const Buffer& buffer = schedule_.buffers[id];
@@ -114,7 +114,7 @@ class WaitDeriver {
     }
   }
 
-  // The few of `needed` that imply all others. They are tried latest first, since a later one tends to imply
+  // The few positions in `needed` that imply all others. Tries the latest first, since it tends to imply
   // earlier ones.
   std::vector<Wait> reduce(std::vector<Position>& needed, Clock& clock, Position position) const {
     std::ranges::sort(needed, std::ranges::greater());
@@ -152,9 +152,9 @@ class WaitDeriver {
   Schedule& schedule_;
   const std::uint64_t count_;
   std::array<Clock, kStreamRoles> streams_{};
-  std::vector<Clock> clocks_;                     // by position: what is done once its instruction is
+  std::vector<Clock> clocks_;                     // by position: the work done once its instruction is
   std::vector<LastAccesses> accesses_;            // by buffer
-  IntervalMap<std::vector<Position>> last_uses_;  // by byte of the arena: of the last buffer released there
+  IntervalMap<std::vector<Position>> last_uses_;  // by byte: uses of the last buffer released there
 };
 
 }  // namespace

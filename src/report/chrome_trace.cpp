@@ -105,7 +105,7 @@ void write_chrome_trace(std::ostream& out, const std::string& process_name,
   for (const TraceEvent& event : events) {
     if (event.stream >= stream_names.size()) {
       throw InvalidArgument("trace: '" + event.name + "' is on stream " + std::to_string(event.stream) +
-                            ", names are given for " + std::to_string(stream_names.size()));
+                            ", but only " + std::to_string(stream_names.size()) + " streams have names");
     }
   }
   out << "{\"displayTimeUnit\":\"ms\",\"traceEvents\":[\n"

@@ -53,7 +53,7 @@ std::string why_undecided(const PlannedRun& run, ValueId value) {
     return "the backward pass does not read it";
   }
   if (run.plan.network_wide) {
-    return "policy baseline allocates everything for good";
+    return "policy baseline keeps all memory throughout the step";
   }
   if (gap.before == kNone || gap.after < gap.before + 2) {
     return tape.op(gap.after).name + " needs it right after its last use in the forward pass";
@@ -179,7 +179,7 @@ Counterfactual offloaded(const PlannedRun& run, ValueId value) {
   };
   const OpId late = prefetch_start(run, value, gap);
   Counterfactual result = fetched_with(late);
-  // Values recomputed from it may need it earlier.
+  // Values recomputed from this value may need it earlier.
   if (const OpId early = std::max(gap.before + 1, run.tape->forward_ops());
       !result.impossible.empty() && early < late) {
     result = fetched_with(early);
@@ -187,7 +187,7 @@ Counterfactual offloaded(const PlannedRun& run, ValueId value) {
   return result;
 }
 
-// The first op in the gap before which a value is recomputed from this one; kNone: there is none.
+// The first op in the gap for which another value is recomputed from this one; kNone: there is none.
 OpId first_made_from(const PlannedRun& run, ValueId value, const UseGap& gap) {
   const std::vector<Instruction>& instructions = run.schedule.instructions;
   for (std::uint32_t index = 0; index < instructions.size(); ++index) {

@@ -1,6 +1,6 @@
 #pragma once
-// Answers what would happen if one decision of a plan were different. Makes the schedule anew and runs it on
-// the `sim` driver, as the prediction of the plan itself does.
+// Predicts a step with one decision of the plan changed. The schedule is made anew and runs on the `sim`
+// driver, as in the prediction of the plan itself.
 
 #include <cstdint>
 #include <optional>
@@ -12,7 +12,7 @@
 
 namespace vdnn {
 
-// The op that is launched next for the first time after that instruction. Ops recomputed before it are
+// The next op after that instruction that is launched for the first time. Ops recomputed in between are
 // recomputed for it.
 OpId launch_after(const Schedule& schedule, std::uint32_t instruction);
 
@@ -38,7 +38,7 @@ std::optional<Counterfactual> remade(const PlannedRun& run);
 // and no other decision for it. why_undecided() must be empty.
 //
 // An offloaded value is copied out when it is made and released after its last use in the forward pass. Its
-// fetch starts when the ops before the first that needs it take as long as a copy on a free link. A
+// fetch starts so early that the ops up to its first reader take as long as a copy on a free link. A
 // recomputed value is computed for the first op that needs it, or earlier for values recomputed from it, if
 // that is better.
 Counterfactual decided_otherwise(const PlannedRun& run, ValueId value, ValueDecision decision);

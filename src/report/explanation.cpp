@@ -162,7 +162,8 @@ Explanation explain(const PlannedRun& run) {
 
 namespace {
 
-// The ops for which the value is recomputed: they read it, or ops recomputed with them do.
+// The ops for which the value is recomputed: those that read it, or for which an op that reads it is
+// recomputed.
 std::vector<OpId> made_again_for(const PlannedRun& run, ValueId value) {
   const std::vector<Instruction>& instructions = run.schedule.instructions;
   std::map<BufferId, std::uint32_t> made;  // by buffer: the launch that made it, until it is read
@@ -240,7 +241,7 @@ ExplainedOp explain_op(const PlannedRun& run, OpId op) {
       .algorithm_seconds = seconds,
       .with_fastest = {},
       .remade = {}};
-  // Any of several equally fast algorithms counts as fastest.
+  // Of several equally fast algorithms, each counts as the fastest.
   if (seconds[result.algorithm] > seconds[result.fastest_algorithm]) {
     result.with_fastest = computed_otherwise(run, op, result.fastest_algorithm);
     result.remade = remade(run);

@@ -42,7 +42,7 @@ struct SmallestBudget {
   std::uint64_t budget_bytes = 0;
   std::uint64_t peak_bytes = 0;
   MemoryUse fullest;
-  Irreducible there;  // the needs, whatever is decided, of the op at the fullest moment
+  Irreducible there;  // the needs, under any decisions, of the op at the fullest moment
   Irreducible most;   // the needs of the op that needs most: a lower bound for every plan of every policy
   // Whether the peak is that lower bound in whole granules, so that no plan could need less.
   bool is_floor = false;
@@ -77,13 +77,13 @@ struct ExplainedValue {
   std::string undecided;  // why there is nothing to decide; empty if there is
   OpId made_by = kNone;   // kNone: loaded, or persistent
   std::vector<OpId> readers;
-  std::vector<CopyTime> offloads;    // in the order of the list
-  std::vector<CopyTime> prefetches;  // likewise; several if the value comes back several times
+  std::vector<CopyTime> offloads;    // in the order of the schedule
+  std::vector<CopyTime> prefetches;  // in the same order; several if the value comes back several times
   std::vector<OpId> recomputed_for;  // ops for which the value is recomputed
   // Kept, offloaded, recomputed, in this order; empty if there is nothing to decide.
   std::vector<Counterfactual> otherwise;
-  std::optional<Counterfactual> remade;  // set if it differs from the plan in force: the others compare with
-                                         // it
+  std::optional<Counterfactual> remade;  // set if it differs from the plan in force; the others then compare
+                                         // with it
 };
 ExplainedValue explain_value(const PlannedRun& run, ValueId value);
 
@@ -101,7 +101,7 @@ struct ExplainedOp {
 };
 ExplainedOp explain_op(const PlannedRun& run, OpId op);
 
-// The value of that name, or the values that the forward ops of the layer of that name make. Throws
+// The value named `name`, or the values that the forward ops of the layer `name` make. Throws
 // InvalidArgument, which suggests names, if there is neither.
 std::vector<ValueId> find_values(const Tape& tape, const std::string& name);
 OpId find_op(const Tape& tape, const std::string& name);

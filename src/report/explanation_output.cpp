@@ -64,7 +64,7 @@ std::string why(const Tape& tape, const Occupant& occupant) {
   }
 }
 
-// Whether the occupant gets a line of its own; parameters are many and always there.
+// Whether the occupant gets a line of its own. Parameters do not: they are many and always resident.
 bool stands_for_itself(const Occupant& occupant) {
   return occupant.reason != Reason::kParameter && occupant.reason != Reason::kOptimizerState;
 }
@@ -299,7 +299,7 @@ void print_outcome(std::ostream& out, const PlannedRun& run, const std::string& 
   }
 }
 
-// Prints the terms of the outcomes that follow.
+// Prints how the outcomes that follow were found.
 void print_terms(std::ostream& out, const PlannedRun& run, const std::optional<Counterfactual>& remade) {
   out << "with only this decision changed"
       << (run.schedule.arena_bytes > 0 ? ", addresses planned anew:\n" : ":\n");

@@ -84,7 +84,7 @@ nlohmann::ordered_json or_null(const std::optional<double>& value) {
   return value && std::isfinite(*value) ? nlohmann::ordered_json(*value) : nlohmann::ordered_json();
 }
 
-// JSON has no NaN or infinities, and null stands for values that have not been measured.
+// NaN and infinities, which JSON lacks, become text; null means that the value was not measured.
 nlohmann::ordered_json or_name(const std::optional<double>& value) {
   return value && !std::isfinite(*value) ? nlohmann::ordered_json(number(*value)) : or_null(value);
 }
@@ -164,7 +164,7 @@ std::string to_prometheus(const std::optional<TrainingMetrics>& metrics) {
     return "";
   }
   PrometheusText text;
-  text.add("vdnn_training_info", "gauge", "Always 1; the labels name what is trained, and where.",
+  text.add("vdnn_training_info", "gauge", "Always 1; the labels name model, device and policy.",
            info_labels(*metrics), "1");
   text.counter("vdnn_steps_total", "Steps that this process has completed.", metrics->completed_steps);
   text.counter("vdnn_images_total", "Images that these steps have trained on, of all ranks.",
@@ -175,7 +175,8 @@ std::string to_prometheus(const std::optional<TrainingMetrics>& metrics) {
         "Time that the compute stream has waited for copies, over the steps that the device has timed.",
         *metrics->stall_seconds);
   }
-  text.gauge("vdnn_step", "Completed steps since the start of the training, a checkpoint's included.",
+  text.gauge("vdnn_step",
+             "Completed steps since the start of the training, including those before a checkpoint.",
              metrics->step);
   text.gauge("vdnn_planned_steps", "Steps of the whole training.", metrics->steps);
   text.gauge("vdnn_epoch", "Epoch of the last completed step, from 1.", metrics->epoch);

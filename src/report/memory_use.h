@@ -19,9 +19,10 @@ enum class Reason : std::uint8_t {
   kOperand,    // the current op reads or makes it
   kWorkspace,  // of the current op
   kNeeded,     // a later op needs it
-  kFetched,    // a later op needs it, for which it has been, or is being, copied back
-  kLeaving,  // no op needs it before it is fetched: it stays until its copy is done, or its memory is needed
-  kUnused    // no op needs it any more
+  kFetched,    // a later op needs it, and it has been, or is being, copied back for that op
+  kLeaving,    // it will be fetched before its next use; it stays until its copy is done or its memory is
+               // needed
+  kUnused      // no op needs it any more
 };
 std::string to_string(Reason reason);
 
@@ -49,7 +50,7 @@ MemoryUse fullest_moment(const Tape& tape, const Schedule& schedule, std::uint64
 MemoryUse memory_at(const Tape& tape, const Schedule& schedule, std::uint32_t launch,
                     std::uint64_t alignment_bytes);
 
-// Bytes that an op needs while it runs, whatever was decided: a lower bound for every plan. Without the
+// Bytes that an op needs while it runs, under any decisions: a lower bound for every plan. Without the
 // overhead of alignment and granules.
 struct Irreducible {
   OpId op = kNone;
@@ -60,7 +61,7 @@ struct Irreducible {
   std::uint64_t bytes() const { return persistent_bytes + operand_bytes + workspace_bytes; }
 };
 Irreducible irreducible_at(const Tape& tape, const PlanOptions& options, OpId op);
-// The needs of the op that needs most; the first of several.
+// The needs of the op that needs most; of the first such op if there are several.
 Irreducible most_irreducible(const Tape& tape, const PlanOptions& options);
 
 }  // namespace vdnn

@@ -224,7 +224,7 @@ class Page {
                counted(run_.options.training.ranks, "device") + ", batch " + std::to_string(run_.batch()));
     write_tile(out, "Share of policy none's memory",
                share_text(static_cast<double>(prediction.peak_bytes) / static_cast<double>(none_bytes)),
-               "in " + share_text(prediction.step_seconds / none_seconds) + " of its time: none takes " +
+               "in " + share_text(prediction.step_seconds / none_seconds) + " of its time: none needs " +
                    short_size(none_bytes) + " and " + duration(none_seconds));
     write_tile(out, "Share of the oracle's speed", share_text(oracle / prediction.step_seconds),
                "compute waits " + duration(prediction.stall_seconds) + " per step");
@@ -330,7 +330,7 @@ class Page {
   void write_peak(std::ostream& out) const {
     const FullestMoment& peak = picture_.peak;
     if (peak.op == kNone) {
-      out << "<p>No op takes memory.</p>\n";
+      out << "<p>No op uses memory.</p>\n";
       return;
     }
     out << "<p>Most memory is allocated for <b>" << escaped(tape_.op(peak.op).name) << "</b>, at "

@@ -68,7 +68,7 @@ Json algorithms_json(const PlannedRun& run, const PlanCosts& costs, OpId id) {
   Json algorithms = Json::array();
   for (std::uint32_t index = 0; index < op.algorithms.size(); ++index) {
     const Algorithm& algorithm = op.algorithms[index];
-    // The format has a flag for what every catalog guarantees (op_catalog.h).
+    // `deterministic` is always true, since every catalog guarantees it (op_catalog.h).
     algorithms.push_back({{"name", algorithm.name},
                           {"seconds", costs.op_seconds[id][index]},
                           {"workspace_bytes", algorithm.workspace_bytes},

@@ -166,7 +166,7 @@ class Painter {
     picture_.stays.push_back(std::move(stay));
   }
 
-  // Copies before the first launch fetch it; those after the last one take it away.
+  // Copies before the first launch fetch the value; those after the last launch offload it.
   void set_needed(Stay& stay) const {
     stay.needed_from = stay.end;
     stay.needed_until = stay.begin;
@@ -179,8 +179,8 @@ class Painter {
     stay.needed_until = std::max(stay.needed_until, stay.needed_from);
   }
 
-  // The values of one buffer take turns: each holds it until the next one does. In a buffer that is never
-  // freed, the last one holds it until the first comes again.
+  // The values of one buffer take turns: each occupies the buffer until the next one does. In a buffer that
+  // is never freed, the last value stays until the first one is made again.
   void hand_over(std::span<Stay> turns, bool persistent) const {
     for (std::size_t turn = 0; turn < turns.size(); ++turn) {
       Stay& stay = turns[turn];

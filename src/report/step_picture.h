@@ -4,8 +4,8 @@
 // reports that draw it.
 //
 // Times are seconds since the end of the previous step. Steps overlap and repeat. Work that begins before 0
-// (the copy of the next batch, if it need not wait) overlaps the end of the previous step. Likewise the next
-// step's overlaps the end of this one. So a drawing of one step from 0 on wraps around at its ends.
+// (the copy of the next batch, if it need not wait) overlaps the end of the previous step. Likewise such work
+// of the next step overlaps the end of this one. So a drawing of one step from 0 on wraps around at its ends.
 //
 // Memory counts from the begin of the first work that uses it to the end of the last, as the device sees it.
 // The instructions allocate it a little earlier and free it a little later; `peak` is the fullest moment by

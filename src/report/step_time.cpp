@@ -12,7 +12,7 @@ namespace {
 
 const TracedStep& traced(const Prediction& prediction) {
   if (!prediction.step) {
-    throw InvalidArgument("the prediction has no trace, which the times of its instructions need");
+    throw InvalidArgument("the prediction has no trace, so the times of its instructions are unknown");
   }
   return *prediction.step;
 }
@@ -22,7 +22,7 @@ bool is_copy(InstructionKind kind) {
          kind == InstructionKind::kPrefetch || kind == InstructionKind::kReadResult;
 }
 
-// Whether the compute stream may wait for it: a copy, or a reduction over ranks.
+// Whether the compute stream may wait for the instruction: a copy, or a reduction over ranks.
 bool is_awaited(const Instruction& instruction) {
   return is_copy(instruction.kind) || instruction.stream == StreamRole::kReduce;
 }
@@ -80,7 +80,7 @@ class Accounts {
     time_.stalls.push_back(stall);
   }
 
-  // Prefers a transfer that the schedule makes it wait for over one whose memory it reuses.
+  // Prefers a transfer that the schedule makes the launch wait for to one whose memory the launch reuses.
   void find_transfer(StalledLaunch& stall, double begin) const {
     for (const Wait& wait : schedule_.instructions[stall.launch].waits) {
       if (ends_at(wait.instruction, begin + wait.steps_ago * time_.step_seconds)) {

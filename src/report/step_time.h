@@ -18,7 +18,7 @@ struct StalledLaunch {
   double seconds = 0;
   // The copy or reduction after which it begins; kNone: none ends at that time.
   std::uint32_t transfer = kNone;
-  bool of_the_step_before = false;  // whether that transfer is
+  bool of_the_step_before = false;  // whether that transfer belongs to the previous step
 };
 
 // The parts add up to the step.
@@ -37,8 +37,8 @@ StepTime step_time(const Schedule& schedule, const Prediction& prediction);
 double hidden_share(const StepTime& time, const Prediction& prediction,
                     std::span<const std::uint32_t> copies);
 
-// When a copy runs, and the part of its time in which the compute stream does not wait for it. 1: it costs
-// only its share of the link.
+// When a copy runs, and the part of its time in which the compute stream does not wait for it. 1: the copy
+// costs only its share of the link.
 struct CopyTime {
   double begin_seconds = 0;  // since the end of the previous step
   double seconds = 0;

@@ -174,7 +174,7 @@ PaperMemoryUse paper_memory(const Tape& tape, const Schedule& schedule, const Si
 
 namespace {
 
-// A network-wide allocation exists all the time.
+// A network-wide allocation exists throughout the step.
 PaperMemoryUse paper_memory(const PlannedRun& run, ClassifierWeights classifier) {
   if (!run.plan.network_wide) {
     return paper_memory(*run.tape, run.schedule, run.target.profile, classifier);

@@ -47,7 +47,7 @@ struct ReproducedPolicy {
   PaperMemoryUse with_classifier;
   PaperMemoryUse without_classifier;  // without the classifier's weights
   std::uint64_t offload_bytes = 0;
-  double relative_speed = 0;  // 1: speed of the baseline with performance-optimal algorithms
+  double relative_speed = 0;  // 1: the speed of the baseline with performance-optimal algorithms
   PaperFigures paper;
 };
 
@@ -66,7 +66,8 @@ struct ReproducedNetwork {
   std::vector<ReproducedPolicy> policies;  // the baselines first
 };
 
-// A network that does not: `dyn` in the paper's 12 GiB or, if that does not suffice, in its smallest budget.
+// A network that does not fit under every policy: `dyn` in the paper's 12 GiB or, if that does not suffice,
+// in its smallest budget.
 struct ReproducedLimit {
   std::string model;
   std::int64_t batch = 0;

@@ -31,11 +31,11 @@ void require_same_parameter(const Tape& training, const Tape& evaluation, std::s
     throw InvalidArgument(
         "parameter " + name + " is " + to_string(evaluated.recipe.type.dims) + " in evaluation and " +
         to_string(trained.recipe.type.dims) + " in training" +
-        (evaluated.recipe.type.dims == trained.recipe.type.dims ? ", of another type" : ""));
+        (evaluated.recipe.type.dims == trained.recipe.type.dims ? ", but the types differ" : ""));
   }
   if (evaluated.recipe.storage_layout == trained.recipe.storage_layout &&
       evaluated.recipe.storage_bytes != trained.recipe.storage_bytes) {
-    throw InvalidArgument("parameter " + name + " takes " + std::to_string(evaluated.recipe.storage_bytes) +
+    throw InvalidArgument("parameter " + name + " needs " + std::to_string(evaluated.recipe.storage_bytes) +
                           " bytes in evaluation and " + std::to_string(trained.recipe.storage_bytes) +
                           " in training");
   }
@@ -61,8 +61,8 @@ bool store_parameters_alike(const Tape& training, const Tape& evaluation) {
   return std::ranges::equal(training.parameters(), evaluation.parameters(), {}, layout, layout);
 }
 
-// An op that training has, too, keeps its algorithm of training. So a run that resumes with the algorithms of
-// its checkpoint evaluates like the uninterrupted run. The other ops follow the preference.
+// An op that training also has keeps its algorithm from training. So a run that resumes with the algorithms
+// of its checkpoint evaluates like the uninterrupted run. The other ops follow the preference.
 Plan evaluation_plan(const PlannedRun& run, const Tape& evaluation) {
   PlanOptions options = plan_options(run.options, Policy::kOffloadNone);
   options.recorded.clear();
@@ -97,8 +97,8 @@ EvaluationPlan evaluation_with_batch(const PlannedRun& run, std::int64_t batch) 
   return evaluation;
 }
 
-// Nothing if the network or the device cannot compute a batch that is smaller than training's. An error with
-// the batch of training is a fault and passes.
+// Returns nothing if the network or the device cannot compute a batch smaller than training's. An error with
+// the batch of training is a fault and is rethrown.
 std::optional<EvaluationPlan> try_evaluation(const PlannedRun& run, std::int64_t batch) {
   try {
     return evaluation_with_batch(run, batch);
@@ -133,11 +133,12 @@ EvaluationPlan plan_evaluation(const PlannedRun& run, std::optional<std::uint64_
     }
   }
   if (!smallest) {
-    throw InvalidArgument("network " + run.tape->model() + " cannot be evaluated: with no batch does " +
-                          run.target.name + " store its parameters as in training");
+    throw InvalidArgument("network " + run.tape->model() +
+                          " cannot be evaluated: there is no batch with which " + run.target.name +
+                          " stores its parameters as in training");
   }
   throw OutOfMemory("evaluation needs more memory than training: batch " + std::to_string(smallest_batch) +
-                        ", the smallest try, takes " + std::to_string(*smallest) + " bytes",
+                        ", the smallest try, needs " + std::to_string(*smallest) + " bytes",
                     {.asked = *smallest, .budget = most});
 }
 

@@ -24,8 +24,8 @@ bool has_other_batches(const PlannedRun& run) {
   return run.network ? options.model.model == run.network->name() : options.step->batch.has_value();
 }
 
-// Options of the same run for other batches, without timing engines. Nothing if its network or its algorithms
-// are only for this batch.
+// Options of the same run for other batches, without timing engines. Returns nothing if its network or its
+// algorithms are only for this batch.
 std::optional<RunOptions> options_of_other_batches(const PlannedRun& run) {
   RunOptions options = run.options;
   if (!has_other_batches(run) || !options.recorded_algorithms.empty()) {
@@ -35,7 +35,7 @@ std::optional<RunOptions> options_of_other_batches(const PlannedRun& run) {
     options.device = run.target.name;
   }
   options.gpus = run.target.gpus;
-  // All ranks measured this together; it cannot be repeated by one.
+  // All ranks measured this together; one rank cannot measure it again.
   options.communicator_bytes = [bytes = run.target.communicator_bytes](Device&, int) { return bytes; };
   options.policy = run.plan.options.policy;
   options.memory_bytes = run.target.budget_bytes;
@@ -48,7 +48,7 @@ std::optional<RunOptions> options_of_other_batches(const PlannedRun& run) {
   return options;
 }
 
-// Ways out are hints: errors while looking for one mean that there is none.
+// Ways out are hints: an error during the search for one means that there is none.
 template <class Find>
 auto hint(const Find& find) -> decltype(find()) {
   try {
@@ -105,8 +105,8 @@ class WaysOutOf {
     }
   }
 
-  // The same samples per update, in parts of at most `most`. Nothing if the largest parts do not fit, since
-  // micro-steps need memory, too.
+  // The same samples per update in micro-steps of at most `most` samples. Returns nothing if the largest
+  // micro-steps do not fit, since accumulating gradients needs memory, too.
   std::optional<RunOptions> accumulated(RunOptions options, std::int64_t most) const {
     constexpr int kMostTries = 2;
     const std::int64_t batch = run_.batch();
@@ -145,7 +145,7 @@ class WaysOutOf {
     }
   }
 
-  // Nothing if `optimal` does not fit either.
+  // Returns nothing if `optimal` does not fit either.
   std::optional<double> optimal_step_seconds(bool keep_algorithms) const {
     PlanOptions plan = plan_options(run_.options, Policy::kOptimal);
     plan.keep_algorithms = keep_algorithms;
@@ -164,7 +164,7 @@ std::string default_budget(const BudgetShortage& shortage) {
   }
   text += ", " + format_size(shortage.budget_bytes);
   if (shortage.reserve_bytes > 0) {
-    text += " beside " + format_size(shortage.reserve_bytes) + " kept back for what CUDA takes later";
+    text += " besides " + format_size(shortage.reserve_bytes) + " kept back for CUDA's later allocations";
   }
   return text;
 }
@@ -183,7 +183,7 @@ std::string BudgetShortage::text(const SettingsInWords& in_words) const {
                        format_rounded_size(needed_bytes - std::min(needed_bytes, budget_bytes)) +
                        (page_locked ? " more page-locked memory than " : " more than ") +
                        (is_default ? default_budget(*this) : setting(budget_bytes)) +
-                       (page_locked ? ": this plan takes " : ": smallest budget ") +
+                       (page_locked ? ": this plan needs " : ": smallest budget ") +
                        format_rounded_size(needed_bytes) + " (" + setting(needed_bytes) + ")";
   for (const WayOut& way : ways_out) {
     result += "; " + in_words(way.settings) + " fits" + (way.effect.empty() ? "" : " ") + way.effect;

@@ -1,5 +1,5 @@
 #pragma once
-// What a trace of whole steps says of the launches of a stream.
+// The times of a stream's launches, from a trace of whole steps.
 
 #include <functional>
 #include <map>
@@ -13,16 +13,15 @@
 
 namespace vdnn {
 
-// By name.
+// The times of all launches of one name, by name.
 using LaunchSeconds = std::map<std::string, std::vector<double>, std::less<>>;
 
-// Each launch could begin when the one before was done, and whatever the stream waited for: the gap in front
-// of it is part of it. A launch called `first`, where that is not empty, counts from its own beginning: the
-// stream may have had nothing to do before. The very first event of all, before which nothing is known, does
-// not count.
+// A launch counts from the end of the stream's previous event, a launch or a wait. So its time includes the
+// gap between the two. Launches named `first`, if it is not empty, count from their own beginning, since the
+// stream may have been idle. The first event of the trace does not count.
 LaunchSeconds launch_seconds(std::span<const TraceEvent> trace, StreamId stream, std::string_view first = {});
 
-// The median, and from quartile to quartile. Of at least one launch.
+// The median and the distance between the quartiles. Needs at least one launch.
 MeasuredTime time_of(const std::vector<double>& seconds);
 
 }  // namespace vdnn

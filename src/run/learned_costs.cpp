@@ -12,14 +12,14 @@ namespace vdnn {
 
 namespace {
 
-// A copy of fewer bytes, or of less than so many times what copies take besides, says little of a rate.
+// A copy of fewer bytes, or one that is shorter than this multiple of a copy's fixed time, reveals no rate.
 constexpr std::uint64_t kLeastCopyBytes = 16 << 10;
 constexpr double kLeastCopySeconds = 2;
-// What a clock cannot tell from nothing is not nothing.
+// Replaces shorter times, down to the 0 that a coarse clock measures.
 constexpr double kLeastSeconds = 1e-9;
-// Of its time, the most that a copy has company for and still counts as alone, and the least that tells what
-// company does to it where others were alone.
+// A copy that overlaps copies of the other direction for at most this part of its time counts as alone.
 constexpr double kAlone = 0.05;
+// A copy that overlaps them for at least this part of its time reveals the rate both ways.
 constexpr double kAccompanied = 0.5;
 
 constexpr std::size_t index_of(CopyDirection direction) {
@@ -69,7 +69,8 @@ Spans copies_in(const Tape& tape, const Schedule& schedule, std::span<const Trac
           {.begin = event.begin_seconds, .end = event.end_seconds, .bytes = kind->second.bytes});
     }
   }
-  // One engine a direction: a copy that began while another had it began in truth when that was done.
+  // Each direction has one copy engine. A copy that starts while another runs really starts at the other's
+  // end.
   for (std::vector<Span>& of_direction : spans) {
     std::ranges::sort(of_direction, {}, &Span::end);
     for (std::size_t i = 1; i < of_direction.size(); ++i) {
@@ -79,7 +80,7 @@ Spans copies_in(const Tape& tape, const Schedule& schedule, std::span<const Trac
   return spans;
 }
 
-// For how long there were copies of `others`, which are in order and do not overlap.
+// How long `span` overlaps copies of `others`, which are in order and do not overlap each other.
 double shared_seconds(const Span& span, const std::vector<Span>& others) {
   double seconds = 0;
   for (auto other = std::ranges::upper_bound(others, span.begin, {}, &Span::end);
@@ -93,10 +94,10 @@ double shared_seconds(const Span& span, const std::vector<Span>& others) {
 
 struct Rate {
   double bytes_per_second = 0;
-  std::uint64_t bytes = 0;  // that were copied at it
+  std::uint64_t bytes = 0;  // copied at this rate
 };
 
-// The rate at or below which half of the bytes were copied; none without any.
+// The rate at or below which half of the bytes were copied. Returns nothing if `rates` is empty.
 std::optional<double> median_rate(std::vector<Rate> rates) {
   std::ranges::sort(rates, {}, &Rate::bytes_per_second);
   std::uint64_t left = 0;
@@ -134,7 +135,8 @@ double alone_seconds(const StepObservations::SeenCopy& copy, double copy_seconds
   return std::max(0.0, copy.seconds - copy.shared_seconds - copy_seconds);
 }
 
-// What is left of the bytes when those are taken off that were copied alone, at the rate of that.
+// Subtracts the bytes copied alone, at the rate `alone`. The copy transferred the remaining bytes in its
+// shared time.
 std::optional<double> rate_both_ways(const Copies& copies, double copy_seconds, double alone) {
   std::vector<Rate> rates;
   for (const auto& copy : copies) {
@@ -146,7 +148,8 @@ std::optional<double> rate_both_ways(const Copies& copies, double copy_seconds, 
   return median_rate(std::move(rates));
 }
 
-// Of copies that none was alone of, as if with company the rate were so many times that of alone.
+// The rate of a copy alone, for when no copy was alone: assumes that the rate both ways is `relation` times
+// it.
 std::optional<double> rate_of_mixture(const Copies& copies, double copy_seconds, double relation) {
   std::vector<Rate> rates;
   for (const auto& copy : copies) {
@@ -174,15 +177,15 @@ void learn_link(MeasuredCosts& costs, CopyDirection direction, const Copies& cop
 
 // --- ops ---------------------------------------------------------------------------------------------------
 
-// Of no launches: nothing was seen of it.
+// A calculated time. Its 0 launches mark it as not observed.
 MeasuredTime reckoned(double seconds) {
   return {.seconds = seconds, .spread_seconds = 0, .launches = 0};
 }
 
-// The launches of an op, and those that repeat it, under the op's name.
+// The launches of each op, recomputations included, under the op's name.
 LaunchSeconds seconds_by_op(const Tape& tape, const Schedule& schedule, StreamId compute,
                             std::span<const TraceEvent> trace) {
-  std::map<std::string, std::string> op_names;  // by the names of traces
+  std::map<std::string, std::string> op_names;  // by name in the trace
   std::string first;
   for (const Instruction& instruction : schedule.instructions) {
     if (is_launch(instruction.kind)) {
@@ -206,7 +209,7 @@ LaunchSeconds seconds_by_op(const Tape& tape, const Schedule& schedule, StreamId
 MeasuredCosts expected_costs(const PlannedRun& run) {
   const SimProfile& profile = run.target.profile;
   MeasuredCosts costs = run.measured.value_or(MeasuredCosts{});
-  // Of a link that others share, what is left: the profile's, measured or not.
+  // The profile has this device's share of the link's rates, measured or not.
   costs.link_bytes_per_second = profile.link_bytes_per_second;
   costs.link_bytes_per_second_both_ways = profile.link_bytes_per_second_both_ways;
   costs.launch_seconds = profile.launch_seconds;
@@ -265,7 +268,7 @@ MeasuredCosts learned_costs(const MeasuredCosts& expected, const StepObservation
   for (const auto& [name, op] : seen.ops_) {
     const auto times = costs.ops.find(name);
     if (times == costs.ops.end()) {
-      throw InvalidArgument("nothing was expected of op '" + name + "', which was seen");
+      throw InvalidArgument("op '" + name + "' was observed, but has no expected time");
     }
     const MeasuredTime& ran = op.times.at(op.algorithm);
     const std::optional<MeasuredTime> before = times->second[op.algorithm];

@@ -16,13 +16,14 @@ namespace vdnn {
 
 namespace {
 
-constexpr std::size_t kPairs = 8;     // of blocks, where there is room: more than caches hold
-constexpr std::size_t kRounds = 3;    // over all of them
+constexpr std::size_t kPairs = 8;     // pairs of blocks if there is room: more than fits into caches
+constexpr std::size_t kRounds = 3;    // rounds of copies over all pairs
 constexpr std::size_t kMinPairs = 2;  // one for each direction
-constexpr std::uint64_t kSmallPart =
-    16;  // of a block: the part that shows what a copy takes besides its bytes
+// A second copy size, as a fraction of a block: 1/16. The two sizes reveal the fixed time of a copy.
+constexpr std::uint64_t kSmallPart = 16;
 
-// Blocks of one size, on the device and page-locked. Goes back to the pools, after whatever the device does.
+// Pairs of blocks of one size, on the device and page-locked. The destructor waits for the device, then frees
+// them.
 class Blocks {
  public:
   Blocks(Device& device, PinnedPool& pinned, StreamId stream, std::uint64_t bytes)
@@ -38,7 +39,7 @@ class Blocks {
         pinned_.free(pair.host, {});
       }
       pinned_.trim();
-    } catch (...) {  // what failed is the device's to tell; the pools give back the rest
+    } catch (...) {  // later calls of the device report its failure; the pools free the rest
     }
   }
   Blocks(const Blocks&) = delete;
@@ -48,7 +49,7 @@ class Blocks {
   std::size_t size() const { return pairs_.size(); }
   MemoryShortage shortage(std::uint64_t bytes) const { return pool_.shortage(bytes); }
 
-  // The first `bytes` of a block.
+  // Copies the first `bytes` of a block.
   void copy(StreamId stream, CopyDirection direction, std::size_t index, std::uint64_t bytes) {
     Pair pair = pairs_[index];
     pair.device.bytes = bytes;
@@ -66,7 +67,7 @@ class Blocks {
     AddressRange host;
   };
 
-  // For a pool beside others. (No bytes would be all of the budget.)
+  // The budget that other pools leave. At least one granule, since a budget of 0 means the whole device's.
   static std::uint64_t room(const Device& device) {
     const std::uint64_t committed = device.counters().committed_bytes;
     const std::uint64_t budget = device.properties().budget_bytes;
@@ -96,8 +97,8 @@ class Blocks {
 using Streams = std::array<StreamId, kDirections.size()>;
 using Events = std::array<std::vector<TraceEvent>, kDirections.size()>;
 
-// The copies that `submit` queues, by the direction of the stream that they were on, each from the end of the
-// one before: the gap in front is part of it.
+// The copies that `submit` queues, by the direction of their stream. Each counts from the end of the previous
+// one, so its time includes the gap between the two.
 template <class Submit>
 Events traced(Device& device, const Streams& streams, const Submit& submit) {
   device.set_tracing(true);
@@ -131,14 +132,14 @@ double median_seconds(const std::vector<TraceEvent>& events) {
   return median(std::move(seconds));
 }
 
-// What two sizes tell apart: what a copy takes besides its bytes. Nothing where the smaller one is faster a
-// byte, as where caches hold it.
+// The fixed time of a copy, from the times of two sizes. It is 0 if the smaller copy is faster per byte, for
+// example because it fits into a cache.
 double seconds_besides(double large, double small) {
   constexpr double kPart = kSmallPart;
   return std::max(0.0, (kPart * small - large) / (kPart - 1));
 }
 
-// Of the copies that began and ended while there were copies of the other direction.
+// The copies that began and ended while copies of the other direction ran.
 std::vector<TraceEvent> accompanied(const std::vector<TraceEvent>& events,
                                     const std::vector<TraceEvent>& others) {
   std::vector<TraceEvent> result;
@@ -151,14 +152,14 @@ std::vector<TraceEvent> accompanied(const std::vector<TraceEvent>& events,
   return result;
 }
 
-// Copies on streams of one device, between blocks of `bytes`.
+// Measures copies on streams of one device, between blocks of `bytes`.
 class LinkMeasurement {
  public:
   LinkMeasurement(Device& device, Blocks& blocks, const Streams& streams, std::uint64_t bytes)
       : device_(device), blocks_(blocks), streams_(streams), bytes_(bytes) {}
 
   MeasuredLink measure() {
-    // So that nothing is read that nobody has written.
+    // Writes all blocks, so that no copy reads memory that nothing has written.
     for (const std::size_t i : {1, 0}) {
       one_way(i, bytes_);
       device_.synchronize_all();
@@ -198,7 +199,7 @@ class LinkMeasurement {
     return median_seconds(events[i]);
   }
 
-  // Neither direction touches what the other does.
+  // At any time the two directions use different blocks.
   void both_ways() {
     const std::size_t blocks = blocks_.size() / 2 * 2;
     for (std::size_t copy = 0; copy < 2 * kRounds * blocks_.size(); ++copy) {
@@ -227,7 +228,7 @@ MeasuredLink measure_link(Device& device, PinnedPool& pinned, std::uint64_t copy
       throw OutOfMemory("copies to measure the link with", blocks.shortage(bytes));
     }
   }
-  throw InvalidArgument("a link is not measured with copies of nothing");
+  throw InvalidArgument("measuring a link needs copies of at least 1 byte");
 }
 
 }  // namespace vdnn

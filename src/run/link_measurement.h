@@ -1,5 +1,5 @@
 #pragma once
-// What the link between host and device carries, one way and both ways at once.
+// Measures the rates of the link between host and device, one way and both ways at once.
 
 #include <cstdint>
 
@@ -12,14 +12,14 @@ namespace vdnn {
 // A copy of n bytes takes `copy_seconds` + n / rate.
 struct MeasuredLink {
   LinkRates one_way;
-  LinkRates both_ways;  // at most those of one
+  LinkRates both_ways;  // at most the rates one way
   double copy_seconds = 0;
 };
 
-// Copies blocks of `copy_bytes`, or the largest half, quarter... of them of which there is room for two on
-// the device and two in `pinned`, and parts of them, between page-locked memory and memory of the device, on
-// streams of its own; medians. What is found is exact for such blocks. Nothing else may run. Throws
-// OutOfMemory where there is no room.
+// Copies blocks of `copy_bytes`, and parts of them, between page-locked and device memory on two new streams,
+// and returns medians. If the device or `pinned` has no room for two blocks, halves them until there is room.
+// The rates are exact for blocks of this size. Nothing else may run on the device meanwhile. Throws
+// OutOfMemory if there is no room for blocks of any size.
 MeasuredLink measure_link(Device& device, PinnedPool& pinned, std::uint64_t copy_bytes);
 
 }  // namespace vdnn

@@ -49,7 +49,7 @@ Lowered lower(const Network& network, const RunOptions& options, const std::shar
   return lowered;
 }
 
-// For a device that has TF32.
+// The precisions of products on a device that has TF32.
 ProductPrecisions precisions_of(const RunOptions& options) {
   const auto tf32_if = [](bool permitted) {
     return permitted ? ProductPrecision::kTf32 : ProductPrecision::kFp32;
@@ -67,13 +67,13 @@ double most_trial_seconds(const RunOptions& options) {
   return options.engine_trial_seconds.value_or(otherwise);
 }
 
-// Nothing if times are not kept.
+// The file that stores times of engines. Returns nothing if no file does.
 std::optional<std::filesystem::path> timings_file(const RunOptions& options) {
   if (options.engine_timings) {
     return options.engine_timings;
   }
   if (options.engine_cache) {
-    // Writing the file reports a failure.
+    // If this fails, writing the file reports it.
     std::error_code error;
     std::filesystem::create_directories(options.engine_cache->parent_path(), error);
   }
@@ -101,7 +101,7 @@ ProductPrecisions precisions_on_gpu(const RunOptions& options, const RunTarget& 
   return {};
 }
 
-// `so_far`: trials of this run, which count towards its limit.
+// `so_far`: earlier trials of this run, which count towards its limit.
 Lowered lower_for_gpu(const Network& network, const RunOptions& options, const RunTarget& target,
                       EngineTiming timing, const EngineTrialReport& so_far) {
   const ProductPrecisions precisions = precisions_on_gpu(options, target);

@@ -20,18 +20,18 @@ struct Lowered {
   std::shared_ptr<const EngineTrialReport> trials = {};
 };
 
-// `so_far`: trials of engines in this run, which count towards its limit. Throws InvalidOption for options
-// that the device does not have, InvalidArgument for a network that it cannot compute.
+// `so_far`: earlier trials of engines in this run, which count towards its limit. Throws InvalidOption for
+// options that the device does not support, InvalidArgument for a network that it cannot compute.
 Lowered lower_for(const Network& network, const RunOptions& options, const RunTarget& target, Policy policy,
                   const EngineTrialReport& so_far = {});
 
-// Throws InvalidOption.
+// Throws InvalidOption if the limit on trial time is not finite, is below 0 or contradicts `engine_timings`.
 void require_trial_seconds(const RunOptions& options);
 
 bool chooses_algorithms(Policy policy);
 // Which engines are timed on a GPU under this policy.
 EngineTiming engine_timing(const RunOptions& options, Policy policy);
-// On the device `cpu`, simulated or not.
+// True on the device `cpu`, simulated or not.
 bool computes_on_cpu(const RunTarget& target);
 
 }  // namespace vdnn

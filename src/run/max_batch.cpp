@@ -15,7 +15,7 @@ namespace vdnn {
 
 namespace {
 
-// Batches and budgets that are dear to try are found to within this part.
+// Relative accuracy of searches whose trials are expensive.
 constexpr double kResolution = 0.03;
 
 constexpr std::uint64_t kUnlimited = std::uint64_t{1} << 60U;
@@ -30,10 +30,10 @@ std::string percent(double fraction) {
 
 struct Look {
   bool accepted = false;
-  // Part of what is allowed that the batch takes: at most 1 where it is accepted. It grows with the batch,
-  // evenly as a rule. Infinite: nothing is known.
+  // The part of the allowed memory or time that the batch needs: at most 1 if it is accepted. It grows with
+  // the batch, usually evenly. Infinite if unknown.
   double load = std::numeric_limits<double>::infinity();
-  BatchLimit limit = BatchLimit::kDeviceMemory;  // where it is not accepted
+  BatchLimit limit = BatchLimit::kDeviceMemory;  // if it is not accepted
   std::string refusal;
 };
 
@@ -45,15 +45,15 @@ struct Boundary {
 
 using LookAt = std::function<Look(std::int64_t)>;
 
-// Two batches, with the first one accepted and the second one not. Looks at others between them where the
-// load should pass 1, until no batch lies between them that is more than `resolution` larger than the first,
-// or `most_looks` have been taken.
+// Two batches; the first is accepted, the second is not. Looks at batches between them, where the load should
+// pass 1. Stops when the second is at most `resolution` larger than the first, when the first is nearly at
+// the limit, or after `most_looks`.
 class Bracket {
  public:
   Bracket(const LookAt& look_at, double resolution, int most_looks = std::numeric_limits<int>::max())
       : look_at_(look_at), resolution_(resolution), looks_left_(most_looks) {}
 
-  // `accepted` is: as `look` has it.
+  // Starts from the accepted batch `accepted`, whose result is `look`.
   Boundary find(std::int64_t accepted, const Look& look) {
     low_ = accepted;
     low_load_ = look.load;
@@ -109,9 +109,9 @@ class Bracket {
     }
   }
 
-  // A little below 1: of two batches near it that which is accepted is found first.
+  // A little below 1, so that near the limit the search finds an accepted batch first.
   double aim() const { return 1 - resolution_ / 4; }
-  // Where the line through two points reaches that.
+  // Where the line through two points reaches aim().
   std::int64_t reaches(std::int64_t a, double load_a, std::int64_t b, double load_b) const {
     const double rise = (load_b - load_a) / static_cast<double>(b - a);
     return rise > 0 && std::isfinite(rise)
@@ -120,20 +120,20 @@ class Bracket {
   }
 
   static constexpr std::int64_t kFirstStep = 8;
-  static constexpr int kMostGuesses = 2;  // one after the other, that do not halve what is left
+  static constexpr int kMostGuesses = 2;  // guesses in a row that fail to halve the interval
 
   const LookAt& look_at_;
   const double resolution_;
   int looks_left_;
   std::int64_t low_ = 0;
   double low_load_ = 0;
-  std::int64_t high_ = 0;  // 0: none is known
+  std::int64_t high_ = 0;  // 0 if unknown
   Look why_;
 };
 
 // --- trials ------------------------------------------------------------------------------------------------
 
-// Plans batches, tells of them, and accepts them or not.
+// Plans batches, reports each one, and accepts or rejects it.
 class Trials {
  public:
   explicit Trials(const MaxBatchOptions& options) : options_(options) {
@@ -143,7 +143,7 @@ class Trials {
     }
   }
 
-  // Accepted with up to that overhead; absent: as slow as it may be.
+  // Accepts a run that fits with at most `overhead`. If absent, any overhead is accepted.
   BatchTrial attempt(const RunOptions& run, const std::optional<double>& overhead) {
     if (options_.looking_at) {
       options_.looking_at(run.model.batch);
@@ -164,11 +164,11 @@ class Trials {
   }
 
   std::optional<double> least_overhead() const { return least_overhead_; }
-  // Of those that fitted, none was accepted. `which` for people.
+  // Call it if batches fitted but none was accepted. `which` names these batches in the message.
   [[noreturn]] void refuse_overhead(const std::string& which) const {
-    throw InvalidOption({{.option = "overhead", .value = percent(options_.overhead.value())}},
-                        "none of " + which + " that fit keeps to it; the least overhead is " +
-                            percent(least_overhead_.value()));
+    throw InvalidOption(
+        {{.option = "overhead", .value = percent(options_.overhead.value())}},
+        "all of " + which + " that fit exceed it; the least overhead is " + percent(least_overhead_.value()));
   }
 
  private:
@@ -225,7 +225,7 @@ class Search {
     return run;
   }
 
-  // What `look` says of the batch, which may be one that cannot be. Of one sample the caller is told why.
+  // Calls `look` for a batch that the network or device may refuse. For one sample the refusal is rethrown.
   Look look_at(std::int64_t batch, const std::function<Look(std::int64_t)>& look) const {
     if (options_.looking_at) {
       options_.looking_at(batch);
@@ -240,7 +240,7 @@ class Search {
     }
   }
 
-  // By the smallest budget of a plan, which is the same in every budget.
+  // Judges by the smallest budget of a plan, which does not depend on the run's budget.
   Look look_at_memory(const PlannedRun& run) const {
     const double device = part(run.smallest_budget_bytes(), run.target.budget_bytes);
     const double host = part(run.prediction.host_bytes, run.target.host_budget_bytes);
@@ -253,7 +253,7 @@ class Search {
       return look_at_memory(plan_run(with_batch(each, Policy::kOffloadNone)));
     });
   }
-  // The smallest budget of a policy that chooses is found faster in unlimited memory.
+  // Plans `optimal` in unlimited memory, where its smallest budget is found faster.
   Look look_at_most(std::int64_t batch) const {
     return look_at(batch, [this](std::int64_t each) {
       const Policy policy = options_.run.policy.value_or(Policy::kOptimal);
@@ -285,8 +285,9 @@ class Search {
                    boundary);
   }
 
-  // Memory that is needed for one batch says nearly what it is for others. What is found so is planned in the
-  // budget; should it not fit, the batches that do are found by such plans.
+  // The memory of one batch predicts that of others closely, so the search looks at few batches. Its result
+  // is then planned in the budget. If that does not fit, smaller batches are planned in the budget until one
+  // fits.
   LargestBatch find_most(std::int64_t fits) {
     Look look = look_at_most(fits);
     if (!look.accepted) {
@@ -314,8 +315,8 @@ class Search {
   }
   double overhead() const { return options_.overhead.value_or(kDefaultOverhead); }
 
-  // Half as many as fit, half of that, and so on, until one keeps to it: then between that and the one
-  // before.
+  // Halves the largest batch that fits until one keeps to the overhead. Then searches between that batch and
+  // the previous one.
   std::optional<LargestBatch> find_within_overhead(const MaxBatch& found) {
     const Look most = look_at_overhead(found.most.trial);
     if (most.accepted) {
@@ -375,7 +376,7 @@ class LeastMemory {
   }
 
  private:
-  // Larger batches than the smallest that is fast enough have time to offload.
+  // Multiples of the smallest batch that is fast enough. Larger batches have time to offload.
   static constexpr std::array kFactors{1.0, 1.25, 1.5, 2.0, 3.0, 4.0};
 
   RunOptions with_batch(std::int64_t batch) const {
@@ -383,7 +384,7 @@ class LeastMemory {
     run.model.batch = batch;
     return run;
   }
-  // Keeps everything, in unlimited memory. Nothing: there is no such batch.
+  // Plans the batch under `none`, as if memory were unlimited. Returns nothing if the batch is impossible.
   std::optional<PlannedRun> kept(std::int64_t batch) const {
     if (options_.looking_at) {
       options_.looking_at(batch);
@@ -400,7 +401,7 @@ class LeastMemory {
     }
   }
   bool is_fast(const PlannedRun& run) const { return predict_scaling(run).images_per_second >= rate_; }
-  // Of a device in which the run was planned.
+  // The device budget in which the run was planned.
   static std::uint64_t budget_of(const PlannedRun& run) { return run.target.budget_bytes; }
   Policy policy() const { return options_.run.policy.value_or(Policy::kOptimal); }
 
@@ -408,7 +409,7 @@ class LeastMemory {
     std::ostringstream text;
     text << rate_;
     throw InvalidOption({{.option = "images_per_second", .value = text.str()}},
-                        "no batch is so fast " + where);
+                        "no batch reaches this rate " + where);
   }
 
   std::int64_t find_smallest_batch() const {
@@ -432,7 +433,8 @@ class LeastMemory {
     return fast;
   }
 
-  // Between what the batch needs at least and the least memory known: `best` becomes the run in that.
+  // Searches between the batch's smallest budget and the least memory known so far. `best` becomes the run in
+  // the least memory found.
   void find_least(PlannedRun run, std::optional<PlannedRun>& best) const {
     const auto resolution = [](std::uint64_t bytes) {
       return static_cast<std::uint64_t>(kResolution * static_cast<double>(bytes));
@@ -461,7 +463,7 @@ class LeastMemory {
   const double rate_;
 };
 
-// What each device has of a global batch.
+// Each device's samples of a global batch.
 std::uint64_t share_of_device(const RunOptions& run, std::uint64_t global_batch) {
   const std::uint32_t ranks = run.training.ranks;
   if (global_batch == 0 || global_batch % ranks != 0) {
@@ -471,7 +473,7 @@ std::uint64_t share_of_device(const RunOptions& run, std::uint64_t global_batch)
   const std::uint64_t share = global_batch / ranks;
   if (share > std::numeric_limits<std::uint32_t>::max()) {
     throw InvalidOption({{.option = "global_batch", .value = std::to_string(global_batch)}},
-                        std::to_string(share) + " samples a device are more than an update can have");
+                        std::to_string(share) + " samples per device are more than an update can have");
   }
   return share;
 }

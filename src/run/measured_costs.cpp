@@ -18,17 +18,17 @@ namespace vdnn {
 namespace {
 
 constexpr int kSchema = 1;
-constexpr int kReckonedSchema = 2;  // may have times of no launches
-constexpr int kModelledSchema = 3;  // has them alone, and says so
-constexpr int kDeepest = 4;         // the time of an algorithm of an op
+constexpr int kReckonedSchema = 2;  // some times may have 0 launches
+constexpr int kModelledSchema = 3;  // all times have 0 launches, and the file is marked as modelled
+constexpr int kDeepest = 4;         // nesting depth of the time of an op's algorithm
 constexpr const char* kDocument = "measured costs";
 constexpr const char* kType = "measured costs";
 
-// Beyond any machine, and far from what overflows.
-constexpr double kMostRate = 1e24;    // a second
-constexpr double kMostSeconds = 1e6;  // of a launch
+// Above the figures of any machine and far below overflow.
+constexpr double kMostRate = 1e24;    // per second
+constexpr double kMostSeconds = 1e6;  // per launch
 
-// Of an op, by name of algorithm.
+// The times of one op by name of algorithm.
 using Times = std::map<std::string, std::optional<MeasuredTime>>;
 
 // --- settings ----------------------------------------------------------------------------------------------
@@ -54,7 +54,7 @@ std::string in_words(const Value& value) {
   return text.str();
 }
 
-// The field of a key, in words.
+// The value of the field with the key `wanted`, as text.
 std::string field_of(const MeasuredSetting& setting, const std::string& wanted) {
   std::string text;
   for_each_field(setting, [&](const char* key, const auto& value) {
@@ -96,7 +96,7 @@ struct Object : JsonObject<Json> {
   double seconds(const char* key) {
     const double value = real(at(key), key);
     if (value < 0 || value > kMostSeconds) {
-      fail(key, "is no time that a launch takes");
+      fail(key, "is not a plausible time of a launch");
     }
     return value;
   }
@@ -114,7 +114,7 @@ void require_no_faster_both_ways(const MeasuredCosts& costs) {
   }
 }
 
-// The key is of the version that it came with.
+// Only files of kModelledSchema have the key.
 bool modelled_from(Object& file, std::uint64_t schema) {
   if (schema != kModelledSchema) {
     return false;
@@ -125,7 +125,7 @@ bool modelled_from(Object& file, std::uint64_t schema) {
   return true;
 }
 
-// How many launches a time may be of, by version.
+// The number of launches that a time may have depends on the version.
 void check_launches(const Object& object, std::uint64_t launches, std::uint64_t schema) {
   if (launches == 0 && schema == kSchema) {
     object.fail("launches", "must be at least 1");
@@ -143,7 +143,7 @@ std::optional<MeasuredTime> time_from(const Json& json, const std::string& where
   MeasuredTime time{.seconds = object.seconds("seconds"), .spread_seconds = object.seconds("spread_seconds")};
   object.read("launches", time.launches);
   if (time.seconds == 0) {
-    object.fail("seconds", "must be more than nothing");
+    object.fail("seconds", "must be above 0");
   }
   check_launches(object, time.launches, schema);
   object.require_no_other_keys();
@@ -224,7 +224,7 @@ double slowest(const Times& times) {
 }
 
 void set_costs(Op& op, const Times& times, bool modelled) {
-  // Behind what was measured, if as little as can be.
+  // An algorithm without a time counts as slower than all measured ones, by the least possible difference.
   const double unmeasured = std::nextafter(slowest(times), std::numeric_limits<double>::infinity());
   for (std::uint32_t index = 0; index < op.algorithms.size(); ++index) {
     Algorithm& algorithm = op.algorithms[index];
@@ -234,7 +234,7 @@ void set_costs(Op& op, const Times& times, bool modelled) {
                             algorithm.name + "'");
     }
     Cost cost = op.cost_with(index);
-    cost.modelled = modelled && (cost.modelled || cost.seconds == 0);  // what was measured stays so
+    cost.modelled = modelled && (cost.modelled || cost.seconds == 0);  // a measured cost stays measured
     cost.seconds = time->second ? time->second->seconds : unmeasured;
     algorithm.cost = cost;
   }
@@ -271,7 +271,7 @@ std::shared_ptr<const Tape> with_measured_costs(const Tape& tape, const Measured
   require_known_ops(tape, costs);
   Tape::Parts parts = tape.parts();
   for (Op& op : parts.ops) {
-    if (!op.collective()) {  // a matter of the other ranks, not of this device
+    if (!op.collective()) {  // a collective's time depends on the other ranks, too
       set_costs(op, times_of(op, costs), costs.modelled);
     }
   }
@@ -333,7 +333,7 @@ MeasuredCosts parse_measured_costs(std::string_view text) {
   if (const Json& slowed = file.at("link_gbytes_per_s"); !slowed.is_null()) {
     costs.link_gbytes_per_second = file.real(slowed, "link_gbytes_per_s");
     if (*costs.link_gbytes_per_second <= 0) {
-      file.fail("link_gbytes_per_s", "must be more than nothing");
+      file.fail("link_gbytes_per_s", "must be above 0");
     }
   }
   costs.link_bytes_per_second =

@@ -1,5 +1,5 @@
 #pragma once
-// The options of planning in the options of a run.
+// Takes the options of planning from the options of a run.
 
 #include "vdnn/planned_run.h"
 

@@ -25,7 +25,7 @@ namespace vdnn {
 
 namespace {
 
-// Costs from files have been checked by the reader; these may come from elsewhere.
+// The reader checks costs from files, but callers may make costs themselves.
 void require_possible(const MeasuredCosts& costs) {
   const auto require = [](double number, const std::string& what) {
     if (!std::isfinite(number) || number <= 0) {
@@ -38,7 +38,7 @@ void require_possible(const MeasuredCosts& costs) {
     require(rates.host_to_device, "a rate of the link");
   }
   if (!std::isfinite(costs.launch_seconds) || costs.launch_seconds < 0) {
-    throw InvalidArgument("measured costs: what a copy takes besides its bytes is " +
+    throw InvalidArgument("measured costs: the fixed time of a copy is " +
                           std::to_string(costs.launch_seconds) + ": it must be finite and not below 0");
   }
   for (const auto& [op, times] : costs.ops) {
@@ -55,8 +55,8 @@ void require_possible(const MeasuredCosts& costs) {
 void take_costs(PlannedRun& run, const MeasuredCosts& costs) {
   require_measured_of(costs, run.measured_setting());
   if (costs.modelled && !run.target.simulated) {
-    throw InvalidArgument("measured costs: these were modelled for a simulated " + costs.setting.device +
-                          "; " + run.target.name + " needs costs that were measured");
+    throw InvalidArgument("measured costs: the costs were modelled for a simulated " + costs.setting.device +
+                          "; " + run.target.name + " needs measured ones");
   }
   require_possible(costs);
   run.tape = with_measured_costs(*run.tape, costs);
@@ -74,18 +74,18 @@ void take_profile(PlannedRun& run) {
   }
 }
 
-// A number of sharing devices can be asked for only if the profile knows their roots. Devices that train
-// together share the known roots.
+// Callers may specify the number of sharing devices only if the profile knows their roots. By default the
+// devices that train together share these roots.
 void share_link(PlannedRun& run) {
   const std::optional<std::uint64_t>& asked = run.options.link_shared_by;
   if (asked == 0U) {
-    throw InvalidOption({{.option = "link_shared_by", .value = "0"}}, "at least the device itself copies");
+    throw InvalidOption({{.option = "link_shared_by", .value = "0"}},
+                        "must be at least 1, for the device itself");
   }
   if (asked.value_or(1) > 1 && run.target.profile.root_bytes_per_second == 0) {
     throw InvalidOption({{.option = "link_shared_by", .value = std::to_string(*asked)}},
-                        "of " + run.target.name +
-                            " it is not known whether devices share a root (a profile says so with "
-                            "devices_on_root and root_bytes_per_second)");
+                        "it is unknown whether devices share a root of " + run.target.name +
+                            " (a profile specifies this with devices_on_root and root_bytes_per_second)");
   }
   run.target.profile = with_shared_link(std::move(run.target.profile), asked.value_or(run.devices()));
 }
@@ -94,7 +94,7 @@ void require_network(const RunOptions& options) {
   if (!std::isfinite(options.network_bytes_per_second) || options.network_bytes_per_second <= 0) {
     throw InvalidOption(
         {{.option = "network_bytes_per_second", .value = std::to_string(options.network_bytes_per_second)}},
-        "a network's rate is finite and above 0");
+        "must be finite and above 0");
   }
 }
 
@@ -126,13 +126,13 @@ void require_options_of_step(const RunOptions& options) {
         std::pair("recorded_algorithms", !options.recorded_algorithms.empty())}) {
     if (given) {
       throw InvalidOption({{.option = option, .value = ""}},
-                          "belongs to networks of our own; the learned step of " + options.step->program +
+                          "is only for networks of our own; the learned step of " + options.step->program +
                               " is planned as it was recorded");
     }
   }
 }
 
-// Without a network it is the tape of the learned step.
+// Without a network, returns the tape of the learned step.
 Lowered lower_for(const std::optional<Network>& network, const RunOptions& options, const RunTarget& target) {
   if (network) {
     return lower_for(*network, options, target, options.policy.value_or(Policy::kOffloadNone));
@@ -226,7 +226,7 @@ bool are_of(const Tape& tape, const Records& records) {
   return std::ranges::all_of(records, [&](const auto& record) { return names.contains(record.first); });
 }
 
-// The tape of the same training with the other `sync_batch_normalization`.
+// The tape of the same training with the opposite `sync_batch_normalization`.
 std::shared_ptr<const Tape> normalized_the_other_way(const PlannedRun& run) {
   TrainingOptions training = run.options.training;
   training.sync_batch_normalization = !training.normalizes_over_ranks();
@@ -262,8 +262,7 @@ void decide(PlannedRun& run, const PlanOptions& options) {
   run.smallest_peak_bytes = smallest_peak_bytes(run, planned);
 }
 
-// `recorded`: the algorithms that are kept. Without a policy it settles on `none`, or `optimal` where that
-// does not fit.
+// Keeps the algorithms of `recorded`. Without a policy, chooses `none` if it fits, otherwise `optimal`.
 void decide_anew(PlannedRun& run, const Records& recorded) {
   PlanOptions options = plan_options(run.options, run.options.policy.value_or(Policy::kOffloadNone));
   options.recorded = recorded;
@@ -356,7 +355,7 @@ std::string PlannedRun::algorithms_source() const {
 
 MeasuredSetting PlannedRun::measured_setting() const {
   const Network& trained = own_network();
-  // The threads of this machine do not matter to a GPU that is not in it.
+  // A simulated GPU does not depend on the threads of this machine.
   const bool simulated_gpu = target.simulated && !computes_on_cpu(target);
   return vdnn::measured_setting(trained, *tape,
                                 target.gpu ? target.gpus->gpu_name(*target.gpu) : target.profile.name,
@@ -366,8 +365,8 @@ MeasuredSetting PlannedRun::measured_setting() const {
 DatasetOptions dataset_options(const Network& network, const std::string& text, std::uint64_t seed) {
   if (network.targets().size() != 1 || network.type(network.targets()[0]).data_type != DataType::kI32) {
     throw InvalidArgument("network " + network.name() +
-                          " is to learn something else than classes: data sets have those only, so its steps "
-                          "need a loop of their own (session.h)");
+                          " does not learn classes, and data sets have only classes: write your own training "
+                          "loop for it (session.h)");
   }
   const auto without_batch = [&](std::uint32_t id) {
     const Dims& dims = network.type(id).dims;
@@ -405,7 +404,7 @@ PlannedRun plan_program(std::optional<Network> network, const RunOptions& option
   return run;
 }
 
-// Nothing for a learned step.
+// Returns nothing for a learned step.
 std::optional<Network> network_of(const RunOptions& options) {
   return options.step ? std::nullopt : std::optional(make_model(options.model));
 }
@@ -438,7 +437,7 @@ PlannedRun replan_run(const PlannedRun& run, const ReplanOptions& options) {
     return next;
   }
   decide_anew(next, algorithm_names(*run.tape, run.schedule.algorithms));
-  // The run was not asked for these algorithms: others are compared with what it was asked for.
+  // The caller did not ask for these algorithms, so `recorded` stays what the caller asked for.
   next.plan.options.recorded = run.plan.options.recorded;
   return next;
 }
@@ -452,7 +451,7 @@ Records algorithms_of_none(const PlannedRun& run) {
     return algorithm_names(*run.tape, make_plan(*run.tape, none).algorithms);
   }
   RunOptions options = run.options;
-  options.warn = {};  // it has been said
+  options.warn = {};  // the caller already has the warnings
   const Lowered untimed = lower_for(run.own_network(), options, run.target, Policy::kOffloadNone);
   return algorithm_names(*untimed.tape, make_plan(*untimed.tape, none).algorithms);
 }
@@ -480,7 +479,7 @@ PlannedRun plan_again(const PlannedRun& run, Policy policy, std::uint64_t budget
 
 PlannedRun plan_again(const PlannedRun& run, const PlanOptions& plan, std::uint64_t budget_bytes) {
   if (budget_bytes == 0) {
-    throw InvalidArgument("a budget of 0 bytes has room for nothing");
+    throw InvalidArgument("a budget must be larger than 0 bytes");
   }
   PlannedRun again = run;
   again.options.policy = plan.policy;
@@ -496,7 +495,7 @@ PlannedRun plan_run_with_schedule(const RunOptions& options,
   PlannedRun run = prepare(make_model(options.model), options);
   run.schedule = read(*run.tape);
   require_valid(*run.tape, run.schedule);
-  // The decisions are in the schedule. Only the parts of the plan that no policy decides are used.
+  // The schedule has the decisions. Of this plan, only the parts that no policy decides are used.
   run.plan = make_plan(*run.tape, plan_options(options, Policy::kOffloadNone));
   run.plan.options.policy = options.policy.value_or(Policy::kOffloadNone);
   run.plan.algorithms = run.schedule.algorithms;

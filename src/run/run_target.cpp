@@ -26,7 +26,7 @@ constexpr int kMostThreads = 1024;
 // The most that `cpu` can reserve of a 47-bit address space, with room for everything else.
 constexpr std::uint64_t kMostReserved = std::uint64_t{1} << 46;
 
-// The threads of each of a machine's devices.
+// The threads that each device of a machine uses.
 int compute_threads(int asked, std::uint32_t devices) {
   if (asked < 0 || asked > kMostThreads) {
     throw InvalidOption({{.option = "threads", .value = std::to_string(asked)}},
@@ -37,7 +37,7 @@ int compute_threads(int asked, std::uint32_t devices) {
 
 void require_positive(const std::optional<std::uint64_t>& bytes, const char* option) {
   if (bytes && *bytes == 0) {
-    throw InvalidOption({{.option = option, .value = "0"}}, "a budget must be larger than nothing");
+    throw InvalidOption({{.option = option, .value = "0"}}, "a budget must be larger than 0");
   }
 }
 
@@ -45,7 +45,7 @@ std::uint32_t devices_of_machine(const RunOptions& options) {
   const std::uint32_t ranks = options.training.ranks;
   if (options.machines < 1 || ranks < 1 || ranks % options.machines != 0) {
     throw InvalidArgument(std::to_string(ranks) + " ranks on " + std::to_string(options.machines) +
-                          " machines: each has as many, and at least one");
+                          " machines: each machine must have the same number, at least one");
   }
   return ranks / options.machines;
 }
@@ -62,7 +62,7 @@ bool is_file(std::string_view profile) {
   return profile.ends_with(".json");
 }
 
-// A name that the library knows, or a file.
+// `name` is that of a known profile or of a file.
 SimProfile profile_of(const std::string& name) {
   if (!is_file(name)) {
     return sim_profile(name);
@@ -89,7 +89,7 @@ void resolve_sim(RunTarget& target, const RunOptions& options) {
 void resolve_cpu(RunTarget& target, const RunOptions& options) {
   if (options.memory_bytes.value_or(0) > kMostReserved) {
     throw InvalidOption({{.option = "memory_bytes", .value = std::to_string(*options.memory_bytes)}},
-                        "cpu has room for " + format_size(kMostReserved));
+                        "cpu can reserve at most " + format_size(kMostReserved));
   }
   target.profile = sim_profile("cpu");
   target.communicator_bytes = options.training.ranks > 1 ? MpiOptions{}.staging_bytes : 0;
@@ -108,13 +108,14 @@ std::string letters_and_digits(std::string_view text) {
   return kept;
 }
 
-// Rates are those of the GPU if they are known, otherwise of another. Properties of memory are the GPU's own.
+// Rates are the GPU's if they are known, otherwise another GPU's. Properties of memory are always the GPU's
+// own.
 SimProfile profile_of_gpu(const std::string& gpu, const DeviceProperties& properties) {
   const GpuRates rates = rates_of_gpu(gpu);
   SimProfile profile = sim_profile(rates.profile);
   std::string source =
       rates.known ? profile.source
-                  : "no figures of " + gpu + ": those of " + rates.profile + " (" + profile.source + ")";
+                  : "no figures of " + gpu + ", so those of " + rates.profile + " (" + profile.source + ")";
   profile.name = properties.name;
   profile.memory_bytes = properties.memory_bytes;
   profile.host_memory_bytes = host_memory_bytes();
@@ -160,7 +161,7 @@ void resolve_auto(RunTarget& target, const RunOptions& options) {
     resolve_gpu(target, options, ordinal);
     if (target.reserve_bytes != 0) {
       target.why +=
-          "; " + format_size(target.reserve_bytes) + " of that is kept back for what CUDA takes later";
+          "; " + format_size(target.reserve_bytes) + " of that is kept back for CUDA's later allocations";
     }
   } catch (const Error& error) {
     target = {.name = "cpu", .why = error.what(), .threads = target.threads};
@@ -215,7 +216,7 @@ RunTarget resolve_target(const RunOptions& options) {
   require_positive(options.host_memory_bytes, "host_memory_bytes");
   if (options.memory_bytes && options.gpu_reserve_bytes) {
     throw InvalidOption({{.option = "memory_bytes", .value = std::to_string(*options.memory_bytes)}},
-                        "a reserve is kept back of what a GPU has free, not of a given budget");
+                        "a reserve is kept back from a GPU's free memory, not from a given budget");
   }
   RunTarget target{.name = options.device,
                    .threads = compute_threads(options.threads, devices_of_machine(options))};
@@ -226,7 +227,7 @@ RunTarget resolve_target(const RunOptions& options) {
     target.gpus = gpus_of(options);
     resolve_gpu(target, options, ordinal);
   } else if (options.gpu_reserve_bytes) {
-    throw InvalidArgument("a reserve of a GPU's memory: device '" + options.device + "' is none");
+    throw InvalidArgument("only a GPU has a reserve of memory: device '" + options.device + "' is not a GPU");
   } else if (options.device == "cpu") {
     resolve_cpu(target, options);
   } else if (options.device.starts_with(kSimPrefix)) {

@@ -7,16 +7,16 @@
 
 namespace vdnn {
 
-// Throws InvalidArgument for a device that cannot be, DeviceError for a GPU that cannot be driven (with what
-// is missing), OutOfMemory for a budget of more than it has free.
+// Throws InvalidArgument for an impossible device and OutOfMemory for a budget above the GPU's free memory.
+// Throws DeviceError, which names the missing part, for a GPU that cannot be driven.
 RunTarget resolve_target(const RunOptions& options);
 
 // The device profile whose rates predictions for a GPU use.
 struct GpuRates {
   std::string profile;  // for sim_profile()
-  bool known = false;   // false: it stands in, since there is no profile of this GPU
+  bool known = false;   // false: another GPU's profile, since this GPU has none
 };
-// `gpu` as its maker calls it.
+// `gpu` is the name that the vendor uses.
 GpuRates rates_of_gpu(const std::string& gpu);
 
 }  // namespace vdnn

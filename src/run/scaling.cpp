@@ -20,7 +20,7 @@ double reduce_seconds(const PlannedRun& run) {
       for (const ValueId value : op.reads) {
         bytes += run.tape->value(value).bytes;
       }
-      // What is no part of the update is done in each micro-step.
+      // Reductions outside of the update run in each micro-step.
       const std::uint32_t times = op.phase == Phase::kUpdate ? 1 : run.options.training.micro_steps;
       seconds += times * costs.all_reduce_seconds(bytes);
     }
@@ -42,7 +42,7 @@ PlannedRun one_device_of(const PlannedRun& run) {
   options.training.ranks = 1;
   options.machines = 1;
   options.link_shared_by = 1;
-  options.threads = run.target.threads;  // as each of several has
+  options.threads = run.target.threads;  // as many as each of several devices has
   options.policy = run.plan.options.policy;
   options.memory_bytes = run.target.budget_bytes;
   options.host_memory_bytes = run.target.host_budget_bytes;
@@ -50,7 +50,7 @@ PlannedRun one_device_of(const PlannedRun& run) {
   options.trace_prediction = false;
   options.warn = {};
   if (!options.engine_timings) {
-    options.engine_trial_seconds = 0;  // ranks that train together time none by default
+    options.engine_trial_seconds = 0;  // by default, ranks that train together time no engines
   }
   return plan_run(run.own_network(), options);
 }

@@ -1,24 +1,25 @@
 #pragma once
-// What devices that train together come to: how long an update takes, and what is lost to their reductions
-// and to the link that they share. Predicted, as everything that PlannedRun says is.
+// Predicts the speed of devices that train together: how long an update takes, and how much time their
+// reductions and the shared link cost.
 
 #include "vdnn/planned_run.h"
 
 namespace vdnn {
 
 struct Scaling {
-  double update_seconds = 0;     // all micro-steps of it
+  double update_seconds = 0;     // all micro-steps of an update
   double images_per_second = 0;  // of all devices together
-  // Part of the images a second that so many devices would compute if each were the only one: the same batch,
-  // accumulation, policy and budget, nothing to reduce, and a link to the host that nobody shares. Where the
-  // policy chooses algorithms, they may differ.
+  // The rate divided by that of the same number of independent devices. An independent device has the same
+  // batch, accumulation, policy and budget, no reductions, and a host link of its own. Its algorithms may
+  // differ if the policy chooses them.
   double efficiency = 1;
-  double reduce_seconds = 0;  // of an update: its reductions one after the other
-  // An update would be so much shorter if they took no time. At least 0.
+  double reduce_seconds = 0;  // all reductions of an update, one after the other
+  // How much shorter an update would be if its reductions took no time. At least 0.
   double exposed_reduce_seconds = 0;
 };
 
-// Where several devices train, as long as planning for one takes. Throws what plan_run() throws.
+// For several devices, also plans the run for one device, which takes most of the time. Throws the exceptions
+// of plan_run().
 Scaling predict_scaling(const PlannedRun& run);
 
 }  // namespace vdnn

@@ -16,7 +16,7 @@ namespace vdnn {
 
 namespace {
 
-// The run in one precision.
+// Plans the run in one precision, in any budget.
 class PrecisionSweeper {
  public:
   explicit PrecisionSweeper(const PlannedRun& run)
@@ -76,7 +76,7 @@ class PrecisionSweeper {
     return planned;
   }
 
-  // The fastest plan that fits: nearly always that with the largest limit, which is found by halving.
+  // The fastest plan that fits is nearly always that with the largest limit. A binary search finds it.
   PlannedRun plan_rotor(std::uint64_t budget) {
     if (!rotor_) {
       rotor_.emplace(*run_.tape, options_of_peers(), plan_costs(*run_.tape, prediction_options(run_)));
@@ -104,7 +104,7 @@ class PrecisionSweeper {
     return *rotor_within(limit);
   }
 
-  // Null: too little memory.
+  // Null if the limit leaves too little memory.
   const PlannedRun* rotor_within(std::size_t limit) {
     auto known = rotor_plans_.find(limit);
     if (known == rotor_plans_.end()) {
@@ -152,7 +152,7 @@ class PrecisionSweeper {
   double oracle_step_seconds_;
   std::map<Approach, PlannedRun> static_;
   std::optional<RotorSchedules> rotor_;
-  std::map<std::size_t, std::optional<PlannedRun>> rotor_plans_;  // a limit
+  std::map<std::size_t, std::optional<PlannedRun>> rotor_plans_;  // by limit
 };
 
 // Throws InvalidOption if a value occurs twice.
@@ -212,10 +212,10 @@ class Sweeper {
                           "must be from 2 to " + std::to_string(SweepOptions::kMostPoints));
     }
     if (options_.policies.empty()) {
-      throw InvalidOption({{.option = "policies", .value = ""}}, "there is none to sweep");
+      throw InvalidOption({{.option = "policies", .value = ""}}, "a sweep needs at least one");
     }
     if (runs_.empty()) {
-      throw InvalidOption({{.option = "precisions", .value = ""}}, "there is none to sweep");
+      throw InvalidOption({{.option = "precisions", .value = ""}}, "a sweep needs at least one");
     }
     require_distinct("policies", options_.policies, [](Policy policy) { return to_string(policy); });
     require_distinct("peers", options_.peers, [](Peer peer) { return to_string(peer); });
@@ -248,7 +248,7 @@ class Sweeper {
     if (first == 0 || last < first) {
       throw InvalidOption({{.option = "from_bytes", .value = std::to_string(first)},
                            {.option = "to_bytes", .value = std::to_string(last)}},
-                          "budgets go from more than nothing upwards");
+                          "the first budget must be above 0, and the last at least as large");
     }
     const std::uint64_t granule = runs_.front().target.profile.granule_bytes;
     const double ratio = static_cast<double>(last) / static_cast<double>(first);
@@ -256,7 +256,7 @@ class Sweeper {
     for (std::size_t each = 1; each + 1 < options_.points; ++each) {
       const double share = static_cast<double>(each) / static_cast<double>(options_.points - 1);
       const double budget = static_cast<double>(first) * std::pow(ratio, share);
-      // Doubles are coarser than bytes: one may lie a little outside.
+      // Doubles are coarser than bytes, so a budget may be slightly outside of the range.
       const std::uint64_t bytes =
           budget < static_cast<double>(last) ? std::max(first, static_cast<std::uint64_t>(budget)) : last;
       row.push_back(std::clamp(bytes / granule * granule, first, last));

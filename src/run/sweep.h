@@ -1,6 +1,6 @@
 #pragma once
-// What does memory buy, and what does precision? One run planned in a row of device budgets, under several
-// policies and in several precisions: the frontier of budget against time.
+// Shows what memory and precision buy. Plans one run in a series of device budgets, under several policies
+// and in several precisions: the trade-off of budget against time.
 
 #include <cstddef>
 #include <cstdint>
@@ -18,25 +18,25 @@ namespace vdnn {
 using Approach = std::variant<Policy, Peer>;
 std::string to_string(Approach approach);
 
-// One approach in one budget and precision, as plan_run() says of a policy.
+// The plan of one approach in one budget and precision. For a policy, the figures are those of plan_run().
 struct SweepPoint {
   Approach approach = Policy::kOptimal;
   std::string precision;                 // precision_name()
-  ProductPrecisions product_precisions;  // of its plan
+  ProductPrecisions product_precisions;  // of the plan
   std::uint64_t budget_bytes = 0;
   bool fits = false;
   std::uint64_t smallest_budget_bytes = 0;  // of the approach in this precision
-  // Of its plan. What does not fit has one that takes more, and what a step would take there is no matter.
+  // The figures of the plan. If it does not fit, they are those of a plan that needs more memory.
   double step_seconds = 0;
   double stall_seconds = 0;
   std::uint64_t peak_bytes = 0;
   std::uint64_t host_bytes = 0;     // page-locked
-  std::uint64_t offload_bytes = 0;  // a step
+  std::uint64_t offload_bytes = 0;  // per step
   std::size_t recomputed_ops = 0;
-  // `none` with the fastest algorithms of this precision in unlimited memory; a plan that hides the next
-  // input's load can be below it.
+  // The step of `none` with the fastest algorithms of this precision in unlimited memory. A plan that hides
+  // the load of the next input can be faster.
   double oracle_step_seconds = 0;
-  double lower_bound_step_seconds = 0;  // in that budget
+  double lower_bound_step_seconds = 0;  // in this budget
 
   // How much longer a step is: 0.1 for 10 %.
   double over_oracle() const { return step_seconds / oracle_step_seconds - 1; }
@@ -45,37 +45,38 @@ struct SweepPoint {
 
 struct SweepOptions {
   static constexpr std::size_t kMostPoints = 1000;
-  // Each once.
+  // Each policy once.
   std::vector<Policy> policies{Policy::kOptimal, Policy::kOffloadNone, Policy::kOffloadConv,
                                Policy::kOffloadAll, Policy::kDynamic};
   std::vector<Peer> peers;  // each once
-  // Bytes, > 0. Absent: the smallest budget of `optimal`, and what `none` needs with performance-optimal
-  // algorithms; at least `from_bytes`. Of several precisions, from that of the least to that of the most.
+  // The first and the last budget, > 0. By default `from_bytes` is the smallest budget of `optimal` in any
+  // precision. By default `to_bytes` is the most that `none` needs with performance-optimal algorithms in any
+  // precision, and at least `from_bytes`.
   std::optional<std::uint64_t> from_bytes;
   std::optional<std::uint64_t> to_bytes;
-  std::size_t points = 12;  // budgets, in equal ratios; 2 to kMostPoints
-  // Told of each point as it is found. May be empty.
+  std::size_t points = 12;  // number of budgets, in equal ratios; 2 to kMostPoints
+  // Called with each point when it is found. May be empty.
   std::function<void(const SweepPoint&)> swept;
 };
 
 struct Sweep {
-  std::vector<std::string> precisions;  // in the order asked for
-  std::vector<Approach> approaches;     // policies, then peers, likewise
-  // By budget, ascending; of a budget, by approach; of that, by precision.
+  std::vector<std::string> precisions;  // in the order of the runs
+  std::vector<Approach> approaches;     // policies, then peers, in the order of the options
+  // Sorted by budget, ascending, then by approach, then by precision.
   std::vector<SweepPoint> points;
   PlannedRun last;  // the first policy in the first precision and the largest budget
 };
 
-// Of the point's line in a table or a picture: "optimal", or, of several precisions, "optimal in bf16".
+// The name of the point's line in a table or a picture: "optimal", or "optimal in bf16" with several
+// precisions.
 std::string series_name(const Sweep& sweep, const SweepPoint& point);
 
 // "bf16", "fp16", "fp32", or "tf32" where the run stores fp32 and its matrix products may round to TF32.
 std::string precision_name(const PlannedRun& run);
 
-// The same run in one or several precisions, which nothing else tells apart. Their policies and budgets are
-// not looked at, all else is as there. Budgets are rounded down to whole granules, the first and the last
-// aside, and none comes twice. Throws InvalidArgument for options that cannot be, for no run, and for a
-// precision that comes twice.
+// `runs` are the same run in one or several precisions and differ in nothing else. Their policies and budgets
+// are ignored. All budgets except the first and the last are rounded down to whole granules, and none occurs
+// twice. Throws InvalidArgument for impossible options, for no run, and for a precision that occurs twice.
 Sweep sweep_budgets(const std::vector<PlannedRun>& runs, const SweepOptions& options);
 
 }  // namespace vdnn

@@ -16,11 +16,11 @@ struct Stretch {
   std::size_t end = 0;
 };
 
-// A tensor that leaves takes no memory on the device in these stretches, unless it is fetched ahead.
+// The stretches in which a leaving tensor uses no memory on the device, unless it is fetched ahead.
 struct Absence {
   std::uint32_t tensor = 0;
   std::uint64_t bytes = 0;
-  std::vector<Stretch> stretches;  // in order, apart from each other; none is empty
+  std::vector<Stretch> stretches;  // sorted, disjoint, none empty
 
   bool is_away_at(std::size_t event) const {
     const auto after = std::ranges::upper_bound(stretches, event, {}, &Stretch::begin);
@@ -36,11 +36,12 @@ struct Absence {
 };
 
 // The absences of all tensors that would be away at some event, in the order of the saves. A tensor is
-// released once more than `flight_bytes` have been saved, itself included. It is away from the next event on,
-// or from where the program no longer holds it, until its first read or drop. If a program goes through a
-// retained graph again, the tensor is away between two passes, too: from the second event after the last read
-// of a pass, since the reader holds it until the next event. After the last pass it counts as present, since
-// readers of several tensors hold them until they drop them.
+// released once more than `flight_bytes` have been saved, counted from its own save on. It is away from the
+// next event on, or from where the program no longer holds it, until its first read or drop. If the program
+// retains the graph for another pass, the tensor is also away between two passes. That absence begins at the
+// second event after the last read of a pass, since the reader holds the tensor until the next event. After
+// the last pass it counts as present, since an op that reads several tensors holds them all until it drops
+// them.
 std::vector<Absence> absences_of(const StepRecord& step, std::uint64_t flight_bytes);
 
 }  // namespace vdnn::stash

@@ -1,5 +1,5 @@
 #pragma once
-// A scope for consecutive calls of a stash's backend on one thread, while the stash is locked.
+// A scope for consecutive calls of the stash's backend by one thread that has locked the stash.
 
 #include "vdnn/stash_backend.h"
 
@@ -7,7 +7,7 @@ namespace vdnn::stash {
 
 class BackendCalls {
  public:
-  // Throws if the backend cannot enter its device; nothing has been submitted then.
+  // Throws if the backend cannot enter its device, before anything is submitted.
   explicit BackendCalls(StashBackend& backend) : backend_(backend) { backend_.begin_calls(); }
   ~BackendCalls() { backend_.end_calls(); }
   BackendCalls(const BackendCalls&) = delete;

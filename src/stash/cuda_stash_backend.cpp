@@ -22,7 +22,7 @@ namespace vdnn {
 
 namespace {
 
-// A stream of the stash's own.
+// A stream that the stash owns.
 class OwnStream {
  public:
   explicit OwnStream(CudaContext& context) : context_(context) {
@@ -56,14 +56,15 @@ CudaDeviceInfo info_within(CudaContext& context) {
   return info_of(context, context.ordinal());
 }
 
-// Measures submissions to streams by pairs of events. Calls are made within a scope of the context.
+// Measures submissions to streams by pairs of events. Calls must be within a scope of the context.
 class Stopwatch {
  public:
-  // `timed`: else nothing is measured, at no cost.
+  // If not `timed`, nothing is measured, at no cost.
   Stopwatch(CudaContext& context, bool timed)
       : context_(context), events_(context, {.timed = true}), timed_(timed) {}
 
-  // Calls `give()`, which submits and may throw. A submission that gets no event is not measured.
+  // Calls `give()`, which submits work and may throw. If an event cannot be recorded, the submission is not
+  // measured.
   template <class Give>
   void measure(CudaStream stream, std::uint64_t StashBackend::Times::*sum, const Give& give) {
     EventPool::Event begin = timed_ ? record(stream) : nullptr;
@@ -95,15 +96,15 @@ class Stopwatch {
       }
       context_.forget(status);
     } catch (...) {
-      // No event could be made: this submission is not timed.
+      // The submission is not timed.
     }
     return nullptr;
   }
 
-  // Each new span checks only the two oldest, so that no call takes long and a GPU that lags is not polled
-  // again and again.
+  // Each new span checks only the two oldest. So no call takes long, and a GPU that lags is not polled again
+  // and again.
   void keep(Span span) noexcept {
-    constexpr std::size_t kRecent = 256;  // perhaps not done yet
+    constexpr std::size_t kRecent = 256;  // spans that may be running; not polled
     constexpr int kLooks = 2;
     const std::lock_guard lock(mutex_);
     try {
@@ -111,14 +112,14 @@ class Stopwatch {
         spans_.push_back(std::move(span));
       }
     } catch (...) {
-      // Likewise.
+      // The submission is not timed.
     }
     for (int i = 0; i < kLooks && spans_.size() > kRecent && is_settled(spans_.front()); ++i) {
       spans_.pop_front();
     }
   }
 
-  // Adds the span's time if it is done. Requires the lock.
+  // Adds the span's time if the span is done. Requires the lock.
   bool is_settled(const Span& span) noexcept {
     constexpr double kNanosecondsPerMillisecond = 1e6;
     float milliseconds = 0;
@@ -137,7 +138,7 @@ class Stopwatch {
   CudaContext& context_;
   EventPool events_;
   const bool timed_;
-  std::mutex mutex_;        // guards what follows
+  std::mutex mutex_;        // guards the members below
   std::deque<Span> spans_;  // the oldest first
   StashBackend::Times times_;
 };
@@ -244,8 +245,8 @@ class CudaStashBackend final : public StashBackend {
   Stopwatch stopwatch_;
   OwnStream offload_;
   OwnStream prefetch_;
-  std::optional<CudaContext::Scope> scope_;  // of begin_calls(); that thread's alone
-  std::atomic<std::thread::id> inside_{};    // that thread, between begin_calls() and end_calls()
+  std::optional<CudaContext::Scope> scope_;  // of begin_calls(); only that thread uses it
+  std::atomic<std::thread::id> inside_{};    // the thread between begin_calls() and end_calls()
 };
 
 }  // namespace

@@ -15,8 +15,8 @@ std::int64_t signed_bytes(std::uint64_t bytes) {
   return static_cast<std::int64_t>(std::min(bytes, kMostBytes));
 }
 
-// Bytes in use by event, without the tensors that are away. A tensor that was let go of between two events
-// may be missing from the figure of the second.
+// Bytes in use by event, without the tensors that are away. If a tensor was released between two events, the
+// bytes in use at the second may already omit it, hence the lower bound of 0.
 std::vector<std::int64_t> in_use_without(const StepRecord& step, std::span<const Absence> leaving) {
   std::vector<std::int64_t> changes(step.events.size() + 1, 0);
   for (const Absence& absence : leaving) {
@@ -65,8 +65,8 @@ class Scheduler {
  private:
   struct PreviousReads {
     std::uint32_t count = 0;
-    std::size_t after_last = 0;  // reads of the step
-    std::size_t stretches = 0;   // of its absence, up to the last read
+    std::size_t after_last = 0;  // reads of the step up to the last one of this tensor
+    std::size_t stretches = 0;   // stretches of its absence up to that read
   };
 
   ScheduledRead next(std::uint32_t tensor, std::size_t event) {
@@ -78,7 +78,7 @@ class Scheduler {
         ++previous.stretches;
         read.fetch_after = fetch_ahead(*stretch, absence->bytes);
       } else {
-        // The tensor has not left yet, is back, or has just been let go of: the bytes in use include it.
+        // The tensor has not left yet, is back, or was released just now: the bytes in use include it.
         read.fetch_after = std::max(fetched_after_, previous.after_last);
       }
       fetched_after_ = read.fetch_after;
@@ -95,10 +95,10 @@ class Scheduler {
   }
 
   // Schedules the fetch for the first read of a pass, which follows all reads so far, and counts its bytes.
-  // If the fetch could start at either of two reads, the later one never has less room. The earlier fetch
-  // spans the later one, and after the last fetch the bytes ahead only decrease.
+  // Binary search is valid: of two reads at which the fetch could start, the later one never has less room.
+  // Its fetch covers fewer events, and after the last scheduled fetch the bytes ahead only decrease.
   std::size_t fetch_ahead(const Stretch& away, std::uint64_t bytes) {
-    std::size_t earliest = read_events_.size() + 1;  // late
+    std::size_t earliest = read_events_.size() + 1;  // the fetch is late
     std::size_t low = std::max<std::size_t>(fetched_after_, 1);
     while (low < earliest) {
       const std::size_t middle = low + (earliest - low) / 2;
@@ -123,7 +123,7 @@ class Scheduler {
     const std::uint64_t ahead = event < events_ ? static_cast<std::uint64_t>(ahead_.at(event)) : 0;
     return ahead == 0 || (bytes <= ahead_bytes_ && ahead <= ahead_bytes_ - bytes);
   }
-  // The tensor counts as ahead up to the event of its read, and from there on as present.
+  // The tensor counts as ahead up to the event of its read, and as present afterwards.
   void take(std::size_t begin, const Stretch& away, std::uint64_t bytes) {
     in_use_.add(begin, away.end, signed_bytes(bytes));
     ahead_.add(begin, std::min(away.end + 1, events_), signed_bytes(bytes));
@@ -135,9 +135,9 @@ class Scheduler {
   std::vector<const Absence*> absences_;       // by tensor; null: it does not leave
   std::vector<PreviousReads> previous_reads_;  // by tensor
   RangeMax in_use_;                            // by event
-  RangeMax ahead_;                             // by event: fetched and not yet read
+  RangeMax ahead_;                             // by event: bytes fetched and not yet read
   std::vector<std::size_t> read_events_;       // of the reads so far
-  std::size_t fetched_after_ = 0;              // reads; no later fetch starts earlier
+  std::size_t fetched_after_ = 0;              // in reads; later fetches start no earlier
 };
 
 }  // namespace

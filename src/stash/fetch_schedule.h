@@ -1,11 +1,11 @@
 #pragma once
-// Schedules when tensors that have left come back: ahead of their reads as far as the window allows, but
-// never beyond the budget.
+// Schedules when tensors that have left come back: as far ahead of their reads as the window and the budget
+// allow.
 //
-// Fetches start in the order of the reads, each within an earlier read. A fetch takes memory from the event
-// after that read on. It starts at the earliest read that meets three conditions: its tensor is away
-// afterwards, it fits into the window, and no event up to its own read exceeds the budget through it. If no
-// earlier read meets these conditions, the fetch is late.
+// Fetches start in the order of the reads, each within an earlier read. A fetch uses memory from the event
+// after that earlier read on. It starts at the earliest read that meets three conditions. The tensor is away
+// after that read; the fetch fits into the window; and the bytes in use stay within the budget up to the
+// tensor's own read. If no earlier read meets these conditions, the fetch is late.
 
 #include <cstddef>
 #include <cstdint>
@@ -20,8 +20,8 @@ namespace vdnn::stash {
 struct ScheduledRead {
   std::uint32_t tensor = 0;
   std::uint32_t earlier = 0;  // earlier reads of the same tensor
-  // The number of reads of the step after which its fetch may start. It is one more than the reads before its
-  // own if the fetch must not start ahead, and 0 for a tensor that does not leave.
+  // The number of reads of the step after which the fetch may start. If the fetch must not start ahead, the
+  // number is one more than the reads before its own; for a tensor that does not leave, it is 0.
   std::size_t fetch_after = 0;
 
   friend bool operator==(const ScheduledRead&, const ScheduledRead&) = default;

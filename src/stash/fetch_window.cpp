@@ -6,8 +6,8 @@ namespace vdnn::stash {
 
 namespace {
 
-// Whether the tensor may be fetched ahead of this read: it is away, nobody is fetching it, and the read is
-// still to come.
+// Whether the tensor may be fetched ahead of this read: it is away, no fetch of it is under way, and the read
+// is still to come.
 bool may_come_back_for(const ScheduledRead& read, const StashedTensor& tensor) {
   return tensor.where == Where::kAway && !tensor.is_missing && !tensor.is_named &&
          tensor.reads <= read.earlier;
@@ -33,7 +33,7 @@ FetchWindow::Next FetchWindow::next(const StepUnderWay& step, TensorTable& tenso
       continue;
     }
     const bool fits = ahead_bytes == 0 || ahead_bytes + tensor->bytes() <= plan.ahead_bytes;
-    // The caller still holds the target of what it reads.
+    // The caller still holds the target of the tensor that it reads.
     return fits && handle != reading ? Next{.handle = handle, .tensor = tensor} : Next{};
   }
   return {};

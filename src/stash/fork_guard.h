@@ -1,9 +1,10 @@
 #pragma once
-// Tells whether this process made the object or is a child of fork(), in which threads, locks and streams of
-// the parent do not exist.
+// Determines whether this process created the object or is a child of fork(). In a child, the threads, locks
+// and streams of the parent do not exist.
 //
-// The system clears a page in the child (MADV_WIPEONFORK, Linux 4.14), so that asking costs one load. Older
-// kernels and some sandboxes refuse that; there, process ids are compared, which costs a system call.
+// The kernel clears a page in the child (MADV_WIPEONFORK, Linux 4.14), so a check costs one load. Older
+// kernels and some sandboxes refuse MADV_WIPEONFORK. There, the check compares process ids, which costs a
+// system call.
 
 #include <sys/types.h>
 
@@ -17,7 +18,7 @@ class ForkGuard {
   using Advise = int (*)(void* address, std::size_t bytes, int advice);
 
   ForkGuard();
-  // `advise` stands for madvise().
+  // `advise` is called in place of madvise().
   explicit ForkGuard(Advise advise);
   ~ForkGuard();
   ForkGuard(const ForkGuard&) = delete;
@@ -29,7 +30,7 @@ class ForkGuard {
   bool is_another_process() const;
 
   const pid_t parent_;
-  // Lies in a page that a child finds cleared; null: there is no such page.
+  // In a page that fork() clears in the child; null if there is no such page.
   volatile std::uint64_t* is_parent_;
 };
 

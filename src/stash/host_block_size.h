@@ -1,6 +1,6 @@
 #pragma once
-// Sizes of blocks of host memory: sixteen from each power of two to the next, so that tensors of about the
-// same size share blocks and less than a sixteenth of a block is unused.
+// Sizes of blocks of host memory: sixteen from each power of two to the next. Tensors of about the same size
+// share blocks, and less than a sixteenth of a block is unused.
 
 #include <bit>
 #include <cstddef>
@@ -9,7 +9,7 @@
 
 namespace vdnn::stash {
 
-// The smallest size that holds `bytes` (> 0).
+// The smallest block size of at least `bytes` (> 0).
 constexpr std::uint64_t host_block_bytes(std::uint64_t bytes) {
   constexpr int kBitsOfParts = 4;
   const int bits = static_cast<int>(std::bit_width(bytes));

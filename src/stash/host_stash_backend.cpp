@@ -1,5 +1,5 @@
-// The host as a device. Work of the calling thread is done by the time an event is recorded, so its events
-// are reached from the start. Its waits block the thread.
+// The host as a device. The calling thread has done its work when an event is recorded, so its events are
+// complete at once. Its waits block the thread.
 
 #include <atomic>
 #include <chrono>
@@ -64,10 +64,10 @@ class CopyStream {
   std::uint64_t copy_nanoseconds() const { return copy_nanoseconds_; }
 
  private:
-  // A caller copies up to this many bytes faster than it wakes the worker.
+  // A copy of up to this many bytes is faster on the calling thread than waking the worker.
   static constexpr std::uint64_t kMostBytesOfCaller = std::uint64_t{16} << 10;
 
-  // Copies on the calling thread. False, without a copy, if earlier submissions are not complete.
+  // Copies on the calling thread. Returns false, without a copy, if earlier submissions are not complete.
   bool copy_at_once(std::uint64_t to, std::uint64_t from, std::uint64_t bytes) {
     const std::lock_guard lock(mutex_);
     if (!progress_.reached(given_)) {
@@ -82,7 +82,7 @@ class CopyStream {
     std::memcpy(pointer_to<void>(to), pointer_to<void>(from), bytes);
     copy_nanoseconds_ += nanoseconds_since(begin);
   }
-  // Called on the worker only.
+  // Only the worker calls this.
   void delay() {
     constexpr int kMostMicroseconds = 1000;
     if (delays_) {
@@ -99,7 +99,7 @@ class CopyStream {
   Worker worker_;  // destroyed first: its tasks use the other members
 };
 
-// A point in a stream. A null stream stands for a caller's thread, which has already done all its work.
+// A point in a stream. A null stream means a caller's thread, which has already done all its work.
 struct HostEvent {
   CopyStream* stream = nullptr;
   std::uint64_t count = 0;
@@ -113,11 +113,11 @@ class HostStashBackend final : public StashBackend {
         prefetch_("vdnn prefetch", delay_seed ? std::optional(*delay_seed + 1) : std::nullopt) {}
 
   std::string name() const override { return "cpu"; }
-  // Addresses of members, which no stream of the caller can equal.
+  // Addresses of members, so they differ from all of the caller's streams.
   StreamHandle offload_stream() const override { return const_cast<CopyStream*>(&offload_); }
   StreamHandle prefetch_stream() const override { return const_cast<CopyStream*>(&prefetch_); }
 
-  // The calling thread stands in for every stream.
+  // The calling thread replaces every stream.
   std::uint64_t stream_id(StreamHandle) override { return 0; }
   bool is_capturing(StreamHandle) override { return false; }
   EventHandle record(StreamHandle stream) override {
@@ -169,8 +169,7 @@ class HostStashBackend final : public StashBackend {
   }
 
  private:
-  // An event's handle encodes its count and its stream, so that the several events of a put or a read need no
-  // memory.
+  // An event's handle encodes its count and its stream, so events need no memory.
   static constexpr unsigned kStreamBits = 2;
   static constexpr std::uintptr_t kCaller = 0;
   static constexpr std::uintptr_t kOffload = 1;
@@ -201,7 +200,7 @@ class HostStashBackend final : public StashBackend {
   PinnedBlocks blocks_;
   std::atomic<std::uint64_t> wait_nanoseconds_{0};
   CopyStream offload_;
-  CopyStream prefetch_;  // destroyed first: it waits for the other
+  CopyStream prefetch_;  // destroyed first, since it waits for offload_
 };
 
 }  // namespace

@@ -29,7 +29,7 @@ class AlikeKinds {
   bool is_empty() const { return count_ == 0; }
   const KnownStep* const* begin() const { return kinds_.data(); }
   const KnownStep* const* end() const { return kinds_.data() + count_; }
-  // `current` if it is one of them, else the latest. Null: there is none.
+  // Returns `current` if it is one of these kinds, else the latest; null if there is none.
   const KnownStep* best(const KnownStep* current) const {
     if (is_empty()) {
       return nullptr;
@@ -42,33 +42,33 @@ class AlikeKinds {
   std::size_t count_ = 0;
 };
 
-// Not synchronised. Holds at most kMostKinds kinds and forgets the one that was not met for longest.
+// Not synchronised. Keeps at most kMostKinds kinds, and forgets the least recently met one.
 class KnownSteps {
  public:
-  // The kinds among `so_far`, which a step of `begun` tensors matches, that go on with `next`. If no tensor
-  // has been saved yet: all kinds that begin with `next`.
+  // The kinds among `so_far` whose tensor after the first `begun` is `next`. If `begun` is 0: all kinds that
+  // begin with `next`.
   AlikeKinds going_on(const AlikeKinds& so_far, std::size_t begun, const StepTensor& next) const;
 
-  // Records that `step` repeated this kind with a reported peak of `in_use_bytes`. Returns whether the kind
-  // has another plan now. A program's first step creates what stays (the optimizer's state, gradients), so
-  // the figures of the first repetition replace the first step's. Later figures count only if the budget was
-  // not kept, so that a static network keeps one plan.
+  // Records that `step` repeated this kind with a reported peak of `in_use_bytes`. Returns whether the kind's
+  // plan changed. A program's first step creates memory that stays (the optimizer's state, gradients), so the
+  // figures of the first repetition replace the first step's. Later figures count only if the step exceeded
+  // the budget, so that a static network keeps one plan.
   bool repeat(const KnownStep* kind, const StepRecord& step, const StepLimits& limits,
               std::uint64_t in_use_bytes);
   void learn(StepRecord step, const StepLimits& limits, bool overlaps);
-  // Whether any kind, or any that overlaps (`overlapping`), begins with `tensor`.
+  // Whether any kind begins with `tensor`. If `overlapping`, only kinds that overlap count.
   bool any_begins_with(const StepTensor& tensor, bool overlapping) const;
   void forget() { kinds_.clear(); }
   void forget_overlapping() {
     kinds_.remove_if([](const KnownStep& kind) { return kind.overlaps; });
   }
 
-  const std::list<KnownStep>& all() const { return kinds_; }  // the one that was met last is first
-  // The kind that was met last; null before the first.
+  const std::list<KnownStep>& all() const { return kinds_; }  // the latest first
+  // The kind met last; null before the first.
   const KnownStep* latest() const { return kinds_.empty() ? nullptr : &kinds_.front(); }
 
  private:
-  std::list<KnownStep> kinds_;  // the one that was met last is first
+  std::list<KnownStep> kinds_;  // the latest first
 };
 
 }  // namespace vdnn::stash

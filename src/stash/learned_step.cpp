@@ -12,7 +12,7 @@ using Json = nlohmann::ordered_json;
 
 constexpr double kNanosecondsPerSecond = 1e9;
 
-// The course of one tensor through the events of its step.
+// Where one tensor is saved and last read, in events of its step.
 struct Course {
   std::size_t saved = 0;
   std::optional<std::size_t> first_read;
@@ -33,8 +33,8 @@ std::vector<Course> courses_of(const StepRecord& step) {
   return courses;
 }
 
-// By event: the bytes of saved tensors that are read later. A caller that does not count memory from
-// elsewhere may report fewer bytes in use than these.
+// By event: the bytes of saved tensors that are read later. A caller that counts only part of its memory may
+// report fewer bytes in use.
 std::vector<std::uint64_t> saved_bytes_of(const StepRecord& step, const std::vector<Course>& courses) {
   std::vector<std::uint64_t> bytes(step.events.size(), 0);
   std::uint64_t saved = 0;
@@ -48,7 +48,7 @@ std::vector<std::uint64_t> saved_bytes_of(const StepRecord& step, const std::vec
   return bytes;
 }
 
-// The first event at which the tensor could leave; absent: the one after its save.
+// The first event at which the tensor could leave; absent if that is the one after its save.
 std::optional<std::size_t> held_until(const StepTensor& tensor, const Course& course, std::size_t events) {
   const std::size_t at_read = tensor.stays && course.first_read ? *course.first_read + 1 : 0;
   const std::size_t until = std::min(std::max(tensor.held_until, at_read), events);
@@ -107,12 +107,12 @@ std::string to_json(const StepRecord& step, const std::string& device) {
   const std::vector<Course> courses = courses_of(step);
   const std::vector<std::uint64_t> saved_bytes = saved_bytes_of(step, courses);
   Json events = Json::array();
-  std::uint64_t peak_bytes = 1;  // the schema's minimum
+  std::uint64_t peak_bytes = 1;  // the minimum of the schema
   for (std::size_t i = 0; i < step.events.size(); ++i) {
     events.push_back(event_to_json(step, i, courses, saved_bytes[i]));
     peak_bytes = std::max({peak_bytes, step.events[i].in_use_bytes, saved_bytes[i]});
   }
-  // The schema requires a positive length, and a clock may not have moved.
+  // The schema requires a positive length, but a coarse clock may measure 0.
   const std::uint64_t nanoseconds =
       std::max<std::uint64_t>({step.nanoseconds, step.events.back().nanoseconds, 1});
   const Json json{{"schema", 1},

@@ -12,17 +12,19 @@ namespace vdnn::stash {
 struct StepTensor {
   std::uint64_t bytes = 0;
   std::uint64_t signature = 0;
-  // Others held the tensor while it could have been away, so moving it would have freed no memory.
+  // Something other than the graph held the tensor while it could have been away, so offloading it would have
+  // freed no memory.
   bool stays = false;
-  // The index of the first event at which nobody else held it; 0: nobody was seen to hold it.
+  // The index of the first event at which only the graph held the tensor; 0 if nobody else was seen to hold
+  // it.
   std::size_t held_until = 0;
-  // The number of events when its last handle was dropped; until then, more than any step has.
+  // The number of events when the tensor's last handle was dropped; the maximum if it has not been dropped.
   std::size_t dropped_after = std::numeric_limits<std::size_t>::max();
 };
 
-// Bytes of the caller's tensors at an event, as though nothing had left the device.
+// Bytes of the caller's tensors at an event, counted as if no tensor had left the device.
 struct BytesInUse {
-  std::uint64_t most = 0;  // since the previous event if the caller reports that, else at this event
+  std::uint64_t most = 0;  // peak since the previous event if the caller reports it, else at_event
   std::uint64_t at_event = 0;
 };
 
@@ -30,9 +32,9 @@ struct StepEvent {
   enum class Kind : std::uint8_t { kSave, kRead };
   Kind kind = Kind::kSave;
   std::uint32_t tensor = 0;  // numbered in the order of their saves
-  // Marks the last read of a pass over the graph. A tensor that has come back is let go of after it.
+  // Marks the last read of a pass over the graph. A fetched copy is released after that read.
   bool ends_pass = false;
-  // See BytesInUse: `most`, and `at_event`.
+  // BytesInUse::most and BytesInUse::at_event.
   std::uint64_t in_use_bytes = 0;
   std::uint64_t at_event_bytes = 0;
   std::uint64_t nanoseconds = 0;  // since the step began
@@ -41,7 +43,7 @@ struct StepEvent {
 struct StepRecord {
   std::vector<StepTensor> tensors;
   std::vector<StepEvent> events;
-  std::uint64_t nanoseconds = 0;  // from the end of the previous step, or from its first save, to its end
+  std::uint64_t nanoseconds = 0;  // since the previous step, or the first save, to its end
 };
 
 inline bool is_same_tensor(const StepTensor& a, const StepTensor& b) {
@@ -49,13 +51,13 @@ inline bool is_same_tensor(const StepTensor& a, const StepTensor& b) {
 }
 // Whether both steps save and read the same tensors in the same order.
 bool is_same_course(const StepRecord& a, const StepRecord& b);
-// For the tensors that begin both steps, copies to `to` how long others held them in `from`.
+// Copies held_until and stays from `from` to `to` for the tensors of their common beginning.
 void inherit_holders(const std::vector<StepTensor>& from, std::vector<StepTensor>& to);
 // The bytes of the step's two largest tensors.
 std::uint64_t two_largest_bytes(const StepRecord& step);
 
-// JSON that follows docs/learned_step.schema.json. The stash does not know the program and its framework; the
-// caller that does replaces their names.
+// JSON that follows docs/learned_step.schema.json. The stash does not know the names of the program and its
+// framework; a caller that does fills them in.
 std::string to_json(const StepRecord& step, const std::string& device);
 
 }  // namespace vdnn::stash

@@ -17,10 +17,10 @@ std::uint64_t bounded(std::uint64_t bytes) {
 std::uint64_t LeavingRules::excess(const StepUnderWay& step, std::uint64_t in_use_bytes,
                                    std::uint64_t flight_bytes, std::uint64_t named_bytes) const {
   if (step.kind() != nullptr || options_.budget_bytes == 0) {
-    return 0;  // a plan decides, or all has left
+    return 0;  // a plan decides, or every tensor leaves at its save
   }
-  // A tensor that leaves stays on the device until its copy is released. Late reads bring tensors back one at
-  // a time.
+  // A tensor that leaves stays on the device until its copy is released. Late fetches bring tensors back one
+  // at a time, so there must be room for the largest.
   const std::uint64_t wanted = bounded(in_use_bytes) + bounded(flight_limit(step)) + step.largest();
   const std::uint64_t allowed = bounded(options_.budget_bytes) + flight_bytes + named_bytes;
   return wanted > allowed ? wanted - allowed : 0;

@@ -1,9 +1,9 @@
 #pragma once
-// The candidates that a plan may still choose, searched by an event at which they are away. They are the
-// leaves of a segment tree, in their order; each node knows when its first candidate begins and its last
-// ends. Absences of a training step are nested around the end of its forward pass, so the outermost candidate
-// of a node both begins first and ends last. Therefore few nodes are searched in vain. A candidate that comes
-// back in between is skipped at events while it is present.
+// Finds, among the candidates that a plan may still choose, one that is away at an event. The candidates are
+// the leaves of a segment tree, in their order. Each node knows the earliest begin and the latest end of its
+// candidates. Absences of a training step are nested around the end of its forward pass, so the outermost
+// candidate of a node has both. Therefore few nodes are searched in vain. If a candidate comes back between
+// two stretches, the search skips it at events where it is present.
 
 #include <algorithm>
 #include <bit>
@@ -17,7 +17,7 @@
 
 namespace vdnn::stash {
 
-// Not synchronised. The candidates must outlive it. All of them are open at first.
+// Not synchronised. The candidates must outlive this object. At first all are open.
 class OpenCandidates {
  public:
   explicit OpenCandidates(const std::vector<Absence>& candidates)
@@ -35,8 +35,8 @@ class OpenCandidates {
   void close(std::size_t index) { set(index, {}); }
   void open(std::size_t index) { set(index, part_of(candidates_[index])); }
 
-  // The first candidate in [from, to) that is away at the event; last_at() finds the last. Absent: there is
-  // none.
+  // The first open candidate in [from, to) that is away at the event, absent if there is none. last_at()
+  // finds the last.
   std::optional<std::size_t> first_at(std::size_t event, std::size_t from, std::size_t to) const {
     return find<true>({.event = event, .from = from, .to = to}, 1, 0, leaves_);
   }

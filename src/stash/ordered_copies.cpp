@@ -6,7 +6,7 @@ namespace vdnn::stash {
 
 namespace {
 
-// The part of its block that holds the tensor.
+// The part of the host block that contains the tensor.
 AddressRange contents_of(const StashedTensor& tensor) {
   return {.begin = tensor.block.front().range.begin, .bytes = tensor.bytes()};
 }
@@ -79,7 +79,7 @@ void OrderedCopies::copy_in(StashedTensor& tensor, std::uint64_t target, StreamH
   try {
     tensor.in = record(backend_, prefetch);
   } catch (...) {
-    // Without an event only the host can wait for the copy; if it cannot either, the device is failing.
+    // Without an event only the host can wait for the copy. If that fails too, the device is failing.
     backend_.synchronize_copies();
     throw;
   }
@@ -116,7 +116,7 @@ void OrderedCopies::order_release(StreamHandle stream, std::uint64_t id, const S
       return;
     }
   } catch (...) {
-    backend_.synchronize(copy.get());  // orders the host, and all that it submits next, after the copy
+    backend_.synchronize(copy.get());  // the host, and all that it submits next, comes after the copy
     throw;
   }
   backend_.synchronize(copy.get());

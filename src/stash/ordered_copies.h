@@ -1,16 +1,16 @@
 #pragma once
-// Copies of tensors to the host and back, and their order on streams. This class makes each wait that the
-// order needs, and never omits one because a copy happens to be done:
+// Copies of tensors to the host and back, and their order on streams. The class submits every wait that this
+// order needs, even if a copy happens to be done:
 //
 //    * the copy out comes after the compute stream's work so far, after the tensor's producer if that is
 //        another stream, and after the block's last use;
-//  * the memory of a source that is released comes after its copy out;
+//  * the reuse of a released source comes after its copy out;
 //    * the copy in comes after the work of the target's stream so far, and after the tensor's copy out;
 //  * the reader comes after the copy in, and so does the stream on which the target is freed.
 //
-// Some waits are given to a stream long after a tensor was put or fetched with it. By then the stream may be
-// captured or destroyed, and its handle another stream's. Streams are therefore known by their ids. The host
-// waits for the copy in the place of a stream that cannot.
+// Some waits are submitted to a stream long after a tensor was put or fetched with it. By then the stream may
+// be capturing or destroyed, and another stream may have its handle. Streams are therefore identified by ids.
+// If a stream cannot wait for a copy, the host waits instead.
 
 #include <cstdint>
 
@@ -30,18 +30,19 @@ class OrderedCopies {
   // The id of a stream that a tensor is put or fetched with.
   std::uint64_t id_of(StreamHandle stream) { return ids_.id_of(stream); }
 
-  // Copies a tensor as it is saved, after its producer. The tensor is unchanged if nothing can be copied,
-  // since the stream is captured or there is no block of host memory, and if this throws.
+  // Copies a tensor when it is saved, after its producer. If nothing can be copied, because the stream is
+  // capturing or there is no host memory, or if this throws, the tensor is unchanged.
   CopyOut copy_out(StashedTensor& tensor, HostBlocks::Room room);
-  // Copies a tensor later, also after the work that `stream` has been given. As copy_out(); nor can it be
-  // copied if its producer is captured or destroyed.
+  // Copies a tensor later, also after the work submitted to `stream` so far. Like copy_out(), but it also
+  // copies nothing if the tensor's producer has been destroyed.
   CopyOut copy_out_later(StashedTensor& tensor, StreamHandle stream, HostBlocks::Room room);
-  // Orders `stream` after the copy of `latest` and all copies that began before it: copies end in the order
-  // in which they begin.
+  // Orders `stream` after the copy of `latest` and all copies that began before it. One wait is enough, since
+  // copies end in the order in which they begin.
   void order_after_copies(StreamHandle stream, const StashedTensor& latest) {
     backend_.wait(stream, latest.out.get());
   }
-  // Needed since the caller's allocator may reuse a source in the order of the stream of its put.
+  // Orders the stream of the put after the copy, since the caller's allocator may reuse the source in that
+  // stream's order.
   void order_producer_after_copy(const StashedTensor& tensor, StreamHandle releasing);
 
   // A captured stream cannot wait for work outside of its capture.
@@ -54,21 +55,22 @@ class OrderedCopies {
   }
   // Call before `stream` reads the target.
   void order_after_fetch(StashedTensor& tensor, StreamHandle stream);
-  // Lets the caller free the target in the order of its stream, which need not be a reader's.
+  // Allows the caller to free the target in the order of its stream, even if no reader used that stream.
   void let_go_of_target(StashedTensor& tensor);
 
-  // Lets the caller free source and target in the order of the streams that they were given with. If this
-  // throws, the host has waited if it could.
+  // Allows the caller to free source and target in the order of their streams. If this throws, the host has
+  // waited if it could.
   void order_releases(const StashedTensor& tensor);
-  // Gives the block to the next tensor of its size, ordered after its copies.
+  // Returns the host block for reuse after its copies.
   void give_block_back(StashedTensor& tensor) noexcept;
 
  private:
-  // Copies after the work of both streams, which may be one.
+  // Copies after the work of both streams, which may be the same.
   CopyOut copy_to_block(StashedTensor& tensor, StreamHandle producer, StreamHandle stream,
                         HostBlocks::Room room);
   void order_after(StreamHandle waiter, StreamHandle stream);
-  // Orders `stream`, on which memory will be freed and which had the id `id`, after the copy.
+  // Orders `stream`, on which memory will be freed, after the copy. `id`: its id when the tensor was put or
+  // fetched.
   void order_release(StreamHandle stream, std::uint64_t id, const StashEvent& copy);
 
   StashBackend& backend_;

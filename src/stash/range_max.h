@@ -1,6 +1,6 @@
 #pragma once
-// Numbers by index, with two operations on ranges in logarithmic time: raise all numbers, and find the
-// largest. A segment tree whose sums are not pushed down.
+// An array of numbers with two operations on ranges in logarithmic time: add to all numbers, and find the
+// largest. It is a segment tree whose sums are not pushed down.
 
 #include <algorithm>
 #include <bit>
@@ -43,7 +43,7 @@ class RangeMax {
     }
     return value;
   }
-  // The first index that has the largest number.
+  // The first index with the largest number.
   std::size_t first_of_largest() const {
     std::size_t node = 1;
     while (node < leaves_) {
@@ -52,15 +52,15 @@ class RangeMax {
     }
     return node - leaves_;
   }
-  // The number of nodes visited: a measure of the cost of all calls that is the same in each run.
+  // The number of nodes that all calls have visited: a measure of cost that is the same in each run.
   std::uint64_t visits() const { return visits_; }
 
  private:
   static constexpr std::int64_t kNone = std::numeric_limits<std::int64_t>::min() / 2;
 
   struct Node {
-    std::int64_t largest = kNone;  // of the numbers below the node, without sums of nodes above it
-    std::int64_t added = 0;        // added to all numbers below the node; a leaf has it in `largest`
+    std::int64_t largest = kNone;  // of the numbers below the node, without `added` of nodes above
+    std::int64_t added = 0;        // to all numbers below the node; for a leaf, `largest` includes it
   };
   struct Part {
     std::size_t node;

@@ -27,7 +27,7 @@ namespace {
 vdnn_stash& handle_of(vdnn_stash* handle) {
   vdnn_stash& alive = given(handle, "stash");
   if (alive.guard.is_in_child()) {
-    throw InvalidArgument("the stash is the parent's: it was made before fork()");
+    throw InvalidArgument("the stash belongs to the parent process: it was created before fork()");
   }
   return alive;
 }
@@ -141,7 +141,7 @@ vdnn_stash_statistics to_c(const StashStatistics& statistics) {
           .planned_out_bytes = statistics.planned_out_bytes};
 }
 
-// Calls `ask` with the capacity once results can be written.
+// Checks the result pointers, then calls `ask` with the capacity.
 template <class Ask>
 vdnn_status give_handles(vdnn_stash_handle* handles, std::uint32_t capacity, std::uint32_t* count,
                          const Ask& ask) noexcept {
@@ -196,7 +196,7 @@ vdnn_status vdnn_stash_create(const vdnn_stash_options* options, vdnn_stash** st
 
 vdnn_status vdnn_stash_destroy(vdnn_stash* stash) {
   return guarded([&] {
-    // A child has no threads to join, and the streams are the parent's.
+    // A child process has no threads to join, and the streams belong to the parent.
     if (stash != nullptr && !stash->guard.is_in_child()) {
       delete stash;
     }
@@ -307,7 +307,7 @@ vdnn_status vdnn_stash_ready(vdnn_stash* stash, vdnn_stash_handle handle, void* 
 vdnn_status vdnn_stash_drop(vdnn_stash* stash, vdnn_stash_handle handle) {
   return guarded([&] {
     vdnn_stash& of = given(stash, "stash");
-    // A child that ends drops its copies of the parent's handles.
+    // A child process that ends drops its copies of the parent's handles.
     if (!of.guard.is_in_child()) {
       of.stash.drop(handle);
     }

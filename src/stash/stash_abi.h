@@ -8,7 +8,7 @@
 
 namespace vdnn {
 
-// As vdnn_stash_create(), but over `backend` whatever options->device is. Streams are the backend's.
+// Like vdnn_stash_create(), but over `backend`, whose streams the caller uses. options->device has no effect.
 vdnn_status create_stash(std::unique_ptr<StashBackend> backend, const vdnn_stash_options* options,
                          vdnn_stash** stash) noexcept;
 

@@ -12,11 +12,11 @@ std::string StashNotices::take(std::uint64_t host_bytes, std::uint64_t budget_by
   Notice& notice = is_host ? host_exhausted_ : budget_exceeded_;
   std::string text = is_host
                          ? "the host budget of " + format_size(host_bytes) +
-                               " is exhausted: tensors stay on the device where it has no page-locked memory "
-                               "for them, first one of " +
+                               " is exhausted: tensors without page-locked memory stay on the device, the "
+                               "first of " +
                                format_size(notice.bytes())
                          : "the budget of " + format_size(budget_bytes) + " cannot be kept: a step needs " +
-                               format_size(notice.bytes()) + " with all tensors away that can leave";
+                               format_size(notice.bytes()) + " even if every tensor leaves that can";
   if (text.size() < capacity) {
     notice.tell();
   }

@@ -1,6 +1,6 @@
 #pragma once
-// Notices for the user of a stash. Each is given once, however many tensors it concerns. The text is made
-// when it is requested, so that noting takes no memory.
+// Notices for the user of a stash. Each is reported once, for any number of tensors. The text is composed
+// when it is requested, so that noting allocates nothing.
 
 #include <cstdint>
 #include <string>
@@ -10,14 +10,15 @@ namespace vdnn::stash {
 // Not synchronised.
 class StashNotices {
  public:
-  // No page-locked memory was left for a tensor of `tensor_bytes`, which stays.
+  // Call when no page-locked memory is left for a tensor of `tensor_bytes`, which therefore stays on the
+  // device.
   void note_host_exhausted(std::uint64_t tensor_bytes) { host_exhausted_.note(tensor_bytes); }
-  // A step needs `needed_bytes` at its peak even with its plan, more than the budget.
+  // Call when a step needs a peak of `needed_bytes` even with its plan, more than the budget.
   void note_budget_exceeded(std::uint64_t needed_bytes) { budget_exceeded_.note(needed_bytes); }
 
   bool is_pending() const { return host_exhausted_.is_pending() || budget_exceeded_.is_pending(); }
-  // The text of a pending notice, empty if there is none. The notice counts as given if the text fits into
-  // `capacity` characters.
+  // Returns the text of a pending notice, empty if there is none. The notice counts as reported if `capacity`
+  // characters suffice for the text.
   std::string take(std::uint64_t host_bytes, std::uint64_t budget_bytes, std::size_t capacity);
 
  private:

@@ -14,8 +14,8 @@ std::uint64_t mix(std::uint64_t hash, std::uint64_t value) {
   return hash ^ (hash >> kHalf);
 }
 
-// A hash of the events from one turn to the end. Each read counts by how far back its tensor was saved, so
-// equal periods have equal hashes wherever they begin.
+// A hash of the events from `event` to the end. A read contributes how many tensors ago its tensor was saved,
+// so equal periods have equal hashes wherever they begin.
 std::uint64_t course_since(const StepRecord& step, std::size_t tensors, std::size_t event) {
   std::uint64_t hash = 0;
   for (; event < step.events.size(); ++event) {
@@ -58,7 +58,7 @@ bool StepBorders::repeats_with(std::size_t turns) const {
   }
   for (std::size_t i = last; i > last - (periods_ - 1) * turns; i -= turns) {
     if (turns_[i].live < turns_[i - turns].live) {
-      return false;  // it ends by itself
+      return false;  // the step ends by itself
     }
   }
   const auto period = turns_.end() - static_cast<std::ptrdiff_t>(turns);

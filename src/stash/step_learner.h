@@ -1,6 +1,6 @@
 #pragma once
-// Learns from a step that has ended, which is a new kind of step or repeats a known one: makes the plan and
-// provides the host memory of its next step.
+// Learns from a step that has ended, which is new or repeats a known kind. Plans the next step of that kind,
+// and provides its host memory.
 
 #include "src/stash/host_blocks.h"
 #include "src/stash/known_steps.h"
@@ -16,14 +16,14 @@ class StepLearner {
   StepLearner(const LeavingRules& rules, HostBlocks& host, StashNotices& notices)
       : rules_(rules), host_(host), notices_(notices) {}
 
-  // Ignores a step without tensors. Raises the counts of steps and plans in `statistics`. `overlaps`: the
-  // step ended at one of its StepBorders.
+  // Ignores a step without tensors. Counts steps and plans in `statistics`. `overlaps`: StepBorders ended the
+  // step.
   void learn(const StepUnderWay& ended, bool overlaps, StashStatistics& statistics);
   void forget() { known_.forget(); }
   // Forgets the kinds that overlap.
   void forget_overlapping() { known_.forget_overlapping(); }
-  // Whether a step at a turn, which matches no kind that goes on with `next`, ends there. It does if `next`
-  // begins a kind and the step's own kind is complete, or if `next` begins an overlapping kind.
+  // Whether a step at a turn ends before `next`, which continues none of its kinds. It ends if `next` begins
+  // a kind and the step has completed its own kind, or if `next` begins an overlapping kind.
   bool ends_before(const StepUnderWay& step, const StepTensor& next) const;
 
   // The kinds that the step matches if `next` is its next tensor.
@@ -43,7 +43,7 @@ class StepLearner {
   HostBlocks& host_;
   StashNotices& notices_;
   KnownSteps known_;
-  const KnownStep* repeated_before_ = nullptr;  // by the previous step; it may have been forgotten
+  const KnownStep* repeated_before_ = nullptr;  // of the previous step; may dangle, so only compared
 };
 
 }  // namespace vdnn::stash

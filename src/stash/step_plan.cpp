@@ -23,9 +23,9 @@ std::int64_t signed_bytes(std::uint64_t bytes) {
   return static_cast<std::int64_t>(std::min(bytes, kMostBytes));
 }
 
-// By event: whether any tensor could be away, whatever the windows.
+// By event: whether any tensor could be away, with windows of any size.
 std::vector<bool> may_be_lessened(const StepRecord& step) {
-  std::vector<std::int64_t> changes(step.events.size() + 1, 0);  // of the number of tensors away
+  std::vector<std::int64_t> changes(step.events.size() + 1, 0);  // changes of the number of tensors away
   for (const Absence& absence : absences_of(step, 0)) {
     for (const Stretch& stretch : absence.stretches) {
       ++changes[stretch.begin];
@@ -57,7 +57,8 @@ Demands demands_of(const StepRecord& step, const StepLimits& limits) {
   return demands;
 }
 
-// Larger candidates come first; among equals the one that is away longer, which has more time to come back.
+// Larger candidates come first. Among equals, the one that is away longer comes first, since it has more time
+// to come back.
 std::vector<Absence> in_order_of_choice(std::vector<Absence> candidates) {
   std::ranges::stable_sort(candidates, [](const Absence& a, const Absence& b) {
     return std::pair(a.bytes, a.events()) > std::pair(b.bytes, b.events());
@@ -72,7 +73,7 @@ void add(RangeMax& events, const Absence& absence, std::int64_t bytes) {
   }
 }
 
-// A set of chosen candidates, in order of choice, and the demands that it leaves.
+// A set of chosen candidates and the demands that remain. Candidates are indexed in order of choice.
 class Cover {
  public:
   Cover(const std::vector<Absence>& candidates, const Demands& demands)
@@ -83,7 +84,7 @@ class Cover {
   std::int64_t left(std::size_t event) const { return left_.at(event); }
   std::uint64_t visits() const { return left_.visits() + open_.visits(); }
 
-  // The event with the largest demand, the first among equals; absent if no demand is left.
+  // The event with the largest remaining demand, the first among equals; absent if all demands are met.
   std::optional<std::size_t> worst_event() const {
     return left_.largest() > 0 ? std::optional(left_.first_of_largest()) : std::nullopt;
   }
@@ -101,12 +102,12 @@ class Cover {
     });
   }
 
-  // The first candidate from `from` on that is neither chosen nor excluded, and away at the event.
+  // The first candidate from `from` on that is away at the event and neither chosen nor excluded.
   std::optional<std::size_t> next_open(std::size_t event, std::size_t from) const {
     return open_.first_at(event, from, candidates_.size());
   }
-  // The smallest candidate that covers the demand alone, among equals the one that is away longest. If none
-  // does, the largest.
+  // The smallest candidate that covers the demand alone; among equals, the one that is away longest. If none
+  // covers it, the largest candidate.
   std::optional<std::size_t> best_for(std::size_t event) const {
     const std::int64_t demand = left_.at(event);
     const std::size_t sufficient = first_smaller_than(demand);
@@ -214,7 +215,7 @@ class BranchAndBound {
     branch(*event);
   }
 
-  // Branches by the first of the event's candidates, in this order, that a solution contains.
+  // Tries each candidate of the event as the first one that a solution contains.
   void branch(std::size_t event) {
     std::vector<std::size_t> tried;
     std::optional<std::size_t> next = cover_.next_open(event, 0);
@@ -242,7 +243,7 @@ class BranchAndBound {
 };
 
 std::vector<bool> all_that_lessen(const std::vector<Absence>& candidates, const Demands& demands) {
-  std::vector<std::size_t> positive(demands.size() + 1, 0);  // before each event
+  std::vector<std::size_t> positive(demands.size() + 1, 0);  // number of positive demands before each event
   for (std::size_t event = 0; event < demands.size(); ++event) {
     positive[event + 1] = positive[event] + (demands[event] > 0 ? 1 : 0);
   }
@@ -270,7 +271,7 @@ Choice choose_all(const StepRecord& step, const StepLimits& limits) {
   return {.limits = limits, .candidates = std::move(all), .chosen = std::move(chosen)};
 }
 
-// Absent: with these windows the budget cannot be kept.
+// Absent if the budget cannot be kept with these windows.
 std::optional<Choice> choose_cheapest(const StepRecord& step, const StepLimits& limits) {
   std::vector<Absence> candidates = in_order_of_choice(absences_of(step, limits.flight_bytes));
   const Demands demands = demands_of(step, limits);
@@ -286,8 +287,8 @@ std::optional<Choice> choose_cheapest(const StepRecord& step, const StepLimits& 
       .limits = limits, .candidates = std::move(candidates), .chosen = std::move(chosen), .visits = visits};
 }
 
-// A window that is narrowed step by step. It starts no wider than all tensors together, since a wider one
-// changes nothing.
+// A window that is halved repeatedly. It starts no wider than all tensors together, since a wider one changes
+// nothing.
 class Window {
  public:
   Window(std::uint64_t allowed, std::uint64_t step_bytes, std::uint64_t two_largest)
@@ -339,7 +340,7 @@ Choice choose_for_budget(const StepRecord& step, const StepLimits& limits) {
 
 Choice choose(const StepRecord& step, const StepLimits& limits) {
   if (limits.budget_bytes == 0) {
-    // A tensor leaves only if the window releases its source before it is read.
+    // A tensor can leave only if the flight window releases its source before it is read.
     return choose_all(step, {.ahead_bytes = limits.ahead_bytes,
                              .flight_bytes = std::min(limits.flight_bytes, two_largest_bytes(step))});
   }
@@ -378,7 +379,7 @@ bool is_same_course(const StepPlan& a, const StepPlan& b) {
 
 HostBlockCounts host_blocks_of(const StepRecord& step, const std::vector<bool>& leaves,
                                std::uint64_t host_bytes) {
-  // The events after which blocks go back, the next one first.
+  // The events after which blocks are free again, the next one first.
   using Ends = std::priority_queue<std::size_t, std::vector<std::size_t>, std::greater<>>;
   HostBlockCounts needed;
   std::map<std::uint64_t, Ends> in_use;  // by size

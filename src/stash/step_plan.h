@@ -1,39 +1,40 @@
 #pragma once
 // Chooses which of a step's tensors leave the device, so that the bytes in use stay within a budget.
 //
-// The model. At event e of the learned step the caller's tensors take U(e) bytes with nothing away: the most
-// since the previous event, if the caller reports that. A tensor that leaves is away in stretches
-// (src/stash/absences.h): up to its first read and, in a retained graph, between two passes. Fetches that run
-// ahead of their reads take at most `ahead_bytes`. These are reserved from the first read on, since a forward
-// pass fetches nothing. So at each event
+// The model. At event e of the learned step the caller's tensors use U(e) bytes if none is away; this is the
+// peak since the previous event if the caller reports it. A tensor that leaves is away in stretches
+// (src/stash/absences.h): up to its first read and, in a retained graph, between two passes. Tensors that are
+// fetched ahead of their reads use at most `ahead_bytes`. These are reserved from the first read on, since a
+// forward pass fetches nothing. So at each event
 //
 //    U(e) + reserve(e) - (bytes of leaving tensors that are away at e)  <=  budget
 //
 // must hold, except at events where no tensor can be away, for example before the first save. The plan is the
-// set of tensors with the fewest bytes that satisfies this. Bytes are the cost because each byte is copied
-// twice, whichever tensor it belongs to, and once more for each further pass. Times do not count: they vary
-// from run to run, and a plan that depended on them would, too.
+// set of tensors with the fewest bytes that satisfies these inequalities. Bytes are the cost because each
+// byte is copied twice, and once more for each further pass. Times are not part of the cost: they vary from
+// run to run, and plans would vary with them.
 //
-// The method. This is a covering problem of intervals with sizes, knapsack cover if all intervals share an
-// event, so NP-hard. The largest demand of an event is a lower bound. In training it is tight, since
-// intervals are nested around the end of the forward pass. The search starts with a greedy cover. It takes
-// the event with the largest demand, then the tensor that covers it with the least excess, among equals the
-// one that is away longest. In the end it removes redundant tensors. Branch and bound on the largest
-// remaining demand improves the cover until nothing cheaper can exist, or `kMostNodes` nodes have been
-// visited. This number does not depend on time, so that a step has one plan. Steps of a few dozen tensors are
-// solved exactly. Demands and candidates are in trees (src/stash/range_max.h, src/stash/open_candidates.h),
-// so that a plan for n tensors takes about n log n steps; branch and bound adds a constant number of nodes.
+// The method. This is a covering problem of intervals with sizes. It is NP-hard, since it is the knapsack
+// cover problem if all intervals share an event. The largest demand of an event is a lower bound. In training
+// the bound is tight, since intervals are nested around the end of the forward pass. The search starts with a
+// greedy cover. The greedy cover repeatedly selects the event with the largest demand and the tensor that
+// covers this demand with the least excess; among equals, the tensor that is away longest. Finally it removes
+// redundant tensors. Branch and bound on the largest remaining demand then improves the cover until nothing
+// cheaper can exist, or until it has visited `kMostNodes` nodes. This limit does not depend on time, so a
+// step always has the same plan. Steps of a few dozen tensors are solved exactly. Trees store the demands and
+// candidates (src/stash/range_max.h, src/stash/open_candidates.h). So planning n tensors costs about n log n
+// operations; branch and bound adds a constant number of nodes.
 //
 // Windows. Both windows cost memory: a source stays until its copy is released, and a target exists before it
-// is read. Without a budget no more than the two largest tensors are on their way out, so that all can leave.
-// A window that is wider than all tensors together changes nothing, and is reduced to their size. If the
-// budget cannot be kept with the windows, both are halved until it can. The least is an eighth of the step's
-// two largest tensors, or of the window if that is less. As a last resort the windows are 0. A source is then
-// released at once, and fetches run ahead only into memory that nothing else needs
-// (src/stash/fetch_schedule.h). If the budget cannot be kept even so, all tensors leave that lessen a demand,
-// and the plan's peak is the memory that the step needs.
+// is read. Without a budget, the flight window is at most the two largest tensors, so that all tensors can
+// leave. A window that is wider than all tensors together is reduced to their size. If the budget cannot be
+// kept with the windows, both are halved until it can, down to an eighth of the step's two largest tensors,
+// or of the window if that is less. As a last resort the windows are 0. A source is then released at once,
+// and fetches run ahead only into memory that nothing else needs (src/stash/fetch_schedule.h). If even that
+// exceeds the budget, every tensor leaves that reduces a positive demand, and the plan's peak is the memory
+// that the step needs.
 //
-// Budgets and windows may be any 64-bit number.
+// Budgets and windows may be any 64-bit numbers.
 
 #include <cstddef>
 #include <cstdint>
@@ -47,7 +48,7 @@
 namespace vdnn::stash {
 
 struct StepLimits {
-  std::uint64_t budget_bytes = 0;  // 0: all tensors that can leave do
+  std::uint64_t budget_bytes = 0;  // 0: every tensor leaves that can
   // Upper limits of the windows.
   std::uint64_t ahead_bytes = 0;
   std::uint64_t flight_bytes = 0;
@@ -56,7 +57,7 @@ struct StepLimits {
 
 struct StepPlan {
   std::vector<bool> leaves;          // by tensor
-  std::vector<ScheduledRead> reads;  // all of the step, in order
+  std::vector<ScheduledRead> reads;  // all reads of the step, in order
   // The windows of the plan.
   std::uint64_t ahead_bytes = 0;
   std::uint64_t flight_bytes = 0;
@@ -68,15 +69,17 @@ struct StepPlan {
 };
 
 inline constexpr std::uint64_t kMostNodes = 5'000;
-// Windows are narrowed to one part in this many of the two largest tensors, or of themselves if that is less.
+// Windows are narrowed at most to 1/kNarrowestWindow of the two largest tensors, or of the window if that is
+// less.
 inline constexpr std::uint64_t kNarrowestWindow = 8;
 
 StepPlan plan_step(const StepRecord& step, const StepLimits& limits);
-// Whether both plans move the same tensors at the same reads, whatever their figures.
+// Whether both plans move the same tensors at the same reads with the same windows. Peaks and costs may
+// differ.
 bool is_same_course(const StepPlan& a, const StepPlan& b);
 
-// The most blocks of host memory, by size, that the leaving tensors hold at once, each from save to drop. If
-// the host's budget is too small for all, the tensors saved first have one.
+// The number of host blocks of each size that the leaving tensors use at once, each from save to drop. If the
+// host's budget is too small for all, the tensors saved first get the blocks.
 HostBlockCounts host_blocks_of(const StepRecord& step, const std::vector<bool>& leaves,
                                std::uint64_t host_bytes);
 

@@ -7,7 +7,7 @@ namespace vdnn::stash {
 
 namespace {
 
-// push_back() then takes no memory until there are more than `size` elements.
+// Afterwards push_back() allocates nothing until there are more than `size` elements.
 template <class T>
 void make_room_for(std::size_t size, std::vector<T>& vector) {
   constexpr std::size_t kFirst = 16;
@@ -38,7 +38,7 @@ void StepUnderWay::count_gaps() {
   if (gaps_.empty()) {
     return;
   }
-  // Partial sums may be negative; unsigned arithmetic wraps and ends up right.
+  // Changes may be negative; unsigned sums wrap around to the right result.
   std::vector<std::uint64_t> changes(record_.events.size() + 1, 0);
   for (const Gap& gap : std::exchange(gaps_, {})) {
     changes[gap.begin] += gap.bytes;
@@ -55,7 +55,7 @@ void StepUnderWay::count_gaps() {
 void StepUnderWay::keep_from(std::size_t first_tensor, std::size_t first_event) {
   count_gaps();
   std::vector<StepEvent> events;
-  std::vector<std::size_t> kept_before;  // by event: how many kept events come before it
+  std::vector<std::size_t> kept_before;  // by event: the number of kept events before it
   const std::uint64_t begin = record_.events[first_event].nanoseconds;
   for (std::size_t i = 0; i < record_.events.size(); ++i) {
     kept_before.push_back(events.size());

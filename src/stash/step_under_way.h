@@ -1,6 +1,6 @@
 #pragma once
-// The step under way: its tensors and events so far, as a later step will know them, and the known kinds that
-// it matches.
+// The step under way: its tensors and events so far, as they will be recorded, and the known kinds that it
+// matches.
 
 #include <algorithm>
 #include <chrono>
@@ -20,15 +20,15 @@ class StepUnderWay {
  public:
   using Clock = std::chrono::steady_clock;
 
-  // The step begins without tensors. `page_locks`: the count so far.
+  // Begins a step without tensors. `page_locks`: the number of page-locks so far.
   StepUnderWay(std::uint64_t serial, std::uint64_t page_locks, Clock::time_point begin)
       : serial_(serial), page_locks_before_(page_locks), begin_(begin) {}
 
-  // Afterwards one more add() and one more add_read() take no memory.
+  // After these calls, one add() or one add_read() allocates nothing.
   void make_room_for_save();
   void make_room_for_read();
 
-  // A tensor as later steps know it.
+  // The part of a tensor by which later steps recognise it.
   static StepTensor describe(const StashedTensor& tensor) {
     return {.bytes = tensor.bytes(), .signature = tensor.saved.signature};
   }
@@ -47,8 +47,8 @@ class StepUnderWay {
       ++reads_;
     }
   }
-  // Call when the caller lets go of a target after the last read. If the tensor comes back for another pass,
-  // the bytes in use reported meanwhile do not include it.
+  // Call when the caller releases a target after the last read. If the tensor comes back for another pass,
+  // the bytes in use that were reported in between did not include it.
   void note_let_go(StashedTensor& tensor) { tensor.let_go_after = has(tensor) ? record_.events.size() : 0; }
   void note_back(StashedTensor& tensor) {
     const std::size_t after = std::exchange(tensor.let_go_after, 0);
@@ -61,13 +61,13 @@ class StepUnderWay {
       record_.tensors[tensor.index].stays = true;
     }
   }
-  // Records that others were seen to hold the tensor.
+  // Records that something other than the graph holds the tensor.
   void mark_held(const StashedTensor& tensor) {
     if (has(tensor)) {
       record_.tensors[tensor.index].held_until = record_.events.size();
     }
   }
-  // Records that the tensor's last handle is dropped. Returns whether the step ends with it.
+  // Records that the tensor's last handle is dropped. Returns whether this ends the step.
   bool drop(const StashedTensor& tensor) {
     if (!has(tensor)) {
       return false;
@@ -88,7 +88,8 @@ class StepUnderWay {
   void note_late() { ++late_; }
   // Counts a tensor that stays because there is no host memory for it.
   void note_refused() { ++refused_; }
-  // The step matches these kinds, and follows the plan of one of them. None: it has diverged from its kinds.
+  // Call when the step matches these kinds; it follows the plan of one of them. If there is none, the step
+  // has diverged.
   void follow(const AlikeKinds& alike) {
     alike_ = alike;
     follow(alike.best(kind_));
@@ -97,34 +98,34 @@ class StepUnderWay {
   std::uint64_t serial() const { return serial_; }
   const StepRecord& record() const { return record_; }
   const std::vector<StashHandle>& handles() const { return handles_; }  // by tensor
-  std::uint64_t live() const { return live_; }                          // of its tensors
-  bool is_at_turn() const {  // turns from reading to saving if a save comes next
+  std::uint64_t live() const { return live_; }                          // number of its tensors with handles
+  bool is_at_turn() const {  // a save that comes next turns from reading to saving
     return !record_.events.empty() && record_.events.back().kind == StepEvent::Kind::kRead;
   }
   std::size_t reads() const { return reads_; }  // of the step so far
   // The kind that the step matches and whose plan it follows; null: none.
   const KnownStep* kind() const { return kind_; }
   const AlikeKinds& alike() const { return alike_; }
-  // A kind is watched in two steps, since its figures are those of its first repetition.
+  // A kind is watched in its first two steps, since its figures are those of its first repetition.
   bool is_watched() const { return kind_ == nullptr || kind_->repeats == 0; }
   bool has(const StashedTensor& tensor) const { return tensor.step == serial_; }
   std::uint64_t late() const { return late_; }
   std::uint64_t refused() const { return refused_; }
-  std::uint64_t peak_bytes() const { return peak_bytes_; }  // in use, as reported
+  std::uint64_t peak_bytes() const { return peak_bytes_; }  // peak of the bytes in use
   std::uint64_t page_locks_before() const { return page_locks_before_; }
   // The bytes of its largest tensor.
   std::uint64_t largest() const { return largest_; }
   std::uint64_t two_largest() const { return largest_ + second_largest_; }
 
  private:
-  // Events [begin, end) between two passes, where a tensor was away again.
+  // Events [begin, end) between two passes, in which a tensor was not on the device.
   struct Gap {
     std::size_t begin;
     std::size_t end;
     std::uint64_t bytes;
   };
 
-  // Adds the tensors of gaps to the figures of the events.
+  // Adds the bytes of gaps to the bytes in use of their events.
   void count_gaps();
   void follow(const KnownStep* kind) {
     if (kind == nullptr && kind_ != nullptr) {

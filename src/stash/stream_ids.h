@@ -1,9 +1,9 @@
 #pragma once
-// The program's streams by id. Unlike handles, ids are never reused.
+// The ids of the program's streams. Unlike handles, ids are never reused.
 //
-// The ids of recently used streams are remembered, so that most puts and fetches need not ask the device. A
-// remembered id may be outdated: its stream was destroyed, and the handle is another stream's by now. Then
-// is_there() reports both as gone, which is safe, and forgets the id.
+// The ids of recently used streams are cached, so that most puts and fetches need not ask the device. A
+// cached id may be outdated: its stream was destroyed, and another stream has the handle now. Then is_there()
+// returns false for both streams, which is safe, and removes the id from the cache.
 
 #include <algorithm>
 #include <cstddef>
@@ -34,14 +34,14 @@ class StreamIds {
     return asked.id;
   }
 
-  // Whether the handle still is that of the stream `id`.
+  // Whether the handle still refers to the stream with this id.
   bool is_there(StreamHandle stream, std::uint64_t id) {
     try {
       if (backend_.stream_id(stream) == id) {
         return true;
       }
     } catch (const InvalidArgument&) {
-      // The device knows no such stream.
+      // The device has no such stream.
     }
     std::erase_if(known_, [stream](const Known& known) { return known.stream == stream; });
     return false;

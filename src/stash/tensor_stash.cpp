@@ -34,7 +34,7 @@ using stash::StepTensor;
 using stash::StepUnderWay;
 using stash::Where;
 
-// A step with more tensors has no visible end, for example because the program keeps its graphs and repeats
+// A step with more tensors never ends by itself, for example because the program keeps its graphs and repeats
 // nothing.
 constexpr std::size_t kMostTensors = std::size_t{1} << 16;
 constexpr std::size_t kMostEvents = 4 * kMostTensors;
@@ -47,7 +47,7 @@ std::uint64_t default_host_bytes() {
   return std::min(all, cgroup_memory_limit().value_or(all)) / kShare;
 }
 
-// Serialises the calls and coordinates the parts: a call changes all of them or, if it throws, none.
+// Serialises the calls and coordinates the parts. A call either changes all of them or, if it throws, none.
 class TensorStash::Impl {
  public:
   Impl(std::unique_ptr<StashBackend> backend, const StashOptions& options)
@@ -89,8 +89,8 @@ class TensorStash::Impl {
   void end_step_before(const SavedTensor& saved);
   void put_new(StashHandle handle, StashedTensor& tensor, std::uint64_t told_bytes);
   void follow(const stash::AlikeKinds& alike);
-  // Copies a tensor out as it is saved, or later, after the work of `stream`. `kind`: the one that the step
-  // matches from this tensor on.
+  // Copies a tensor out when it is saved, or later, after the work of stream `later`. `kind`: the kind that
+  // the step follows from this tensor on.
   void send_out(StashHandle handle, StashedTensor& tensor, const KnownStep* kind,
                 std::optional<StreamHandle> later = std::nullopt);
   void note_released(StashedTensor& tensor);
@@ -110,7 +110,7 @@ class TensorStash::Impl {
     return rules_.excess(step_, bytes_.in_use(), flight_.bytes(), named_bytes);
   }
   std::optional<StashHandle> next_offer() { return offers_.next(tensors_, step_.handles()); }
-  // `listed`: bytes named to be fetched but not fetched yet.
+  // `listed`: bytes named to be fetched and not yet fetched.
   stash::FetchWindow::Next next_fetch(StashHandle reading, std::uint64_t listed) {
     return window_.next(step_, tensors_, reading, bytes_.ahead() + listed);
   }
@@ -121,7 +121,7 @@ class TensorStash::Impl {
 
   const std::unique_ptr<StashBackend> backend_;
   const StashOptions options_;
-  mutable std::mutex mutex_;  // guards what follows
+  mutable std::mutex mutex_;  // guards the members below
   stash::HostBlocks host_;
   OrderedCopies copies_;
   stash::LeavingRules rules_;
@@ -129,7 +129,7 @@ class TensorStash::Impl {
   stash::CopiesInFlight flight_;
   stash::BytesOnDevice bytes_;
   StepUnderWay step_{0, 0, {}};
-  std::optional<StepUnderWay::Clock::time_point> last_end_;  // of a step
+  std::optional<StepUnderWay::Clock::time_point> last_end_;  // of the previous step
   stash::LeavingOrder offers_;                               // of step_
   stash::FetchWindow window_;                                // of step_
   stash::StepBorders borders_;                               // of step_
@@ -173,7 +173,7 @@ PutAnswer TensorStash::Impl::put(const SavedTensor& saved, std::uint64_t in_use_
   return put;
 }
 
-// Ends the step if its border lies before this save.
+// Ends the step if this save belongs to the next one.
 void TensorStash::Impl::end_step_before(const SavedTensor& saved) {
   const StepTensor next{.bytes = saved.source.bytes, .signature = saved.signature};
   if (step_.handles().size() == kMostTensors) {
@@ -208,7 +208,7 @@ PutAnswer TensorStash::Impl::share(StashHandle handle) {
           .is_watched = step_.has(tensor) && step_.is_watched() && !tensor.is_held};
 }
 
-// All that can fail comes before the first change.
+// Every call that can throw comes before the first change of state.
 void TensorStash::Impl::put_new(StashHandle handle, StashedTensor& tensor, std::uint64_t told_bytes) {
   tensor.step = step_.serial();
   tensor.index = static_cast<std::uint32_t>(step_.handles().size());
@@ -240,7 +240,7 @@ void TensorStash::Impl::follow(const stash::AlikeKinds& alike) {
   window_.restart(step_);
 }
 
-// A tensor that cannot be copied stays.
+// If the tensor cannot be copied, it stays.
 void TensorStash::Impl::send_out(StashHandle handle, StashedTensor& tensor, const KnownStep* kind,
                                  std::optional<StreamHandle> later) {
   const auto room = kind == nullptr ? stash::HostBlocks::Room::kMade : stash::HostBlocks::Room::kLeft;
@@ -315,7 +315,7 @@ void TensorStash::Impl::hold(StashHandle handle) {
   StashedTensor& tensor = find(handle);
   if (!tensor.is_released_at_put || tensor.where != Where::kAway) {
     throw InvalidArgument(backend_->name() + ": the source of handle " + std::to_string(handle) +
-                          " was not let go of as it left");
+                          " was not released at its put");
   }
   flight_.add(handle, tensor);
   tensor.is_released_at_put = false;
@@ -323,7 +323,7 @@ void TensorStash::Impl::hold(StashHandle handle) {
   bytes_.set_away(tensor, false);
 }
 
-// A released tensor still takes memory while others hold it.
+// A released tensor still uses memory while others hold it.
 void TensorStash::Impl::note_held(StashHandle handle, bool held) {
   const std::lock_guard lock(mutex_);
   StashedTensor& tensor = find(handle);
@@ -338,7 +338,7 @@ void TensorStash::Impl::note_held(StashHandle handle, bool held) {
 
 void TensorStash::Impl::note_peak(std::uint64_t bytes) {
   const std::lock_guard lock(mutex_);
-  // Before its first put the program used memory for other things.
+  // Memory that the program used before its first put does not count.
   if (statistics_.puts > 0) {
     bytes_.note_peak(bytes);
   }
@@ -408,11 +408,11 @@ ReadAnswer TensorStash::Impl::read(StashHandle handle, StreamHandle stream, std:
   return answer;
 }
 
-// A captured stream cannot wait for work outside of the capture, and a graph that is launched later would not
-// wait.
+// A captured stream cannot wait for work outside of the capture, and the graph would not wait when it is
+// launched later.
 void TensorStash::Impl::refuse_capture() const {
   throw CaptureConflict(backend_->name() +
-                        ": a stream that is being captured cannot wait for a tensor that left before");
+                        ": a stream that is being captured cannot wait for a tensor that left earlier");
 }
 
 void TensorStash::Impl::order_after_fetch(StashedTensor& tensor, StreamHandle stream, bool is_captured) {
@@ -508,9 +508,9 @@ void TensorStash::Impl::let_go_of_target(StashedTensor& tensor) {
   tensor.where = Where::kAway;
 }
 
-// The bytes in use that the caller reports do not include the tensor from now on. The stash knows that it was
-// missing only once another pass reads it: readers of several tensors hold them a little longer, and most
-// graphs are gone through once.
+// From now on, the bytes in use that the caller reports do not include the tensor. The stash corrects them
+// only once another pass reads the tensor: readers of several tensors hold them a little longer, and most
+// graphs are read once.
 void TensorStash::Impl::note_let_go(StashedTensor& tensor) {
   if (bytes_.is_told()) {
     step_.note_let_go(tensor);
@@ -558,7 +558,7 @@ void TensorStash::Impl::forget_tensor(StashHandle handle, StashedTensor& tensor)
   copies_.give_block_back(tensor);
 }
 
-// Afterwards live handles belong to no step.
+// Live handles belong to no step afterwards.
 StepUnderWay TensorStash::Impl::start_step() {
   offers_ = {};
   window_ = {};
@@ -572,7 +572,7 @@ void TensorStash::Impl::finish_step(bool overlaps) {
     last_end_ = StepUnderWay::Clock::now();
     step_.end(*last_end_);
   }
-  // Fetches of the next step need not wait until these tensors are read.
+  // Tensors of the ended step do not count against the fetch window of the next step.
   tensors_.for_each([this](StashedTensor& tensor) { bytes_.set_ahead(tensor, false); });
   learner_.learn(start_step(), overlaps, statistics_);
 }

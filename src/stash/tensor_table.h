@@ -1,6 +1,6 @@
 #pragma once
-// The tensors of a stash with live handles, by handle and by contents: the same storage at the same version
-// is listed once.
+// The tensors of a stash that have live handles, by handle and by contents. The same storage at the same
+// version is listed once.
 
 #include <cstddef>
 #include <cstdint>
@@ -23,9 +23,9 @@ class TensorTable {
 
   // Adds a tensor under a new handle. Its contents must not be in the table.
   Added add(const SavedTensor& saved);
-  // Undoes the latest add().
+  // Undoes the latest add(), which returned `latest`.
   void take_back(StashHandle latest) noexcept;
-  // Ends the handle; the tensor lives as long as the node.
+  // Removes the handle. The tensor lives as long as the returned node.
   Node remove(StashHandle handle);
 
   // Null if no such handle is alive.

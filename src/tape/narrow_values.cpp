@@ -20,7 +20,7 @@ std::vector<float> widened_as(std::span<const std::byte> stored) {
   return numbers;
 }
 
-// In place, since narrow numbers are shorter: each number is read before its bytes are overwritten.
+// Works in place: narrow numbers are shorter, so each number is read before its bytes are overwritten.
 template <class Format>
 void narrow_as(std::byte* numbers, std::uint64_t count) {
   for (std::uint64_t i = 0; i < count; ++i) {

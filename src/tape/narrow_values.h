@@ -10,7 +10,7 @@
 
 namespace vdnn {
 
-// The stored floating-point numbers of that type as fp32. `stored` need not be aligned.
+// Converts stored numbers of the floating-point type `type` to fp32. `stored` need not be aligned.
 std::vector<float> widened(DataType type, std::span<const std::byte> stored);
 
 // Converts `count` fp32 numbers to `type`, fp16 or bf16, in place: the result is the first half of the bytes.

@@ -29,7 +29,8 @@ inline Cost cost_of_next(const Cost& cost) {
   return times(cost, kSlowdownFromOneToTheNext);
 }
 
-// A cost that no device undercuts for either of the two. Both must be of the same kind of arithmetic.
+// A cost that on every device is at least that of `a` and that of `b`. Both must be of the same kind of
+// arithmetic.
 inline Cost slower_of(Cost a, const Cost& b) {
   a.flops = std::max(a.flops, b.flops);
   a.bytes = std::max(a.bytes, b.bytes);

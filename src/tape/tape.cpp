@@ -84,7 +84,7 @@ void check_results(const Tape::Parts& parts) {
       reject("results", value.name + (contains(listed, id) ? " is listed twice" : " is not made by an op"));
     }
     if ((value.kind == ValueKind::kMetrics) != (i < parts.loss_weights.size())) {
-      reject("results", value.name + " is of another kind: metrics come first, one a loss");
+      reject("results", value.name + " is of another kind: metrics come first, one per loss");
     }
     listed.push_back(id);
   }

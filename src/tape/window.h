@@ -25,11 +25,11 @@ struct WindowAxis {
     return extent;
   }
 
-  // Whether every window holds some input; with padding alone there is no largest element and no average.
+  // Whether every window covers some input. Padding alone has no largest element and no average.
   bool reaches_input() const { return padding < extent().value_or(0); }
 
-  // The number of places of a window that reaches its input, along `input` elements; empty if it fits
-  // nowhere.
+  // The number of positions of the window along `input` elements; empty if it fits nowhere. Requires
+  // reaches_input().
   std::optional<std::int64_t> places(std::int64_t input) const {
     std::int64_t room = input - (*extent() - padding);
     if (__builtin_add_overflow(room, padding, &room) || room < 0) {

@@ -28,8 +28,8 @@ namespace fs = std::filesystem;
 constexpr std::string_view kFormat = "vdnn-checkpoint";
 constexpr const char* kReducePrecision = "reduce_precision";
 constexpr std::string_view kVersion = "3";
-constexpr std::string_view kVersionInFp32 = "2";  // without the precision
-constexpr std::string_view kFirstVersion = "1";   // nor the global batch
+constexpr std::string_view kVersionInFp32 = "2";  // has no precision
+constexpr std::string_view kFirstVersion = "1";   // has neither precision nor global batch
 
 // --- metadata ----------------------------------------------------------------------------------------------
 
@@ -107,7 +107,7 @@ std::string loss_scale_text(const std::optional<LossScale>& scale) {
   return write_flat_json(json);
 }
 
-// Names of layers have commas where their author wants them.
+// Not a comma, since names of layers may contain commas.
 constexpr char kBetweenLayers = '\n';
 
 std::string joined(const std::vector<std::string>& names) {
@@ -138,21 +138,21 @@ SafetensorsMetadata metadata_of(const PlannedRun& run, const TrainingState& stat
                                {"algorithms", write_flat_json(algorithms_of(run))},
                                {"sha256", sha256},
                                {"vdnn", VDNN_VERSION}};
-  // Files without it, as all of before, are of trainings that sum gradients in fp32.
+  // A file without this key, like all older files, is of a training that sums gradients in fp32.
   if (const DataType type = run.options.training.reduces_in(); is_narrow(type)) {
     metadata.emplace(kReducePrecision, to_string(type));
   }
   return metadata;
 }
 
-// Takes the metadata apart; everything in them has to be taken.
+// Parses the metadata. A key that no function has read is an error.
 class MetadataReader {
  public:
   MetadataReader(const fs::path& path, SafetensorsMetadata metadata)
       : path_(path), metadata_(std::move(metadata)) {}
 
   [[noreturn]] void reject(const std::string& problem) const {
-    throw DataError("'" + path_.string() + "' is no sound checkpoint: " + problem);
+    throw DataError("'" + path_.string() + "' is not a valid checkpoint: " + problem);
   }
   [[noreturn]] void reject(const char* key, const std::string& expected, const std::string& found) const {
     reject(std::string(key) + ": expected " + expected + ", found " + printable(found));
@@ -229,7 +229,7 @@ class MetadataReader {
     return precision;
   }
 
-  // A scale that skips every step, or is none, would end a training that went well.
+  // Rejects impossible scales: they would skip every step and end a training that went well.
   std::optional<LossScale> loss_scale(const char* key, std::uint64_t steps) {
     const std::string value = text(key);
     if (value == "null") {
@@ -349,7 +349,7 @@ void for_each_tensor(State& state, const Visit& visit) {
   }
 }
 
-// In the order of describe_state(), whatever that of the file is: other programs write tensors in theirs.
+// Hashes in the order of describe_state(), since other programs may write the tensors in another order.
 std::string sha256_of(const TrainingState& state) {
   Sha256 digest;
   for_each_tensor(
@@ -374,13 +374,13 @@ void Checkpoint::require_network(const PlannedRun& run, const TrainingState& exp
       reject(printable(parameter.name) + " is " + to_string(found->dims) + " there and " +
              to_string(parameter.dims) + " here");
     }
-    // In a network of the same name it was lost.
+    // If the network has the same name, the file has lost the tensor, and reading the state reports that.
     if (found == nullptr && other_name) {
-      reject(in_words(parameter.name, parameter.dims) + " is not there");
+      reject("it has no " + in_words(parameter.name, parameter.dims));
     }
   }
   if (other_name) {
-    reject("the parameters of the latter are there, but that is not all that makes a network");
+    reject("it has all parameters of the latter, but networks with the same parameters can differ");
   }
 }
 
@@ -402,7 +402,7 @@ void Checkpoint::require_matches(const PlannedRun& run) const {
 
 void Checkpoint::require_tensors(const TrainingState& expected) const {
   const auto reject = [&](const std::string& problem) {
-    throw DataError("'" + path_.string() + "' is no sound checkpoint: " + problem);
+    throw DataError("'" + path_.string() + "' is not a valid checkpoint: " + problem);
   };
   std::set<std::string> names;
   for_each_tensor(expected, [&](const ParameterValues& values) {
@@ -449,13 +449,13 @@ PlannedRun plan_with_algorithms_of(const Checkpoint& checkpoint, const Network& 
   try {
     return plan_run(network, options);
   } catch (const InvalidArgument& error) {
-    // Ops of another network are not recorded either, and that is better said of its parameters. What is
-    // wrong with the options alone is thrown again here.
+    // If the network is another one, require_matches() names a parameter, which is clearer than an op without
+    // a record. An error of the options alone occurs again in this plan_run().
     options.recorded_algorithms.clear();
     options.policy = Policy::kOffloadNone;
     options.workspace_limit.reset();
     checkpoint.require_matches(plan_run(network, options));
-    throw InvalidArgument("'" + checkpoint.path().string() + "' cannot go on here: " + error.what());
+    throw InvalidArgument("'" + checkpoint.path().string() + "' cannot be resumed here: " + error.what());
   }
 }
 

@@ -22,7 +22,7 @@ namespace vdnn {
 
 namespace {
 
-// Algorithms by op, of ops that have several; the others take what the base has.
+// Algorithms of some ops that have several. All other ops use the base's algorithms.
 using Choice = std::vector<std::pair<OpId, std::uint32_t>>;
 
 // Half of the bytes of feature maps lie in maps of at least this size.
@@ -78,7 +78,7 @@ class CostMeasurement {
   }
 
  private:
-  // In halves where it does not fit.
+  // Measures the choice at once, or in halves if it does not fit.
   void measure(std::span<const std::pair<OpId, std::uint32_t>> choice) {
     if (const std::optional<PlannedRun> run = plan_with(choice)) {
       time_steps(*run, choice);
@@ -111,7 +111,7 @@ class CostMeasurement {
     return result;
   }
 
-  // Under the policy that moves least; none where nothing fits.
+  // Plans under the policy that moves least. Returns nothing if no policy fits.
   std::optional<PlannedRun> plan_with(std::span<const std::pair<OpId, std::uint32_t>> choice) const {
     for (const Policy policy : {Policy::kOffloadNone, Policy::kOffloadConv, Policy::kOffloadAll}) {
       PlannedRun run = planned(choice, policy);
@@ -125,10 +125,10 @@ class CostMeasurement {
   SessionOptions session_options() const {
     return {.seed = options_.seed,
             .link_gbytes_per_second = options_.link_gbytes_per_second,
-            .steps_one_by_one = true};  // a graph is one bar in a trace
+            .steps_one_by_one = true};  // since a graph is one bar in a trace
   }
 
-  // Before any step, while the device has room.
+  // Runs before any step, while the device has room.
   void measure_link_of(const PlannedRun& run) {
     Session session(run, session_options());
     const MeasuredLink link = measure_link(session.device(), session.pinned(), typical_map_bytes(*run_.tape));
@@ -152,8 +152,8 @@ class CostMeasurement {
     }
   }
 
-  // As in training the host reads each step's loss when it has submitted the next. Nothing is learned, so
-  // that numbers stay what they are at the start whatever the network would make of the samples.
+  // As in training, the host reads each step's loss after it has submitted the next step. The learning rate
+  // is 0, so that the parameters stay what they are at the start.
   LaunchSeconds traced_steps(const PlannedRun& run) {
     Session session(run, session_options());
     const BatchOrder order{
@@ -177,7 +177,7 @@ class CostMeasurement {
   const PlannedRun& run_;
   const CostMeasurementOptions& options_;
   DatasetSplits data_;
-  std::vector<std::uint32_t> base_;  // an op: the algorithm with the least workspace
+  std::vector<std::uint32_t> base_;  // by op: the algorithm with the least workspace
   MeasuredCosts costs_;
 };
 
@@ -195,7 +195,7 @@ MeasuredCosts measure_costs(const PlannedRun& run, const CostMeasurementOptions&
     throw InvalidOption(
         {{.option = "training.micro_steps", .value = std::to_string(accumulated)},
          {.option = "steps", .value = std::to_string(options.steps)}},
-        "of " + std::to_string(accumulated) + " steps one updates, so at least as many are to be timed");
+        "only one of " + std::to_string(accumulated) + " steps updates, so at least as many must be timed");
   }
   MeasuredCosts costs = CostMeasurement(run, options).measure();
   costs.setting = run.measured_setting();

@@ -36,7 +36,7 @@ double deviation_of(const ParameterRecipe& recipe) {
 std::vector<std::vector<float>> initial_parameters(const Tape& tape, std::uint64_t seed) {
   std::vector<std::vector<float>> result;
   for (const TapeParameter& parameter : tape.parameters()) {
-    // A stream of its own for each, so that adding a layer does not change the others.
+    // Each parameter has its own random stream, so that adding a layer does not change the others.
     SplitMix64 random(mix_seed(seed, result.size()));
     const float constant = parameter.recipe.initializer == Initializer::kOne ? 1.0F : 0.0F;
     std::vector<float> values(parameter.recipe.type.elements(), constant);

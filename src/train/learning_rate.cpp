@@ -21,12 +21,12 @@ constexpr double kDefaultFactor = 0.1;
 [[noreturn]] void reject(std::string_view part) {
   throw InvalidArgument(
       "'" + std::string(part) +
-      "' is not a learning rate schedule, or no part of one: write constant, step:EVERY[:FACTOR] or "
-      "cosine[:FINAL_FRACTION], each with ,warmup:STEPS behind it where wanted; EVERY and STEPS from 1 on, "
+      "' is not a learning rate schedule or part of one: write constant, step:EVERY[:FACTOR] or "
+      "cosine[:FINAL_FRACTION], optionally followed by ,warmup:STEPS; EVERY and STEPS from 1 on, "
       "in steps (500) or epochs (30e); FACTOR above 0 and up to 1; FINAL_FRACTION from 0 to 1");
 }
 
-// All of `text`, or it is rejected.
+// Parses all of `text` or rejects it.
 template <class Number>
 Number parse_number(std::string_view text) {
   Number number{};
@@ -45,12 +45,12 @@ std::uint64_t parse_steps(std::string_view text, std::uint64_t steps_per_epoch) 
   }
   if (epochs && steps_per_epoch == 0) {
     throw InvalidArgument("learning rate schedule: '" + std::string(text) +
-                          "' counts in epochs, and how many steps an epoch has is not known");
+                          "' counts in epochs, but the number of steps per epoch is unknown");
   }
   return epochs ? checked_multiply(count, steps_per_epoch) : count;
 }
 
-// From 0 to 1, written so that it is false for a NaN.
+// Accepts 0 to 1. The comparison also rejects a NaN.
 double parse_fraction(std::string_view text) {
   const auto fraction = parse_number<double>(text);
   if (!(fraction >= 0 && fraction <= 1)) {
@@ -115,7 +115,7 @@ void LearningRateSchedule::set_shape(std::string_view text, std::uint64_t steps_
 double LearningRateSchedule::cosine(std::uint64_t step) const {
   const std::uint64_t steps = total_steps_ > warmup_steps_ ? total_steps_ - warmup_steps_ : 1;
   if (steps == 1) {
-    return 1;  // the first step and the last: the warm-up has led to the base rate
+    return 1;  // the only step after the warm-up, which ends at the base rate
   }
   const double progress = static_cast<double>(std::min(step, steps - 1)) / static_cast<double>(steps - 1);
   // std::lerp is exact at both ends.

@@ -17,10 +17,10 @@ namespace vdnn {
 
 namespace {
 
-// With its place in the order in which a training makes values.
+// A value with its position in the order in which a training computes values.
 struct Found {
   NonfiniteValue value;
-  std::uint64_t position = 0;  // of the op on the tape, from 1; 0: made by none
+  std::uint64_t position = 0;  // of the op on the tape, from 1; 0 if no op made the value
 
   auto order() const { return std::tuple(value.step, value.micro_step, position, value.rank); }
 };
@@ -81,7 +81,7 @@ class FirstNonfinite {
   const std::optional<Found>& first() const { return first_; }
 
  private:
-  // Gradients that overflow are part of loss scaling, as long as a smaller scale mends it.
+  // Loss scaling expects overflowing gradients, as long as a smaller scale can make them finite.
   void forget_if_skipped(const MadeValue& made, const StepScalars& scalars) {
     LossScaledNorm norm;
     std::memcpy(&norm, made.bytes.data(), sizeof(norm));
@@ -94,7 +94,7 @@ class FirstNonfinite {
   const Tape& tape_;
   std::optional<int> rank_;
   std::optional<Found> first_;
-  bool made_in_forward_ = false;  // first_
+  bool made_in_forward_ = false;  // whether a forward op made first_
 };
 
 // --- between ranks -----------------------------------------------------------------------------------------
@@ -148,7 +148,7 @@ std::optional<Found> first_of_all_ranks(const std::optional<Found>& mine, Proces
 
 // --- the training ------------------------------------------------------------------------------------------
 
-// Of which the learning rate is a function.
+// The number of steps, on which the learning rate depends.
 std::uint64_t steps_of(const PlannedRun& run, const DatasetSplits& data, const TrainOptions& options) {
   if (options.epochs == 0) {
     return options.steps;
@@ -164,7 +164,7 @@ TrainOptions once_more(const PlannedRun& run, const DatasetSplits& data, const T
   const std::uint64_t begin = given.start ? given.start->step : 0;
   if (last_step <= begin) {
     throw InvalidArgument("step " + std::to_string(last_step) + " is not after step " +
-                          std::to_string(begin) + ", which training would go on from");
+                          std::to_string(begin) + ", from which training would continue");
   }
   TrainOptions options = given;
   options.steps = steps_of(run, data, given);

@@ -1,5 +1,5 @@
 #pragma once
-// Numbers that are not finite, among others.
+// Finds numbers that are not finite.
 
 #include <algorithm>
 #include <cmath>
@@ -10,7 +10,7 @@
 
 namespace vdnn {
 
-// "nan", "inf" or "-inf"; the sign of what is no number means nothing.
+// "nan", "inf" or "-inf"; the sign of a NaN means nothing.
 inline std::string nonfinite_text(double value) {
   if (std::isnan(value)) {
     return "nan";
@@ -20,12 +20,12 @@ inline std::string nonfinite_text(double value) {
 
 struct NonfiniteFloats {
   std::size_t count = 0;     // > 0
-  std::size_t elements = 0;  // looked at
+  std::size_t elements = 0;  // all elements, finite or not
   std::size_t first = 0;     // the index of the first
   float value = 0;           // of the first
 };
 
-// Empty: all are finite.
+// Returns nothing if all values are finite.
 inline std::optional<NonfiniteFloats> find_nonfinite(std::span<const float> values) {
   const auto is_nonfinite = [](float value) { return !std::isfinite(value); };
   const auto first = std::ranges::find_if(values, is_nonfinite);

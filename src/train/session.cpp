@@ -26,7 +26,7 @@ std::unique_ptr<Device> make_gpu(const PlannedRun& run, const SessionOptions& op
   const RunTarget& target = run.target;
   if (options.link_gbytes_per_second || options.delay_seed || options.check_accesses ||
       options.protect_released) {
-    throw InvalidArgument("slower links and debugging aids are of cpu, not of " + target.name);
+    throw InvalidArgument("slower links and debugging aids are only for cpu, not for " + target.name);
   }
   return target.gpus->make_device({.ordinal = *target.gpu,
                                    .budget_bytes = target.budget_bytes,
@@ -52,7 +52,7 @@ std::unique_ptr<Device> make_device(const PlannedRun& run, const SessionOptions&
   return options.wrap_device ? options.wrap_device(std::move(device)) : std::move(device);
 }
 
-// In the order of storage: channels last.
+// The dims in the order of storage: channels last.
 Dims dims_as_they_lie(const Dims& logical) {
   Dims dims = logical;
   if (dims.size() > 2) {
@@ -69,11 +69,11 @@ void require_sizes(const Tape& tape, std::span<const Session::Bytes> inputs) {
   if (right) {
     return;
   }
-  std::string text = "a step of '" + tape.model() + "' takes";
+  std::string text = "a step of '" + tape.model() + "' needs";
   for (const ValueId input : tape.inputs()) {
     text += " " + tape.value(input).name + " of " + std::to_string(tape.value(input).bytes) + " bytes,";
   }
-  text += " and was given";
+  text += " but was given";
   for (const Session::Bytes& input : inputs) {
     text += " " + std::to_string(input.size());
   }
@@ -91,7 +91,7 @@ std::string in_words(const ParameterValues& values) {
   return "'" + values.name + "' (" + to_string(values.dims) + ")";
 }
 
-// Whether its input 1 holds classes.
+// Whether input 1 of the loss has classes.
 bool is_class_loss(const OpSpec& spec) {
   return std::holds_alternative<SoftmaxCrossEntropySpec>(spec) ||
          std::holds_alternative<DiceCrossEntropySpec>(spec);
@@ -107,12 +107,12 @@ void require_alike(const std::vector<ParameterValues>& expected, const std::vect
       throw InvalidArgument("the state has no " + in_words(expected[i]) + hint);
     }
     if (i >= expected.size()) {
-      throw InvalidArgument("the state has " + in_words(given[i]) + " besides" + hint);
+      throw InvalidArgument("the state also has " + in_words(given[i]) + hint);
     }
     if (given[i].name != expected[i].name || given[i].dims != expected[i].dims ||
         given[i].values.size() != element_count(expected[i].dims)) {
       throw InvalidArgument("the state has " + in_words(given[i]) + " where " + in_words(expected[i]) +
-                            " is wanted" + hint);
+                            " is expected" + hint);
     }
   }
 }
@@ -147,7 +147,7 @@ Session::Session(PlannedRun run, const SessionOptions& options)
     throw InvalidArgument("steps cannot be graphs on " + run_.target.name + ": " + reason);
   }
   if (options.inspect && uses_graphs()) {
-    throw InvalidArgument("values cannot be inspected where steps are graphs");
+    throw InvalidArgument("values cannot be inspected if steps are graphs");
   }
   connect();
   parameters_.upload(pinned_, compute(), program_.get(), initial_parameters(*run_.tape, options.seed));
@@ -162,19 +162,19 @@ void Session::connect() {
   }
   if (!options_.connect) {
     throw InvalidArgument("'" + run_.tape->model() + "' is planned for " + std::to_string(ranks) +
-                          " ranks: its session wants a communicator");
+                          " ranks: its session needs a communicator");
   }
   communicator_ = options_.connect(*device_);
   if (communicator_->size() != ranks) {
     throw InvalidArgument("'" + run_.tape->model() + "' is planned for " + std::to_string(ranks) +
-                          " ranks, and its communicator joins " + std::to_string(communicator_->size()));
+                          " ranks, but its communicator joins " + std::to_string(communicator_->size()));
   }
-  // It may need more than was known while planning.
+  // The communicator may need more memory than planning assumed.
   const std::uint64_t taken = communicator_->library_bytes();
   const std::uint64_t others = run_.target.library_bytes - run_.target.communicator_bytes;
   if (run_.prediction.peak_bytes + others + taken > run_.target.budget_bytes) {
     throw OutOfMemory(
-        "what '" + run_.tape->model() + "' takes beside " + format_size(taken) +
+        "memory for '" + run_.tape->model() + "' beside " + format_size(taken) +
             " of the library that joins the ranks",
         {.asked = run_.prediction.peak_bytes,
          .in_use = others + taken,
@@ -460,7 +460,7 @@ void Session::take_memory() {
   pinned_.trim();
   open(Mode::kTraining);
   if (!pool_.resize(std::max(committed_bytes_wanted(), pool_.statistics().committed_bytes))) {
-    throw OutOfMemory("what a step of '" + run_.tape->model() + "' takes",
+    throw OutOfMemory("memory for a step of '" + run_.tape->model() + "'",
                       pool_.shortage(committed_bytes_wanted()));
   }
   { const PinnedBlock parameter(pinned_, parameters_.transfer_bytes(), "to move a parameter"); }
@@ -568,7 +568,7 @@ void Session::restore(const TrainingState& state) {
   if (state.loss_scale && !ops::is_possible(*state.loss_scale, state.step)) {
     throw InvalidArgument("the state has a loss scale of " + std::to_string(state.loss_scale->scale) +
                           " and " + std::to_string(state.loss_scale->skipped_steps) + " skipped of " +
-                          std::to_string(state.step) + " steps, which cannot be");
+                          std::to_string(state.step) + " steps, which is impossible");
   }
   std::vector<std::vector<float>> values;
   std::vector<std::vector<std::vector<float>>> states;
@@ -592,7 +592,7 @@ void Session::restore(const TrainingState& state) {
   options_.seed = state.seed;
 }
 
-// Also recovers from failures that nobody has waited for yet.
+// Also recovers from failures that no wait has reported yet.
 void Session::mend() {
   if (!failure_) {
     try {
@@ -635,13 +635,13 @@ void Session::require_whole_step() const {
   if (micro_step_ != 0) {
     throw InvalidArgument(std::to_string(micro_step_) + " of the " +
                           std::to_string(run_.options.training.micro_steps) +
-                          " micro-steps of a step are done: its gradients are no part of a state");
+                          " micro-steps of a step are done: a state does not include its gradients");
   }
 }
 
 const EvaluationPlan& Session::evaluation() {
   if (!evaluation_) {
-    // In the memory of the first plan: with another batch, results might have other bits.
+    // Plans evaluation in the memory of the first plan: with another batch, results might have other bits.
     EvaluationPlan plan = plan_evaluation(run_, evaluation_peak_bytes_);
     evaluation_program_ = run_.library->compile(*plan.tape, plan.schedule.algorithms);
     evaluation_ = std::move(plan);

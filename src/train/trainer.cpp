@@ -32,7 +32,7 @@ void require_one_duration(const TrainOptions& options) {
   if ((options.epochs > 0) == (options.steps > 0)) {
     throw InvalidOption({{.option = "epochs", .value = std::to_string(options.epochs)},
                          {.option = "steps", .value = std::to_string(options.steps)}},
-                        "a training has one of the two, at least 1");
+                        "exactly one of the two must be at least 1");
   }
 }
 
@@ -40,11 +40,11 @@ void require_enough(const char* what, std::uint64_t steps) {
   if (steps < kFewestReplanSteps) {
     throw InvalidArgument(std::string(what) + " " + std::to_string(steps) + " steps: at least " +
                           std::to_string(kFewestReplanSteps) +
-                          ", of which the first is not measured and a median says something");
+                          ", since the first is not measured and a median needs several");
   }
 }
 
-// Nothing if `all` ends before `first`.
+// The median of `all` from index `first` on. Returns nothing if `all` ends earlier.
 std::optional<double> median_from(const std::vector<double>& all, std::size_t first) {
   return first < all.size()
              ? std::optional(median({all.begin() + static_cast<std::ptrdiff_t>(first), all.end()}))
@@ -53,17 +53,17 @@ std::optional<double> median_from(const std::vector<double>& all, std::size_t fi
 
 }  // namespace
 
-// Null: this process trains alone.
+// Returns null if this process trains alone.
 ProcessGroup* group_of(const PlannedRun& run, const TrainOptions& options) {
   const std::uint32_t ranks = run.options.training.ranks;
   if (ranks > 1 && (options.processes == nullptr || options.processes->size() != static_cast<int>(ranks))) {
-    throw InvalidArgument("a run planned for " + std::to_string(ranks) + " ranks, and there are " +
+    throw InvalidArgument("the run is planned for " + std::to_string(ranks) + " ranks, but there are " +
                           std::to_string(options.processes == nullptr ? 1 : options.processes->size()));
   }
   return ranks > 1 ? options.processes : nullptr;
 }
 
-// GPUs through NCCL, cpu through messages between the processes.
+// Connects GPUs through NCCL, and cpu through messages between the processes.
 std::unique_ptr<Communicator> connect(std::optional<int> gpu, ProcessGroup& processes, Device& device,
                                       const TrainingOptions& training) {
   if (!gpu) {
@@ -73,7 +73,7 @@ std::unique_ptr<Communicator> connect(std::optional<int> gpu, ProcessGroup& proc
       device, {.rank = processes.rank(),
                .size = processes.size(),
                .ordinal = *gpu,
-               .exchange_id = [&](NcclId& id) { processes.broadcast(id, 0, "NCCL's name of this job"); },
+               .exchange_id = [&](NcclId& id) { processes.broadcast(id, 0, "NCCL's id of this job"); },
                .bucket_bytes = training.bucket_bytes,
                .bucket_type = training.reduce_precision});
 }
@@ -83,7 +83,7 @@ std::uint64_t measure_communicator(Device& device, std::optional<int> gpu, Proce
   std::uint64_t most = 0;
   const std::uint64_t taken = connect(gpu, processes, device, training)->library_bytes();
   for (const std::string& bytes :
-       processes.gather_to_all(std::to_string(taken), "what joining ranks takes")) {
+       processes.gather_to_all(std::to_string(taken), "memory for joining the ranks")) {
     most = std::max<std::uint64_t>(most, std::stoull(bytes));
   }
   return most;
@@ -115,11 +115,11 @@ class Trainer::Impl {
     if (options_.start) {
       session_.restore(*options_.start);
       if (session_.steps() >= total_steps_) {
-        throw InvalidArgument("the state to go on from is at step " + std::to_string(session_.steps()) +
+        throw InvalidArgument("the state to resume from is at step " + std::to_string(session_.steps()) +
                               "; a run of " + std::to_string(total_steps_) + " steps has nothing left to do");
       }
       first_step_ = session_.steps();
-      options_.start.reset();  // as large as the parameters
+      options_.start.reset();  // frees it, since it is at least as large as the parameters
     }
     if (options_.replan) {
       require_enough("planning anew after", options_.replan->after_steps);
@@ -151,7 +151,7 @@ class Trainer::Impl {
     try {
       return train_steps(report);
     } catch (const Diverged&) {
-      // All ranks finish the steps submitted after that one before any of them leaves.
+      // No rank leaves until all ranks have finished the steps submitted after the diverged one.
       session_.leave_ranks();
       throw;
     }
@@ -238,7 +238,7 @@ class Trainer::Impl {
     return static_cast<TrainingRequest>(most);
   }
 
-  // Called when `steps` steps have been submitted. Ranks must end with the same step, and save together.
+  // Called when `steps` steps have been submitted. Ranks must end with the same step and save together.
   void take_request(std::uint64_t steps) {
     if (!options_.request || result_.stopped) {
       return;
@@ -259,7 +259,7 @@ class Trainer::Impl {
   struct Window {
     std::uint64_t begin = 0;
     std::uint64_t end = 0;
-    std::size_t first_time = 0;  // of theirs in step_seconds_, once the first is done
+    std::size_t first_time = 0;  // index of the first one in step_seconds_, set once that step is done
   };
 
   // Indices of the first step of the plan in force in step_seconds_ and stall_seconds_.
@@ -430,7 +430,7 @@ class Trainer::Impl {
     return processes_ == nullptr ? std::vector{mine} : processes_->gather_to_all(mine, "checkpoint");
   }
 
-  // The same on all ranks, since losses and gradients are the same. A step whose gradients overflow is
+  // All ranks decide alike, since losses and gradients are the same. A step whose gradients overflow is
   // skipped, and the next has a smaller loss scale. Training has diverged if that does not help.
   void require_finite(const StepMetrics& metrics) const {
     const auto norm = static_cast<double>(metrics.gradient_norm.value_or(0));
@@ -516,7 +516,7 @@ class Trainer::Impl {
     session_.share_statistics();
     const std::int64_t batch_size = session_.run().batch();
     const BatchOrder order = order_of(*data_.test, false, 1);
-    // Staged like batches of training, so that the same page-locked blocks are used; evaluated in smaller
+    // Batches are staged like those of training, to use the same page-locked blocks, and evaluated in smaller
     // pieces if memory requires it.
     BatchLoader loader(device(), session_.pinned(), *data_.test, order, 0, order.batches_per_epoch());
     const auto pieces = static_cast<std::uint64_t>(batch_size / session_.evaluation_batch());
@@ -541,8 +541,7 @@ class Trainer::Impl {
       return {mine};
     }
     std::vector<std::uint64_t> all;
-    for (const std::string& number :
-         processes_->gather_to_all(std::to_string(mine), "what ranks have counted")) {
+    for (const std::string& number : processes_->gather_to_all(std::to_string(mine), "counts of the ranks")) {
       all.push_back(std::stoull(number));
     }
     return all;
@@ -570,7 +569,7 @@ class Trainer::Impl {
     result_.rank_peak_bytes = of_all_ranks(result_.peak_bytes);
     result_.host_bytes = counters.peak_pinned_bytes;
     result_.system_allocations_after_first_step = system_allocations() - *system_allocations_;
-    // Of the plan in force, like the rest of the summary, unless none of its steps was timed.
+    // Uses the plan in force, like the rest of the summary, unless none of its steps was timed.
     const FirstOfPlan first = in_force_.time < step_seconds_.size() ? in_force_ : FirstOfPlan{};
     result_.step_seconds = median_from(step_seconds_, first.time).value_or(0);
     result_.stall_seconds = median_from(stall_seconds_, first.stall);
@@ -605,21 +604,21 @@ class Trainer::Impl {
   Session session_;
   BatchOrder order_;
   const std::uint64_t asked_steps_;
-  std::uint64_t total_steps_;  // fewer where it is stopped
+  std::uint64_t total_steps_;  // fewer if training is stopped
   LearningRateSchedule rate_;
 
   TrainingResult result_;
-  double loss_ = 0;  // of the micro-steps so far
+  double loss_ = 0;  // of the current step's micro-steps so far
   bool trained_ = false;
-  std::uint64_t saves_at_ = 0;                       // besides the usual steps; 0: nobody wants that
-  std::uint64_t first_step_ = 0;                     // where this training goes on from
+  std::uint64_t saves_at_ = 0;                       // an extra save on request; 0: none
+  std::uint64_t first_step_ = 0;                     // the step from which this training continues
   std::optional<std::uint64_t> system_allocations_;  // when the first step had been submitted
   std::optional<std::uint64_t> allocations_before_replanning_;
   std::optional<Window> window_;
-  std::optional<Replanning> replanning_;  // that has not been told of
+  std::optional<Replanning> replanning_;  // not reported yet
   std::size_t first_time_after_ = 0;      // in step_seconds_
   FirstOfPlan in_force_;
-  std::optional<double> trace_begin_;  // of the last few steps
+  std::optional<double> trace_begin_;  // start of the last few steps, which are reported
   std::vector<double> step_seconds_;
   std::vector<double> stall_seconds_;
   std::optional<double> last_step_end_;

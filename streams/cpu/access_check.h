@@ -1,5 +1,5 @@
 #pragma once
-// Runs pieces of work one at a time, each with nothing accessible of the arena but what it declared.
+// Runs pieces of work one at a time. Each can access only those ranges of the arena that it declared.
 
 #include <functional>
 #include <mutex>
@@ -23,7 +23,7 @@ class AccessCheck {
 
  private:
   Arena& arena_;
-  std::mutex mutex_;  // held while work runs: protection of pages is for all threads
+  std::mutex mutex_;  // held while work runs, since page protection applies to all threads
   ViolationReporter reporter_;
 };
 

@@ -32,7 +32,7 @@ void unpoison([[maybe_unused]] AddressRange range) {
 #endif
 }
 
-// Fails only for want of memory for the page tables: the ranges have been checked.
+// The ranges have been checked, so that this fails only if there is no memory for the page tables.
 bool set_access(AddressRange pages, int page_access) {
   return mprotect(pointer_to<void>(pages.begin), pages.bytes, page_access) == 0;
 }
@@ -54,7 +54,7 @@ Arena::Arena(std::string owner, std::uint64_t granule_bytes)
     : owner_(std::move(owner)), space_(owner_, granule_bytes) {}
 
 Arena::~Arena() {
-  // AddressSanitizer would hold a poisoned range against whoever is given these addresses next.
+  // AddressSanitizer would report accesses by the next owner of addresses that stay poisoned.
   space_.committed().visit(kEverything, [](AddressRange piece, const Protection* state) {
     if (state != nullptr) {
       unpoison(piece);
@@ -99,10 +99,11 @@ void Arena::commit(AddressRange range) {
   const std::lock_guard lock(mutex_);
   space_.check_committable(range);
   space_.committed().assign(range, Protection::kAccessible);
-  // The work that runs under a restriction was submitted before this commit: it cannot have declared it.
+  // The work that runs under a restriction was submitted before this commit, so it cannot have declared the
+  // range.
   if (!set_access(range, restricted_ ? PROT_NONE : kReadWrite)) {
-    space_.committed().erase(
-        range);  // the interval as it was assigned: nothing is split, no memory is needed
+    // The interval as assigned: erasing it splits nothing and needs no memory.
+    space_.committed().erase(range);
     throw OutOfMemory(owner_ + ": memory of the machine", {.asked = range.bytes});
   }
   if (restricted_) {
@@ -130,7 +131,7 @@ void Arena::protect(AddressRange range, Protection protection) {
   }
   const bool open = protection == Protection::kAccessible && !restricted_;
   require_access(range, open ? kReadWrite : PROT_NONE);
-  // What became inaccessible under a restriction was not seen by the end of it.
+  // A range that became inaccessible during a restriction kept its poison when the restriction ended.
   restricted_ ? poison(range) : unpoison(range);
   space_.committed().assign(range, protection);
 }
@@ -163,7 +164,7 @@ void Arena::restrict_to(std::span<const Access> reads, std::span<const Access> w
   for (const Access& read : reads) {
     admit(read, PROT_READ);
   }
-  // After the reads: a page that holds both can be written.
+  // Writes come after reads, so that a page with both is writable.
   for (const Access& write : writes) {
     admit(write, kReadWrite);
   }

@@ -1,12 +1,11 @@
 #pragma once
-// The device memory of the `cpu` driver: reserved address space in which granules become accessible as they
-// are committed. Everything else in it faults, so that an access to what was never committed, or to what has
-// been decommitted, cannot go unseen.
+// The device memory of the `cpu` driver: reserved address space in which granules become accessible when they
+// are committed. All other addresses fault, so that no access to memory that is not committed goes unnoticed.
 //
-// Three things decide whether a committed page is accessible: protect(), which stays; a restriction to the
-// declared ranges of the one piece of work that runs, which comes and goes; and commits and decommits of the
-// host at any time between. So what protect() said is kept with each committed range, and the state of a page
-// is always derived from it.
+// Three things decide whether a committed page is accessible: protect(), which lasts; a temporary restriction
+// to the declared ranges of the running piece of work; and commits and decommits by the host at any time. So
+// each committed range keeps the protection that protect() set, and the state of a page is always derived
+// from it.
 
 #include <cstdint>
 #include <map>
@@ -20,7 +19,7 @@
 
 namespace vdnn {
 
-// Thread-safe. Arguments are checked (InvalidArgument); budgets are the caller's.
+// Thread-safe. Checks arguments (InvalidArgument); the caller enforces budgets.
 class Arena {
  public:
   // `owner` names the device in errors.
@@ -37,12 +36,12 @@ class Arena {
 
   // Whether all of `range` is committed.
   bool committed(AddressRange range) const;
-  // `range`: committed, in whole pages.
+  // `range` consists of whole, committed pages.
   void protect(AddressRange range, Protection protection);
 
-  // Until lift_restriction(), only the pages that hold declared bytes are accessible, and only those that
-  // hold written ones can be written; where AddressSanitizer is built in it knows the declared bytes exactly.
-  // Addresses outside of the arena are ignored.
+  // Until lift_restriction(), only pages that contain declared bytes are accessible, and only those that
+  // contain declared writes are writable. With AddressSanitizer, the check is exact to the byte. Addresses
+  // outside of the arena are ignored.
   void restrict_to(std::span<const Access> reads, std::span<const Access> writes);
   void lift_restriction();
 

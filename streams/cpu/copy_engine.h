@@ -9,13 +9,13 @@ namespace vdnn {
 
 class CopyEngine {
  public:
-  // Absent: as fast as memcpy goes.
+  // Without a rate, as fast as memcpy().
   explicit CopyEngine(std::optional<double> bytes_per_second) : bytes_per_second_(bytes_per_second) {}
 
-  // Held while a copy has the engine; blocks until it is free.
+  // Blocks until the engine is free. The caller holds the lock during its copy.
   [[nodiscard]] std::unique_lock<std::mutex> occupy() { return std::unique_lock(mutex_); }
 
-  // For whoever occupies the engine. The ranges do not overlap.
+  // The caller occupies the engine. The ranges do not overlap.
   void transfer(std::uint64_t destination, std::uint64_t source, std::uint64_t bytes) const;
 
  private:

@@ -122,7 +122,7 @@ class CpuDevice final : public Device {
   // Runs `body` under the check of its accesses, where there is one.
   void checked(std::string_view name, std::span<const Access> reads, std::span<const Access> writes,
                const Body& body);
-  // `bytes`: of a copy.
+  // `bytes`: the size of a copy.
   void timed(CpuStream& stream, std::string_view name, const Body& body, std::uint64_t bytes = 0);
   void transfer(CpuStream& stream, const Copy& copy);
 
@@ -146,7 +146,7 @@ CpuDevice::CpuDevice(const CpuDeviceOptions& options)
       pinned_(properties().name, properties().host_budget_bytes, Mapping::Kind::kTouched) {}
 
 CpuDevice::~CpuDevice() {
-  // All of them before any dies: what is queued on one may wait for another.
+  // All workers finish before any is destroyed, since work queued on one may wait for another.
   for (const auto& each : streams_) {
     each->worker.finish();
   }
@@ -200,7 +200,7 @@ void CpuDevice::complete(CpuStream& stream, Point point, Body body) {
       failures_.add(point, std::current_exception());
     }
   }
-  // What the work holds is let go before anybody hears that it is done.
+  // Releases what the work holds before anyone learns that the work is done.
   body = nullptr;
   stream.progress.reach(point.count);
 }
@@ -228,7 +228,7 @@ void CpuDevice::timed(CpuStream& stream, std::string_view name, const Body& body
 }
 
 void CpuDevice::do_submit(Point point, const Frontier&, const Work& work) {
-  // Only the check outlives the call with them.
+  // Copies the accesses only for the check, which runs after this call.
   const auto kept = [this](std::span<const Access> accesses) {
     return access_check_ ? std::vector<Access>(accesses.begin(), accesses.end()) : std::vector<Access>();
   };
@@ -265,7 +265,7 @@ void CpuDevice::transfer(CpuStream& stream, const Copy& copy) {
 void CpuDevice::do_wait(StreamId waiting, Point point) {
   CpuStream& mine = stream(waiting);
   CpuStream& other = stream(point.stream);
-  // What it is called is made here, where it may fail.
+  // Made here, where a lack of memory can be reported.
   const std::string name = tracing() ? "wait for " + other.name : "";
   mine.worker.enqueue([this, &mine, &other, point, name] {
     const double begin = now_seconds();

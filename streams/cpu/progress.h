@@ -1,5 +1,5 @@
 #pragma once
-// How many submissions of a stream have completed: what other streams and the host wait for.
+// The number of a stream's completed submissions, for which other streams and the host wait.
 
 #include <algorithm>
 #include <condition_variable>
@@ -12,7 +12,7 @@ namespace vdnn {
 // Thread-safe.
 class Progress {
  public:
-  // Whoever sees the count sees everything that was written before this call.
+  // A thread that sees the count sees everything that was written before this call.
   void reach(std::uint64_t count) {
     {
       const std::lock_guard lock(mutex_);
@@ -44,8 +44,8 @@ class Progress {
   mutable std::mutex mutex_;  // guards what follows
   std::condition_variable advanced_;
   std::uint64_t completed_ = 0;
-  // The first count at which somebody is to be woken. A wait is usually for work far ahead: waking it at each
-  // completion before would cost the worker a system call an op, and the waiting thread its processor.
+  // The lowest count that a thread waits for. A wait is usually for work far ahead: a wake-up at each earlier
+  // completion would cost the worker one system call per op and would wake the waiting thread in vain.
   std::uint64_t least_awaited_ = kNobody;
 };
 

@@ -55,7 +55,8 @@ struct ViolationHandler {
         write_text("\n");
       }
     }
-    // The signal is blocked until this handler returns; then it ends the process, as it would have.
+    // The signal is blocked until this handler returns; then it ends the process, as it would have without
+    // the handler.
     signal(signal_number, SIG_DFL);
     raise(signal_number);
   }

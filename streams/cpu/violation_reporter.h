@@ -1,9 +1,8 @@
 #pragma once
-// Says which work was running when the process dies of SIGSEGV, on standard error; for check_accesses.
+// Reports on standard error which work was running when the process dies of SIGSEGV; for check_accesses.
 //
-// How a process treats a signal is a property of the process, not of a device. So the handler is installed
-// with the first of these objects and removed with the last, and what it reads is the one piece of state of
-// this driver that Devices share.
+// Signal handlers belong to the process, not to a device. So the first of these objects installs the handler,
+// and the last removes it. Devices of this driver share only the state that the handler reads.
 
 #include <atomic>
 #include <cstddef>
@@ -13,7 +12,7 @@ namespace vdnn {
 
 class ViolationReporter {
  public:
-  // Throws DeviceError when there are too many (kMost) in this process.
+  // Throws DeviceError if this process has too many (kMost).
   ViolationReporter();
   ~ViolationReporter();
   ViolationReporter(const ViolationReporter&) = delete;
@@ -26,7 +25,7 @@ class ViolationReporter {
   void end();
 
  private:
-  // Read by the handler, on whichever thread of the work faults.
+  // The handler reads them on the thread that faults.
   std::atomic<const char*> name_{nullptr};
   std::atomic<std::size_t> name_bytes_{0};
   std::size_t slot_ = 0;

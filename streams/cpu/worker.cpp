@@ -45,7 +45,7 @@ void Worker::run() {
     queue_.pop_front();
     lock.unlock();
     task();
-    // What the task holds is let go outside of the lock, as it ran.
+    // Destroys the task without the lock, just as it ran.
     task = nullptr;
     lock.lock();
   }

@@ -1,5 +1,5 @@
 #pragma once
-// A thread that runs what it is given, in that order.
+// A thread that runs tasks in the order in which they were enqueued.
 
 #include <condition_variable>
 #include <deque>
@@ -14,14 +14,15 @@ class Worker {
  public:
   using Task = std::function<void()>;
 
-  // `name` is what debuggers show (its first 15 characters). Throws std::system_error without a thread.
+  // Debuggers show the first 15 characters of `name`. Throws std::system_error if the thread cannot be
+  // started.
   explicit Worker(const std::string& name);
-  // Finishes.
+  // Calls finish().
   ~Worker();
   Worker(const Worker&) = delete;
   Worker& operator=(const Worker&) = delete;
 
-  // `task` must not throw. Not after finish().
+  // `task` must not throw. Must not be called after finish().
   void enqueue(Task task);
   // Runs what is queued, then ends the thread. May be called again.
   void finish();

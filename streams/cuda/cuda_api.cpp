@@ -20,7 +20,7 @@ namespace vdnn {
 
 namespace {
 
-// What this project knows by number.
+// Checks that the numbers of CudaStatus equal those of CUDA.
 template <CudaStatus ours, cudaError_t runtime, CUresult driver>
 constexpr bool kSame = static_cast<int>(ours) == static_cast<int>(runtime) &&
                        static_cast<int>(ours) == static_cast<int>(driver);
@@ -124,7 +124,7 @@ void add_name(std::string& names, const char* name) {
   names += (names.empty() ? "" : ", ") + std::string(name);
 }
 
-// CUDA's names mean the members of the table here.
+// In this class, CUDA's names refer to the members of RuntimeTable.
 class RealCudaApi final : public CudaApi, private cuda::RuntimeTable {
  public:
   RealCudaApi(const cuda::RuntimeTable& runtime, std::string missing)
@@ -153,7 +153,7 @@ class RealCudaApi final : public CudaApi, private cuda::RuntimeTable {
   CudaStatus set_device(int ordinal) override { return status(cudaSetDevice(ordinal)); }
   CudaStatus current_context(CudaContextHandle& context) override {
     if (current_context_ == nullptr) {
-      return CudaStatus::kInsufficientDriver;  // there is none
+      return CudaStatus::kInsufficientDriver;  // there is no driver
     }
     CUcontext found = nullptr;
     const CudaStatus result = status(current_context_(&found));
@@ -319,12 +319,12 @@ class RealCudaApi final : public CudaApi, private cuda::RuntimeTable {
   CudaStatus memory_unmap(AddressRange range) override { return status(unmap_(range.begin, range.bytes)); }
 
  private:
-  // As old as virtual memory management. Runtimes before 12.5 give the functions that were the newest for
-  // them, which have the same signatures.
+  // The version that introduced virtual memory management. Runtimes before 12.5 return their newest versions
+  // of the functions, which have the same signatures.
   static constexpr unsigned kVersion = 10020;
-  // Since then the uuid is that of an instance of a divided GPU (MIG), and not the GPU's.
+  // From this version on, the UUID on a divided GPU (MIG) is the instance's, not the GPU's.
   static constexpr unsigned kVersionOfInstances = 11040;
-  static constexpr unsigned kVersionOfRelease = 11000;  // the first that is declared
+  static constexpr unsigned kVersionOfRelease = 11000;  // the first version that cuda.h declares
 
   void load_driver() {
     std::string missing;
@@ -366,7 +366,7 @@ class RealCudaApi final : public CudaApi, private cuda::RuntimeTable {
             ? cudaGetDriverEntryPoint(name, &found, cudaEnableDefault, &answer)
             : cudaGetDriverEntryPointByVersion(name, &found, version, cudaEnableDefault, &answer);
     if (error != cudaSuccess) {
-      cudaGetLastError();  // is told by why_missing(), not by somebody's next check
+      cudaGetLastError();  // why_missing() reports the error; the program's next check must not
     }
     if (error != cudaSuccess || answer != cudaDriverEntryPointSuccess) {
       return false;
@@ -476,7 +476,8 @@ CudaStatus RealCudaApi::card_free_bytes(std::uint64_t& free, int ordinal) {
   return found ? CudaStatus::kSuccess : CudaStatus::kNotSupported;
 }
 
-// By the driver alone, which counts who uses the context. The runtime would use it until the process ends.
+// Uses only the driver, which counts references to the context. The runtime would keep it until the process
+// ends.
 CudaStatus RealCudaApi::gpu_free_bytes(std::uint64_t& free, int ordinal) {
   CUdevice device = 0;
   if (const CUresult result = device_get_(&device, ordinal); result != CUDA_SUCCESS) {

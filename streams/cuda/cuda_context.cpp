@@ -6,8 +6,8 @@ namespace vdnn {
 
 namespace {
 
-// After these nothing in the process's context works any more (CUDA Runtime API, cudaError_t: "the only way
-// to continue is to terminate and relaunch the process").
+// After these errors, nothing in the process's context works any more (CUDA Runtime API, cudaError_t: "the
+// only way to continue is to terminate and relaunch the process").
 bool corrupts(CudaStatus status) {
   switch (status) {
     case CudaStatus::kEccUncorrectable:
@@ -33,7 +33,8 @@ bool corrupts(CudaStatus status) {
   }
 }
 
-// A call of the driver that fails leaves nothing to be forgotten; then the last error is the program's own.
+// Clears the last error only if it is `failed`: a failed driver call leaves none, and another error is the
+// program's own.
 void forget_last_error(CudaApi& api, CudaStatus failed) {
   if (failed != CudaStatus::kSuccess && api.peek_at_last_error() == failed) {
     api.get_last_error();
@@ -60,7 +61,7 @@ CudaContext::Scope::~Scope() {
     forget_last_error(*api_, api_->set_current_context(context_));
     return;
   }
-  // A GPU that nobody has begun to use has no context, and to set it would make one there.
+  // If the process does not use the GPU yet, set_device() would create a context there.
   bool active = false;
   CudaStatus status = api_->context_is_active(active, gpu_);
   if (status == CudaStatus::kSuccess && active) {
@@ -98,8 +99,8 @@ CudaContext::Scope CudaContext::enter(int ordinal) {
   check(api_->current_context(scope.context_), "cuCtxGetCurrent");
   if (ordinal != ordinal_ || scope.context_ == nullptr || scope.context_ != primary_) {
     check(api_->get_device(scope.gpu_), "cudaGetDevice");
-    // Also where it is set already: on a thread that has not used it yet, this makes its context current.
-    // Before the other calls of the runtime, which would begin to use the thread's GPU.
+    // Needed even if the GPU is set already: on a thread that has not used it yet, the call makes its context
+    // current. Precedes the runtime calls that would begin to use the thread's GPU.
     check(api_->set_device(ordinal), "cudaSetDevice", [&] { return std::to_string(ordinal); });
     check(scope.see_change(ordinal), "cuCtxGetCurrent");
     if (ordinal == ordinal_ && !scope.is_changed_) {

@@ -1,6 +1,6 @@
 #pragma once
-// One GPU as its driver calls it: from any thread, with errors as exceptions, and lost after an error that
-// corrupts it.
+// Calls to one GPU from any thread, with errors as exceptions. After an error that corrupts its context, the
+// device is lost.
 
 #include <atomic>
 #include <concepts>
@@ -18,9 +18,10 @@ namespace vdnn {
 // Thread-safe.
 class CudaContext {
  public:
-  // Until it dies the calling thread has the GPU's primary context and obeys captures as the context says.
-  // Then it has what it had before: its own context, which need not be a primary one, or, where it had none,
-  // the GPU before, if the process uses that. Since CUDA 12, to set a GPU is to begin to use it.
+  // While a Scope lives, the GPU's primary context is current to the calling thread, and the thread has the
+  // CudaContext's capture mode. The destructor restores the thread's earlier context, which need not be a
+  // primary one. If the thread had none, it restores the thread's earlier GPU, but only if the process uses
+  // that GPU: since CUDA 12, setting a GPU begins to use it.
   class Scope {
    public:
     Scope(Scope&& other) noexcept;
@@ -30,18 +31,18 @@ class CudaContext {
    private:
     friend class CudaContext;
     explicit Scope(CudaApi& api) : api_(&api) {}
-    // The thread has set this GPU.
+    // Called after the thread has set GPU `ordinal`: notes whether the context or the GPU changed.
     CudaStatus see_change(int ordinal);
 
     CudaApi* api_;
-    CudaContextHandle context_ = nullptr;  // before
-    int gpu_ = 0;                          // before
-    bool is_changed_ = false;              // one of these
-    std::optional<CaptureMode> mode_;      // before; empty: not changed
+    CudaContextHandle context_ = nullptr;  // the thread's, before the scope
+    int gpu_ = 0;                          // likewise
+    bool is_changed_ = false;              // context or GPU must be restored
+    std::optional<CaptureMode> mode_;      // to be restored; empty: not changed
   };
 
-  // `owner` names the device in errors. Calls are made in the mode `captures`: by default those are refused
-  // that a capture of the calling thread forbids, and captures of other threads go on beside them.
+  // `owner` names the device in errors. Calls run in capture mode `captures`. By default, CUDA refuses calls
+  // that a capture of the calling thread forbids, and captures of other threads are not affected.
   CudaContext(std::string owner, std::shared_ptr<CudaApi> api, int ordinal,
               CaptureMode captures = CaptureMode::kThreadLocal);
 
@@ -49,25 +50,25 @@ class CudaContext {
   int ordinal() const { return ordinal_; }
   const std::string& owner() const { return owner_; }
 
-  // For every entry point. Throws the first cause where the device is lost.
+  // Every entry point calls it. If the device is lost, throws the error that corrupted it.
   Scope enter();
-  // Likewise, where what is to be called is another GPU's, `ordinal`.
+  // Likewise, for calls to another GPU, `ordinal`.
   Scope enter(int ordinal);
-  // For what has to be given back whatever happened: does not throw.
+  // For releases that must happen in any case: does not throw.
   Scope enter_anyway() noexcept;
 
-  // Throws unless `status` is success: what `call` returned.
+  // Throws unless `status`, the result of `call`, is success.
   void check(CudaStatus status, const char* call) {
     check(status, call, [] { return std::string(); });
   }
-  // Likewise, asked for `numbers()`, a text that nobody wants of a call that succeeded.
+  // Likewise. On failure, the message contains the text that numbers() returns.
   template <std::invocable Numbers>
   void check(CudaStatus status, const char* call, const Numbers& numbers) {
     if (status != CudaStatus::kSuccess) {
       fail(status, call, numbers());
     }
   }
-  // Likewise, where want of memory is OutOfMemory with the numbers that `shortage()` makes.
+  // Likewise, but a lack of memory throws OutOfMemory with the numbers of `shortage()`.
   template <class Shortage>
   void check_memory(CudaStatus status, const char* call, const Shortage& shortage) {
     if (status == CudaStatus::kMemoryAllocation) {
@@ -76,10 +77,10 @@ class CudaContext {
     }
     check(status, call);
   }
-  // Likewise of what is not ready: false.
+  // Likewise, but returns false for kNotReady.
   bool is_ready(CudaStatus status, const char* call);
-  // Clears the thread's last error if it is `status`, so that no later check of a launch reports it. Another
-  // error, which the program has left, stays.
+  // Clears the thread's last error if it is `status`, so that no later check of a launch reports it. An
+  // earlier error of the program stays.
   void forget(CudaStatus status) noexcept;
 
  private:
@@ -89,7 +90,7 @@ class CudaContext {
   const std::shared_ptr<CudaApi> api_;
   const int ordinal_;
   const CaptureMode captures_;
-  // The GPU's, once a thread was met that had it: where it is current there is no GPU to be set.
+  // The GPU's primary context, once a thread has had it current. Such a thread need not set the GPU.
   std::atomic<CudaContextHandle> primary_ = nullptr;
   std::mutex mutex_;  // guards what follows
   std::exception_ptr lost_;

@@ -22,13 +22,13 @@ namespace vdnn {
 
 namespace {
 
-constexpr std::uint64_t kBlockAlignment = 512;  // what PyTorch's allocator gives these libraries
+constexpr std::uint64_t kBlockAlignment = 512;  // as PyTorch's allocator aligns for the same libraries
 
 std::string name_of(const CudaDeviceOptions& options) {
   return "cuda:" + std::to_string(options.ordinal);
 }
 
-// Of GPUs without virtual memory management, whose own pages do not show: as large as others have them.
+// The granule of GPUs without virtual memory management, which report none: the usual granule of other GPUs.
 constexpr std::uint64_t kPlainGranule = std::uint64_t{2} << 20;
 
 std::uint64_t granule_of(CudaContext& context) {
@@ -36,14 +36,14 @@ std::uint64_t granule_of(CudaContext& context) {
   return info.virtual_memory ? granule_of(context, memory_kind_of(context, info)) : kPlainGranule;
 }
 
-// Code of libraries, whose modules are tens of megabytes each, comes whatever the card has; page tables and
-// what a larger batch's kernels want grow with it.
+// Library modules need tens of megabytes each, whatever the card's size. Page tables and the memory of
+// kernels for larger batches grow with the card.
 constexpr std::uint64_t kLeastReserve = std::uint64_t{256} << 20;
-constexpr std::uint64_t kPartsOfReserve = 50;  // of what is free: 2 %
+constexpr std::uint64_t kPartsOfReserve = 50;  // 2 % of the free memory
 
 struct ProcessBudget {
-  std::uint64_t bytes = 0;    // what the process may take of the card, context and libraries included
-  std::uint64_t reserve = 0;  // what of the free is not in it
+  std::uint64_t bytes = 0;    // the share of the process, context and libraries included
+  std::uint64_t reserve = 0;  // free bytes outside the budget
 };
 
 ProcessBudget default_budget(const CudaDeviceOptions& options, std::uint64_t available) {
@@ -77,7 +77,8 @@ void require_consistent(const CudaContext& context, const CudaDeviceOptions& opt
                           format_size(options.budget_bytes));
   }
   if (options.budget_bytes != 0 && options.reserve_bytes) {
-    throw InvalidArgument(context.owner() + ": a reserve is kept back of what is free, not of a budget of " +
+    throw InvalidArgument(context.owner() +
+                          ": a reserve is kept back from free memory, not from a budget of " +
                           format_size(options.budget_bytes));
   }
 }
@@ -102,7 +103,7 @@ DeviceProperties properties_of(CudaContext& context, const CudaDeviceOptions& op
     if (options.budget_bytes != 0 && budget.bytes == options.budget_bytes) {
       throw InvalidArgument(what);
     }
-    // Nobody asked for it: it is what others have left.
+    // Nobody asked for this budget: it is the memory that others have left.
     throw OutOfMemory(what, {.asked = least,
                              .in_use = memory.total - memory.free,
                              .budget = memory.total,
@@ -120,7 +121,7 @@ DeviceProperties properties_of(CudaContext& context, const CudaDeviceOptions& op
           .touches_memory = true};
 }
 
-// Of what is submitted while it lives.
+// Names the work that is submitted while it lives, for profilers.
 class NamedRange {
  public:
   NamedRange(CudaApi& api, std::string_view name) : api_(api) { api_.range_push(std::string(name)); }
@@ -132,24 +133,24 @@ class NamedRange {
   CudaApi& api_;
 };
 
-// Goes back to its pool once it is past and nobody is about to wait for it or to ask it any more.
+// The event returns to its pool once it is reached and no thread is about to wait for it or query it.
 using SharedEvent = std::shared_ptr<void>;
 
-// The end of a submission, or of all those that a graph was launched with: until the host knows that it is
+// The end of a submission, or of all submissions of a graph launch. Kept until the host knows that it is
 // reached.
 struct Ending {
   std::uint64_t first = 0;
-  std::uint64_t count = 0;  // the last
-  // Null: it could not be recorded. The stream takes no more work then, and its own end is this one's.
+  std::uint64_t count = 0;  // number of the last submission
+  // Null if recording failed. The stream then accepts no more work, so this ending is the stream's end.
   SharedEvent event;
 };
 
-// What is to be told of a stream's time once it is past.
+// An entry of the trace, added once its events are reached.
 struct Timing {
   TraceEvent::Kind kind = TraceEvent::Kind::kWork;
   std::string name;
   EventPool::Event begin;
-  EventPool::Event end;  // null: a moment
+  EventPool::Event end;  // null: no duration
   std::uint64_t value = 0;
 
   CudaEvent last() const { return end ? end.get() : begin.get(); }
@@ -157,16 +158,16 @@ struct Timing {
 
 struct Stream {
   CudaStream native = nullptr;
-  std::uint64_t submitted = 0;  // a capture's are not until its graph is launched
+  std::uint64_t submitted = 0;  // submissions of a capture count once its graph is launched
   bool captured = false;
-  std::deque<Ending> endings;  // ascending; what is beyond `submitted` cannot be asked yet
+  std::deque<Ending> endings;  // ascending; those beyond `submitted` cannot be queried yet
   std::deque<Timing> timings;  // in stream order
   StreamTimes times;
 };
 
 class CudaGraphLaunch final : public DeviceGraph {
  public:
-  // Takes what was captured.
+  // Takes ownership of `captured`.
   CudaGraphLaunch(CudaContext& context, CudaGraph captured) : context_(context) {
     const CudaStatus made = context_.api().graph_instantiate(exec_, captured);
     context_.forget(context_.api().graph_destroy(captured));
@@ -190,7 +191,6 @@ class CudaGraphLaunch final : public DeviceGraph {
 
 class CudaDevice final : public Device {
  public:
-  // `context`: of a GPU that is there.
   CudaDevice(std::unique_ptr<CudaContext> context, const CudaDeviceOptions& options)
       : Device(properties_of(*context, options)),
         context_(std::move(context)),
@@ -205,7 +205,7 @@ class CudaDevice final : public Device {
   double now_seconds() const override { return clock_.host_seconds(); }
   StreamTimes times(StreamId stream) const override;
   std::string why_not_timed() const override {
-    return tracing() ? "" : "events with times cost time themselves: cuda has them while tracing alone";
+    return tracing() ? "" : "timed events cost time: cuda records them only while tracing";
   }
   std::string why_not_capture() const override { return ""; }
 
@@ -234,33 +234,35 @@ class CudaDevice final : public Device {
 
  private:
   Stream& stream(StreamId stream) const;
-  // What is behind `point`, or nothing where the host knows that it is reached.
+  // The ending of `point`, or nothing if the host knows that it is reached.
   std::optional<Ending> find_ending(Point point) const;
-  // Of an ending on `stream`.
+  // `ending` is on `stream`.
   bool is_past(const Stream& stream, const Ending& ending);
   void wait_on_host(const Stream& stream, const Ending& ending);
   void check_copy(const Copy& copy) const;
 
-  // Makes give(native stream) the submission that completes `point`; none where that throws.
+  // Makes give(native stream) the submission that completes `point`. If give() throws, there is no
+  // submission.
   template <class Give>
   void append(Point point, std::string_view name, std::uint64_t copied_bytes, const Give& give);
-  // From a handler of an exception: the last ending of the stream, which has been given what it is of.
+  // Called in an exception handler if the event of the last submission, which CUDA already has, was not
+  // recorded.
   void give_up_recording(Stream& stream, Point point) noexcept;
-  // Makes `waiting` wait for what `awaited` has been given so far.
+  // Makes `waiting` wait for all work submitted to `awaited` so far.
   void join(const Stream& waiting, const Stream& awaited);
-  // A launch will complete what the stream was given after submission `before`.
+  // Prepares an ending for the submissions after `before` up to `last`, which a graph launch will complete.
   void expect(StreamId stream, std::uint64_t before, std::uint64_t last);
-  // Of what came after submission `before`; the lock is held.
+  // Drops the endings of submissions after `before`; the caller holds the lock.
   static void drop_endings(Stream& stream, std::uint64_t before);
-  // Of a graph that has just been launched.
+  // Records the endings of a graph that has just been launched.
   void record_endings(std::span<const StreamId> streams, const Frontier& before, const Frontier& after);
 
-  // While tracing: times what the stream is given until stop().
+  // While tracing: times the submissions to the stream between start() and stop().
   std::optional<Timing> start(Stream& stream, TraceEvent::Kind kind, std::string_view name);
   void stop(Stream& stream, std::optional<Timing> timing);
   void keep(Stream& stream, Timing timing);
 
-  // Gives back the events of what is past, and tells its times.
+  // Returns reached events to their pools and records the times of finished work.
   void settle(const Frontier& reached);
   void settle_endings(Stream& stream, std::uint64_t reached);
   void settle_timings(StreamId id, Stream& stream);
@@ -277,7 +279,7 @@ class CudaDevice final : public Device {
   mutable std::mutex mutex_;  // guards what follows
   std::vector<std::unique_ptr<Stream>> streams_;
   std::size_t untold_ = 0;          // timings
-  CudaStream capturing_ = nullptr;  // where a capture began that has not ended
+  CudaStream capturing_ = nullptr;  // the stream on which the current capture began; null: none
 };
 
 CudaDevice::~CudaDevice() {
@@ -390,8 +392,8 @@ void CudaDevice::append(Point point, std::string_view name, std::uint64_t copied
   }
 }
 
-// Nobody is made to wait here: what was given may be a collective, which other ranks never come to. Its event
-// is let go in any case, since it may be one that was last recorded in a capture, which cannot be waited for.
+// Does not wait: the submission may be a collective that other ranks never join. Always releases the event,
+// since its last record may be in a capture, and nothing can wait for such a record.
 void CudaDevice::give_up_recording(Stream& stream, Point point) noexcept {
   failures_.add(point, std::current_exception());
   const std::lock_guard lock(mutex_);
@@ -409,7 +411,8 @@ void CudaDevice::do_submit(Point point, const Frontier&, const Work& work) {
         work.run(native);
       }
     } catch (...) {
-      // It may have submitted part of what it had to: as everywhere, a failure of submitted work comes late.
+      // The work may have been submitted in part, so its failure is reported by a later wait, like all
+      // failures of submitted work.
       failures_.add(point, std::current_exception());
     }
   });
@@ -482,7 +485,7 @@ void CudaDevice::join(const Stream& waiting, const Stream& awaited) {
 void CudaDevice::do_begin_capture(std::span<const StreamId> streams) {
   const CudaContext::Scope scope = context_->enter();
   if (tracing()) {
-    clock_.require_started();  // what this thread gives other streams meanwhile is timed, too
+    clock_.require_started();  // this thread's submissions to other streams stay timed during the capture
   }
   Stream& origin = stream(streams.front());
   context_->check(context_->api().stream_begin_capture(origin.native), "cudaStreamBeginCapture");
@@ -567,8 +570,8 @@ void CudaDevice::do_launch(const DeviceGraph& graph, std::span<const StreamId> s
   } catch (...) {
     failures_.add({.stream = streams.front(), .count = after.count(streams.front())},
                   std::current_exception());
-    // So that all points inside are reached, and the other streams ordered after them, whatever has become of
-    // the events.
+    // After this wait, all points of the graph are reached and the other streams are ordered after them, even
+    // without events.
     context_->forget(context_->api().stream_synchronize(origin.native));
     const std::lock_guard lock(mutex_);
     for (const StreamId id : streams) {
@@ -601,7 +604,7 @@ void CudaDevice::do_abandon(StreamId id, std::uint64_t before, std::uint64_t las
   mine.captured = false;
 }
 
-// --- what is past
+// --- reached work
 // --------------------------------------------------------------------------------------------
 
 void CudaDevice::settle(const Frontier& reached) {
@@ -612,7 +615,7 @@ void CudaDevice::settle(const Frontier& reached) {
   }
 }
 
-// Also of streams that nobody waited for: else their events would pile up.
+// Also for streams that nobody waits for: otherwise their events would accumulate.
 void CudaDevice::settle_endings(Stream& stream, std::uint64_t reached) {
   while (!stream.endings.empty() && stream.endings.front().count <= stream.submitted) {
     const Ending& first = stream.endings.front();
@@ -654,7 +657,7 @@ StreamTimes CudaDevice::times(StreamId id) const {
 }
 
 std::optional<Timing> CudaDevice::start(Stream& stream, TraceEvent::Kind kind, std::string_view name) {
-  // What is inside a graph has no times.
+  // Work inside a graph has no times.
   if (!tracing() || stream.captured) {
     return std::nullopt;
   }

@@ -1,7 +1,7 @@
 #pragma once
-// Memory apart from addresses, for the backend of a pool (vdnn/pool_backend.h), by CUDA's virtual memory
-// management: granules are physical allocations, which may be mapped at several places at once. CUDA keeps
-// such memory as long as its handle or a mapping exists.
+// Physical memory separate from addresses, for the backend of a pool (vdnn/pool_backend.h), with CUDA's
+// virtual memory management. Granules are physical allocations, which may be mapped at several addresses at
+// once. CUDA keeps a granule as long as its handle or a mapping exists.
 //
 // Work that writes at one address and work that reads the same memory at another one must be ordered, for
 // example by streams and events. Within one kernel the two are not coherent (CUDA programming guide, virtual
@@ -25,14 +25,14 @@
 
 namespace vdnn {
 
-// Thread-safe. Calls are made within a scope of the context.
+// Thread-safe. The caller holds a CudaContext::Scope.
 class CudaGranules {
  public:
-  // Of the GPU that `info` describes, for work of the GPU itself and of those that `peers` names.
+  // Granules of the GPU that `info` describes. Work of that GPU and of the GPUs `peers` may access them.
   CudaGranules(CudaContext& context, std::uint64_t granule_bytes, const CudaDeviceInfo& info,
                std::span<const int> peers);
-  // Releases all memory that is still mapped or reserved, for example after CUDA refused to release it,
-  // except memory that was left. No work may be in flight there.
+  // Releases all memory that is still mapped or reserved, for example after CUDA refused to release it.
+  // Reservations passed to leave() are exempt. No work may be in flight on the released memory.
   ~CudaGranules();
   CudaGranules(const CudaGranules&) = delete;
   CudaGranules& operator=(const CudaGranules&) = delete;
@@ -43,23 +43,23 @@ class CudaGranules {
   void destroy(std::uint64_t granule);
   void map(AddressRange range, std::span<const std::uint64_t> granules);
   void unmap(AddressRange range);
-  // The reservation stays as it is until give_back_left(), or for good.
+  // Leaves the reservation as it is until give_back_left(), or for good.
   void leave(AddressRange reservation) noexcept;
-  // The number of the last one that was left; 0: none.
+  // The number of the last reservation that was left; 0 if there is none.
   std::uint64_t last_left() const { return last_left_; }
-  // Those that were left up to the one of that number, which no work uses any more. What CUDA refuses is
-  // tried again the next time.
+  // Gives back the reservations that were left, up to number `last`; no work may use them any more. If CUDA
+  // refuses one, the next call tries it again.
   void give_back_left(std::uint64_t last) noexcept;
 
  private:
   struct Reservation {
     AddressRange range;
     std::vector<bool> mapped;  // by granule
-    std::uint64_t left = 0;    // a number of those that were left; 0: it is in use
+    std::uint64_t left = 0;    // its number, if it was left; 0: in use
   };
 
   CudaStatus give_back(AddressRange reservation);
-  // Gives back as much as CUDA accepts. True: all of it.
+  // Gives back as much as CUDA accepts. Returns whether that was all.
   bool give_back_all(Reservation& reservation) noexcept;
   Reservation& reservation_of(AddressRange range);
   std::vector<bool>::reference mapped_at(Reservation& reservation, std::uint64_t address) const;
@@ -75,7 +75,7 @@ class CudaGranules {
   std::atomic<std::uint64_t> last_left_{0};            // changed with the lock
   std::mutex mutex_;                                   // guards what follows
   std::map<std::uint64_t, Reservation> reservations_;  // by begin
-  // Granules that a call of map() which failed could not unmap again.
+  // Addresses of granules that a failed call of map() could not unmap again.
   std::vector<std::uint64_t> strays_;
 };
 

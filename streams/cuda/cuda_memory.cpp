@@ -12,7 +12,7 @@ namespace vdnn {
 
 namespace {
 
-// Of a tile's offset in its reservation, a tile is the kTilesPerOffset-th part.
+// A tile's size is its offset in the reservation, divided by this.
 constexpr std::uint64_t kTilesPerOffset = 64;
 constexpr std::uint64_t kMaxTile = std::uint64_t{64} << 20;
 
@@ -31,7 +31,7 @@ CudaMemory::CudaMemory(CudaContext& context, std::uint64_t granule_bytes, const 
   }
 }
 
-// It stays open: somebody else in the process may have asked for it, too, and CUDA does not count.
+// Peer access is never disabled: other code in the process may have enabled it, too, and CUDA does not count.
 void CudaMemory::open_to(int peer) {
   const CudaContext::Scope scope = context_.enter(peer);
   const CudaStatus status = context_.api().enable_peer_access(context_.ordinal());
@@ -79,8 +79,8 @@ AddressRange CudaMemory::take(std::uint64_t bytes) {
   context_.check_memory(api.malloc(range.begin, bytes), "cudaMalloc", [&] { return shortage_of(range); });
   if (range.begin % space_.granule_bytes() != 0) {
     context_.forget(give_back(range));
-    throw DeviceError(context_.owner() + ": cudaMalloc(" + format_size(bytes) + ") gave memory that " +
-                      format_size(space_.granule_bytes()) + " do not divide");
+    throw DeviceError(context_.owner() + ": cudaMalloc(" + format_size(bytes) +
+                      ") returned memory that is not aligned to " + format_size(space_.granule_bytes()));
   }
   return range;
 }
@@ -113,7 +113,8 @@ void CudaMemory::commit(AddressRange range) {
   try {
     map_all(range);
   } catch (...) {
-    space_.committed().erase(range);  // as it was assigned: nothing is split, no memory is needed
+    // The interval as assigned: erasing it splits nothing and needs no memory.
+    space_.committed().erase(range);
     for (const AddressRange piece : unused_pieces(range)) {
       context_.forget(unmap(piece));
     }
@@ -130,7 +131,7 @@ void CudaMemory::map_all(AddressRange range) {
     }
     mapped.bytes += piece.bytes;
   }
-  // Of whole pieces, as CUDA demands.
+  // `mapped` consists of whole pieces, as CUDA requires.
   context_.check_memory(context_.api().memory_set_access(mapped, users_), "cuMemSetAccess",
                         [&] { return shortage_of(range); });
 }

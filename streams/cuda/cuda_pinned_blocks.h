@@ -1,5 +1,5 @@
 #pragma once
-// Page-locked host memory of a GPU: blocks of the operating system's that CUDA is told to lock.
+// Page-locked host memory of a GPU: blocks from the operating system that CUDA locks.
 
 #include <cstdint>
 #include <optional>
@@ -19,9 +19,9 @@ class CudaPinnedBlocks {
   CudaPinnedBlocks(const CudaPinnedBlocks&) = delete;
   CudaPinnedBlocks& operator=(const CudaPinnedBlocks&) = delete;
 
-  // As PinnedBlocks; throws OutOfMemory, too, where CUDA cannot lock as much.
+  // As PinnedBlocks::take(); also throws OutOfMemory if CUDA cannot lock that much.
   AddressRange take(std::uint64_t bytes);
-  // Throws InvalidArgument if `range` is not a whole block; if CUDA refuses to unlock it, nothing changes.
+  // Throws InvalidArgument if `block` is not a whole block; if CUDA refuses to unlock it, nothing changes.
   void give_back(AddressRange block);
   bool contain(AddressRange range) const { return blocks_.contain(range); }
 

@@ -17,8 +17,8 @@ namespace vdnn {
 
 namespace {
 
-constexpr std::uint64_t kBlockAlignment = 512;  // cudaMalloc's, which programs rely on
-// Where there is no other: that of GPUs that have one.
+constexpr std::uint64_t kBlockAlignment = 512;  // that of cudaMalloc(), which programs rely on
+// The granule of GPUs without virtual memory management: the usual granule of other GPUs.
 constexpr std::uint64_t kCountedGranule = std::uint64_t{2} << 20;
 
 // The handles of the default streams: 0 and cudaStreamLegacy, cudaStreamPerThread.
@@ -33,7 +33,7 @@ PoolBackendProperties properties_of(CudaContext& context) {
   const CudaContext::Scope scope = context.enter();
   const CudaDeviceInfo info = info_of(context, context.ordinal());
   if (!info.virtual_memory) {
-    // In one piece there is less than is free.
+    // The largest single allocation is smaller than the free memory.
     const std::uint64_t free = memory_of(context).free;
     return {.name = context.owner(),
             .memory_bytes = (free - free / 16) / kCountedGranule * kCountedGranule,
@@ -79,7 +79,8 @@ class CudaPoolBackend final : public PoolBackend {
   void leave(AddressRange reservation) noexcept override { granules_.leave(reservation); }
 
   std::uint64_t stream_id(StreamHandle stream) override {
-    // A stream is of one GPU, whatever the thread's is; default streams are of the thread's.
+    // A stream belongs to one GPU, whatever the thread's GPU is; a default stream belongs to the thread's
+    // GPU.
     return is_default(stream) || !has_context() ? within([&] { return id_of(*context_, stream); })
                                                 : id_of(*context_, stream);
   }
@@ -113,13 +114,13 @@ class CudaPoolBackend final : public PoolBackend {
       }
       const std::uint64_t last_left = granules_.last_left();
       const CudaStatus status = api().device_synchronize();
-      if (is_of_capture(status)) {  // of a stream that nobody has told of
+      if (is_of_capture(status)) {  // a capture that the program did not report
         context_->forget(status);
         refuse_to_wait_for_all();
       }
       context_->check(status, "cudaDeviceSynchronize");
       if (last_left != 0) {
-        granules_.give_back_left(last_left);  // what was left since then may be in use
+        granules_.give_back_left(last_left);  // reservations left since then may be in use
       }
     });
   }
@@ -130,15 +131,16 @@ class CudaPoolBackend final : public PoolBackend {
 
   [[noreturn]] void refuse_to_wait_for_all() const {
     throw CaptureConflict(properties().name +
-                          ": while a stream is being captured, all streams cannot be waited for");
+                          ": cannot wait for all streams while a stream is being captured");
   }
-  // Is that how a call is refused, or fails, that a capture forbids?
+  // Whether CUDA returns `status` for a call that a capture forbids.
   static bool is_of_capture(CudaStatus status) {
     return status == CudaStatus::kStreamCaptureUnsupported ||
            status == CudaStatus::kStreamCaptureInvalidated || status == CudaStatus::kStreamCaptureImplicit;
   }
 
-  // The calling thread. Where it has none, each call of the runtime begins to use its GPU, which may be any.
+  // Whether the calling thread has a context. Without one, runtime calls begin to use the thread's GPU, which
+  // may be any.
   bool has_context() {
     CudaContextHandle context = nullptr;
     context_->check(api().current_context(context), "cuCtxGetCurrent");
@@ -163,7 +165,7 @@ class CudaPoolBackend final : public PoolBackend {
 std::unique_ptr<PoolBackend> make_cuda_pool_backend(int ordinal, std::shared_ptr<CudaApi> api,
                                                     const CudaBackendOptions& options) {
   return std::make_unique<CudaPoolBackend>(
-      // The pool's own calls are no part of a capture of the calling thread, and do not end it.
+      // Relaxed: the pool's own calls neither join a capture of the calling thread nor end it.
       std::make_unique<CudaContext>("cuda:" + std::to_string(ordinal), std::move(api), ordinal,
                                     CaptureMode::kRelaxed),
       options);

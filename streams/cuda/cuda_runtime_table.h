@@ -1,7 +1,7 @@
 #pragma once
-// CUDA's runtime as the functions that are called of it, from wherever they come: linked into the program, or
-// found by name in the runtime that a foreign program has loaded. Each member is named like the function, so
-// that code in a class that derives from the table calls it as one calls CUDA.
+// The functions of CUDA's runtime that we call, either linked into the program or found by name in the
+// runtime that a foreign program has loaded. Each member has its function's name, so that a class that
+// derives from the table calls CUDA in the usual way.
 
 #include <cuda_runtime_api.h>
 
@@ -30,8 +30,8 @@ namespace vdnn::cuda {
                                                       apply(cudaStreamWaitEvent)                           \
                                                           apply(cudaThreadExchangeStreamCaptureMode)
 
-// How functions of the driver are found: since CUDA 12.5 by their version, which earlier headers do not
-// declare, and earlier as the newest that the runtime knows, which later toolkits call deprecated.
+// The two functions that find functions of the driver. The first, new in CUDA 12.5, finds a given version.
+// The second finds the newest version that the runtime knows; later toolkits deprecate it.
 using FindInDriverByVersion = cudaError_t (*)(const char* name, void** function, unsigned version,
                                               unsigned long long flags,
                                               cudaDriverEntryPointQueryResult* answer);
@@ -39,18 +39,19 @@ using FindInDriver = cudaError_t (*)(const char* name, void** function, unsigned
                                      cudaDriverEntryPointQueryResult* answer);
 
 struct RuntimeTable {
-// NOLINTNEXTLINE(bugprone-macro-parentheses): what the macro makes is a declaration
+// NOLINTNEXTLINE(bugprone-macro-parentheses): the macro makes a declaration
 #define VDNN_CUDA_RUNTIME_MEMBER(call) decltype(&::call) call = nullptr;
   VDNN_CUDA_RUNTIME_CALLS(VDNN_CUDA_RUNTIME_MEMBER)
 #undef VDNN_CUDA_RUNTIME_MEMBER
-  FindInDriverByVersion cudaGetDriverEntryPointByVersion = nullptr;  // null: the other one is there
+  FindInDriverByVersion cudaGetDriverEntryPointByVersion = nullptr;  // null: use the other
   FindInDriver cudaGetDriverEntryPoint = nullptr;
 };
 
-// What a loaded runtime has under a name, or null.
+// Returns the address of a function of a loaded runtime, or null.
 using RuntimeSymbols = std::function<void*(const char* name)>;
 
-// CUDA by these functions. What the runtime lacks, 12.0 being the first that has all, why_missing() says.
+// The table of CUDA's calls over these functions. why_missing() names those that the runtime lacks; CUDA 12.0
+// is the first version that has all.
 std::unique_ptr<CudaApi> make_cuda_api(const RuntimeTable& runtime);
 std::unique_ptr<CudaApi> make_cuda_api(const RuntimeSymbols& symbols);
 

@@ -1,7 +1,7 @@
 #pragma once
 // The identity of a stream of a program that we do not run, and whether it is being captured.
 //
-// Calls are made within a scope of the context.
+// The caller holds a CudaContext::Scope.
 
 #include <cstdint>
 
@@ -9,9 +9,10 @@
 
 namespace vdnn {
 
-// Unique among all streams, ended ones included. Throws InvalidArgument if there is no such stream.
+// The stream's ID, unique among all streams, destroyed ones included. Throws InvalidArgument if there is no
+// such stream.
 std::uint64_t id_of(CudaContext& context, CudaStream stream);
-// Of the legacy stream, also whether a blocking stream of the GPU is.
+// For the legacy stream, also true if a blocking stream of the GPU is captured.
 bool is_captured(CudaContext& context, CudaStream stream);
 
 }  // namespace vdnn

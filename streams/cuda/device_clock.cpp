@@ -13,12 +13,13 @@ void DeviceClock::start() {
   EventPool::Event base = stamps_.take();
   CudaStream idle = nullptr;
   context_.check(api.stream_create(idle), "cudaStreamCreateWithFlags");
-  // Read before: what the device says is never ahead of the host.
+  // The host's clock is read first, so that the device's times are never ahead of the host's.
   base_seconds_ = host_seconds();
   const CudaStatus recorded = api.event_record(base.get(), idle);
   const CudaStatus waited = api.stream_synchronize(idle);
   if (waited != CudaStatus::kSuccess) {
-    context_.forget(api.stream_synchronize(idle));  // the event goes back, and may still be recorded there
+    // Waits once more, since the event returns to the pool and its record may still be in flight.
+    context_.forget(api.stream_synchronize(idle));
   }
   const CudaStatus destroyed = api.stream_destroy(idle);
   context_.check(recorded, "cudaEventRecord");

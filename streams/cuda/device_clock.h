@@ -1,11 +1,11 @@
 #pragma once
 // Times of events on the device, in seconds of a clock of the host.
 //
-// Timed events give differences in milliseconds as a float, which are accurate to a fraction of a microsecond
-// only while both events lie within seconds of each other. So times are relative to a base, and the base
-// moves on whenever no earlier stamp is still to be read. The first base is recorded on an idle stream while
-// the host reads its own clock, at the first request: a run without traces costs nothing. The order of times
-// is that of the device's stamps, rounding included.
+// CUDA returns the time between two events in milliseconds as a float, which is accurate to a fraction of a
+// microsecond only if the events are at most seconds apart. So times are relative to a base event, and the
+// base moves on whenever no earlier stamp is still to be read. The first request records the first base on an
+// idle stream while the host reads its own clock: a run without traces costs nothing. Times have the order of
+// the device's stamps, rounding included.
 
 #include <chrono>
 #include <mutex>
@@ -14,20 +14,21 @@
 
 namespace vdnn {
 
-// Thread-safe. Calls are made within a scope of the context.
+// Thread-safe. The caller holds a CudaContext::Scope.
 class DeviceClock {
  public:
   explicit DeviceClock(CudaContext& context) : context_(context), stamps_(context, {.timed = true}) {}
 
   double host_seconds() const;
 
-  // Waits for the device, the first time. To be called before a capture, in which stamp() may not wait.
+  // Waits for the device the first time. Must be called before a capture, in which stamp() must not wait.
   void require_started();
-  // The moment at which `stream` gets here.
+  // Records the moment at which `stream` reaches this point.
   EventPool::Event stamp(CudaStream stream);
-  // Of a stamp that is past.
+  // The time of a stamp that is reached.
   double seconds(CudaEvent stamp);
-  // Every stamp whose seconds() will be asked for is taken after this call; `stamp` is past.
+  // Makes `stamp`, which is reached, the base. Later calls of seconds() are only for stamps taken after this
+  // call.
   void rebase(EventPool::Event stamp);
 
  private:

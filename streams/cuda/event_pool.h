@@ -1,5 +1,5 @@
 #pragma once
-// Events that are made once and used again.
+// Events that are created once and reused.
 
 #include <memory>
 #include <mutex>
@@ -9,15 +9,15 @@
 
 namespace vdnn {
 
-// Thread-safe. Calls are made within a scope of the context.
+// Thread-safe. The caller holds a CudaContext::Scope.
 class EventPool {
  public:
   struct GiveBack {
     EventPool* pool = nullptr;
     void operator()(CudaEvent event) const noexcept { pool->give_back(event); }
   };
-  // Goes back to the pool, which must outlive it. It may be recorded anew at once: a wait on the device is
-  // for the record at the time of the wait's submission, and a wait of the host only lasts too long at worst.
+  // Returns to the pool, which must outlive it, and may be recorded anew at once. A stream's wait refers to
+  // the record at the time of its submission; a host's wait can at worst last too long.
   using Event = std::unique_ptr<void, GiveBack>;
 
   EventPool(CudaContext& context, const CudaEventKind& kind) : context_(context), kind_(kind) {}

@@ -5,7 +5,7 @@ namespace vdnn {
 HostWaits::~HostWaits() {
   const CudaContext::Scope scope = context_.enter_anyway();
   for (const CudaStream stream : free_) {
-    context_.forget(context_.api().stream_synchronize(stream));  // where a wait broke off
+    context_.forget(context_.api().stream_synchronize(stream));  // a failed wait may have left work there
     context_.forget(context_.api().stream_destroy(stream));
   }
 }

@@ -1,12 +1,11 @@
 #pragma once
-// Hosts that sleep until events have been reached.
+// Host threads sleep until events have been reached.
 //
-// Every submission has an event that streams wait for, and hosts wait for few of them. Events that are the
-// cheapest for streams and queries make a host spin that waits for them; events at which hosts sleep cost
-// streams and queries more (cudaEventCreateWithFlags). So the events of submissions do not block. A host that
-// waits has a stream of its own wait for the event, records an event that blocks there, and sleeps until that
-// one is reached. Recorded on the stream of the submission it would come after all that the stream was given
-// since.
+// Every submission has an event for streams to wait for; host threads wait for few of them. Host threads spin
+// on the events that are cheapest for streams and queries. Events on which host threads sleep cost streams
+// and queries more (cudaEventCreateWithFlags). So the events of submissions do not block. A host thread lets
+// a stream of its own wait for the event, records a blocking event there, and sleeps until that event is
+// reached. On the submission's stream, the blocking event would come after all work submitted since. since.
 
 #include <memory>
 #include <mutex>
@@ -16,8 +15,7 @@
 
 namespace vdnn {
 
-// Thread-safe: threads that wait at the same time have streams of their own. Calls are made within a scope of
-// the context.
+// Thread-safe: each waiting thread has a stream of its own. The caller holds a CudaContext::Scope.
 class HostWaits {
  public:
   explicit HostWaits(CudaContext& context) : context_(context), events_(context, {.blocks = true}) {}
@@ -25,8 +23,8 @@ class HostWaits {
   HostWaits(const HostWaits&) = delete;
   HostWaits& operator=(const HostWaits&) = delete;
 
-  // Returns once `event`, as it is recorded now, has been reached. At most as many streams are made as
-  // threads wait at once, and none where it has been reached already.
+  // Returns once the current record of `event` has been reached. Creates at most as many streams as threads
+  // wait at once, and none if the event has been reached already.
   void wait(CudaEvent event);
 
  private:

@@ -1,10 +1,10 @@
-// The runtime that is linked into the program. Apart from the table's other source, so that a library which
-// stands in for the runtime (allocator/dropin/preload/) does not link another one.
+// The runtime that is linked into the program. Kept apart from the table's other source, so that a library
+// that replaces the runtime (allocator/dropin/preload/) does not link a second one.
 
 #include "streams/cuda/cuda_runtime_table.h"
 
-// Weak: a toolkit has one of them at least. Headers before 12.5 do not declare the first, and later ones call
-// the second deprecated.
+// Weak, since each toolkit has at least one of them. Headers before 12.5 do not declare the first, and later
+// ones deprecate the second.
 extern "C" {
 #pragma GCC diagnostic push
 #pragma GCC diagnostic ignored "-Wdeprecated-declarations"

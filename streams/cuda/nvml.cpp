@@ -6,7 +6,7 @@ namespace vdnn {
 
 namespace {
 
-// As nvml.h declares them, which toolkits need not have; they have been the same since they are there.
+// The declarations of nvml.h, which a toolkit need not have. They have never changed.
 using NvmlDevice = struct NvmlDeviceState*;
 struct NvmlMemory {
   unsigned long long total = 0;
@@ -34,7 +34,7 @@ std::optional<std::uint64_t> nvml_free_bytes(const char* bus_id, const std::stri
     bool found = find(bus_id, &device) == 0;
     unsigned mode = 0;
     unsigned mode_to_come = 0;
-    // Of a GPU that is divided, its own handle tells of all instances together.
+    // The handle of a divided GPU reports all instances together.
     if (found && mode_of(device, &mode, &mode_to_come) == 0 && mode == kMigEnabled) {
       found = find_instance(instance.c_str(), &device) == 0;
     }
@@ -42,7 +42,7 @@ std::optional<std::uint64_t> nvml_free_bytes(const char* bus_id, const std::stri
     shutdown();
     return told ? std::optional<std::uint64_t>(memory.free) : std::nullopt;
   } catch (const DeviceError&) {
-    return std::nullopt;  // not installed, or older than all of them
+    return std::nullopt;  // NVML is not installed, or too old
   }
 }
 

@@ -1,5 +1,5 @@
 #pragma once
-// The driver's management library, which sees the card and not the process.
+// The driver's management library (NVML), which sees the card rather than the process.
 
 #include <cstdint>
 #include <optional>
@@ -7,9 +7,8 @@
 
 namespace vdnn {
 
-// Free bytes of the GPU on this PCI bus ("0000:3b:00.0") or, if it is divided (MIG), of its instance of this
-// name
-// ("MIG-" and the uuid). Nothing if there is no library, or it does not report it.
+// Free bytes of the GPU at PCI address `bus_id` ("0000:3b:00.0"). If the GPU is divided (MIG), those of its
+// instance `instance` ("MIG-" and the UUID). Nothing if NVML is missing or does not report them.
 std::optional<std::uint64_t> nvml_free_bytes(const char* bus_id, const std::string& instance);
 
 }  // namespace vdnn

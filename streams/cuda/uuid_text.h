@@ -7,7 +7,7 @@
 
 namespace vdnn {
 
-// As nvidia-smi writes it, after "GPU-" or "MIG-".
+// The UUID as nvidia-smi writes it, without "GPU-" or "MIG-".
 inline std::string uuid_text(const std::array<unsigned char, 16>& uuid) {
   constexpr std::string_view kDigits = "0123456789abcdef";
   std::string text;

@@ -25,7 +25,7 @@ class Findings {
 
  private:
   std::vector<SimFinding> all_;
-  std::vector<std::string> sentences_;  // of each of them, without the bytes
+  std::vector<std::string> sentences_;  // of each finding, without the bytes
 };
 
 }  // namespace vdnn

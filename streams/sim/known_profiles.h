@@ -1,5 +1,5 @@
 #pragma once
-// The profiles of `share/devices/`, which are part of the library, so that it finds them wherever it is.
+// The profiles of `share/devices/`, embedded in the library so that it finds them wherever it is installed.
 
 #include <span>
 #include <string_view>

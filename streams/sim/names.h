@@ -1,5 +1,5 @@
 #pragma once
-// Names that outlive the work they were given with, one copy each.
+// Stores one copy of each name, which outlives the work that it names.
 
 #include <functional>
 #include <set>
@@ -10,7 +10,7 @@ namespace vdnn {
 
 class Names {
  public:
-  // Stays valid for as long as this object.
+  // The result stays valid as long as this object.
   const std::string* intern(std::string_view name) {
     const auto it = names_.find(name);
     return &*(it != names_.end() ? it : names_.emplace(name).first);

@@ -1,13 +1,13 @@
 #pragma once
-// Finds pairs of accesses to overlapping bytes, one of them a write, that nothing orders: happens-before by
-// vector clocks (Mattern 1989), with the last write and the reads since kept for each interval, as in
-// FastTrack (Flanagan and Freund, PLDI 2009), with ranges in place of variables. It needs one order of
-// submission only and finds every pair that this order shows, however luckily the work would have run.
+// Finds pairs of accesses to overlapping bytes that nothing orders, at least one of them a write. Vector
+// clocks decide which access happens before which (Mattern 1989). For each interval, the checker keeps the
+// last write and the reads since, as FastTrack does for variables (Flanagan and Freund, PLDI 2009). One order
+// of submission suffices: the checker finds every pair in it, even if the work happened to run without a
+// conflict.
 //
-// An access is ordered after its stream's frontier, after all points that the points of that frontier were
-// ordered after (which a frontier made from a bare point does not contain), and after all points that the
-// host had synchronised with at the submission. The closure of each point is kept until the host has passed
-// it.
+// An access is ordered after three sets of points: its stream's frontier, all points that those were ordered
+// after (a frontier made from a bare point lacks them), and all points that the host had synchronised with at
+// the submission. The closure of each point is kept until the host has passed it.
 //
 // Cost of an access: O(log n) for n intervals, and the number of streams.
 
@@ -43,14 +43,14 @@ class RaceChecker {
 
   void add_stream() { closures_.emplace_back(); }
 
-  // One submission, in the order of submission; `frontier` is what its stream knows before it.
+  // Checks the next submission, in the order of submission. Its stream is already ordered after `frontier`.
   void submit(Point point, const Frontier& frontier, std::string_view name, std::span<const Access> reads,
               std::span<const Access> writes, const Report& report);
   // The host has waited for `frontier`.
   void synchronize(const Frontier& frontier);
-  // The host takes `range` away: the same as a write by the host. Its history is forgotten.
+  // The host releases `range`, which counts as a write by the host. The history of `range` is forgotten.
   void release(AddressRange range, const Report& report);
-  // Accesses to `range` count as accesses to as many bytes from `other` on, too.
+  // Copies the history of accesses to `range` to as many bytes from `other` on.
   void copy(AddressRange range, std::uint64_t other);
 
  private:
@@ -60,11 +60,11 @@ class RaceChecker {
   };
   struct History {
     Use last_write;
-    std::vector<Use> reads;  // since; at most one a stream, the last, which follows that stream's others
+    std::vector<Use> reads;  // since then; per stream only the last, which follows its others
   };
   // The points that each submission of a stream was ordered after, its own included.
   struct Closures {
-    std::uint64_t behind = 0;  // as many submissions were dropped
+    std::uint64_t behind = 0;  // the number of submissions that were dropped
     std::deque<Frontier> ahead;
   };
   Frontier close(const Frontier& frontier) const;

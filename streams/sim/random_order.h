@@ -1,11 +1,11 @@
 #pragma once
-// Executes submitted work in a random order out of all those that streams and waits permit, drawn from a
-// seed.
+// Executes submitted work in a random order among all that streams and waits permit. A seed determines the
+// order.
 //
-// Each stream is a queue. Its head is ready when it is a piece of work, or a wait for a point that has been
-// executed; of the streams whose heads are ready one is chosen, each with the same probability. How eagerly
-// work follows its submission is drawn too, a device: from "not before the host waits" to "almost at once".
-// The numbers are SplitMix64's, so that a seed means the same order everywhere.
+// Each stream is a queue. Its head is ready if it is a piece of work, or a wait for a point that has been
+// executed. The next head is drawn from the ready ones with equal probability. Each device also draws how
+// soon work follows its submission: from "not before the host waits" to "almost at once". The generator is
+// SplitMix64, so that a seed means the same order everywhere.
 
 #include <cstdint>
 #include <deque>
@@ -24,9 +24,10 @@ class RandomOrder {
 
   void add_stream() { streams_.emplace_back(); }
 
-  // The next submission of `stream`. Afterwards, some work may be executed.
+  // Adds the next submission of `stream`, and may execute some work.
   void submit(StreamId stream, std::function<void()> execute);
-  // Executed as soon as what stands before it in the stream has been: not a submission.
+  // Calls `execute` as soon as the items ahead of it in the stream have been executed. Does not count as a
+  // submission.
   void follow(StreamId stream, std::function<void()> execute);
   // `awaited` must have been submitted. `execute` is called when the wait is over.
   void wait(StreamId stream, Point awaited, std::function<void()> execute);

@@ -90,7 +90,7 @@ void SimChecks::check_version(const SimStep& step, const Access& read) {
     const std::string writer = found == nullptr ? "" : *found->writer;
     std::string what = quoted(name) + " expects version " + std::to_string(read.version) + " and finds ";
     if (found == nullptr) {
-      what += "what nobody wrote";
+      what += "bytes that nobody wrote";
     } else if (found->version == 0) {
       what += "scratch that " + quoted(writer) + " wrote";
     } else {

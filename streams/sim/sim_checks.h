@@ -34,7 +34,7 @@ class SimChecks {
   void submitted(const SimStep& step, const Frontier& frontier);
   void executed(const SimStep& step);
   void synchronize(const Frontier& frontier);
-  // `range` is about to be taken away by `operation` of the host.
+  // The host is about to release `range` by `operation`.
   void release(AddressRange range, const std::string& operation);
 
   const std::vector<SimFinding>& findings() const { return findings_.all(); }

@@ -76,14 +76,14 @@ struct QueuedStep {
     return viewed;
   }
 
-  SimStep step;  // its name and spans are those of the call
+  SimStep step;  // its name and spans dangle after the call; see view()
   std::string name;
   std::vector<Access> reads;
   std::vector<Access> writes;
 };
 
-// Submissions, waits and samples of counters become executions: at once, or when the random order says so. An
-// execution takes its time on the virtual clock, is checked, and is recorded.
+// Executes submissions, waits and samples of counters: at once, or when the random order selects them. An
+// execution advances the virtual clock, is checked, and is recorded.
 class SimDeviceDriver final : public SimDevice {
  public:
   explicit SimDeviceDriver(const SimDeviceOptions& options)
@@ -144,7 +144,7 @@ class SimDeviceDriver final : public SimDevice {
       return order_ ? order_->executed(point) : clock_.reached(point);
     });
     if (reached) {
-      checks_.synchronize(frontier);  // the host knows, and acts accordingly
+      checks_.synchronize(frontier);  // from now on, the host may rely on it
     }
     return reached;
   }
@@ -244,7 +244,7 @@ class SimDeviceDriver final : public SimDevice {
     }
   }
 
-  // Throws InvalidArgument where there is none.
+  // Throws InvalidArgument if there is no such stream.
   void check_stream(StreamId stream) const { static_cast<void>(stream_name(stream)); }
 
   template <class Execute>

@@ -65,7 +65,7 @@ void SimMemory::unreserve(AddressRange reservation) {
 
 void SimMemory::check_granules(AddressRange range) const {
   if (range.bytes == 0 || range.begin % granule_bytes_ != 0 || range.bytes % granule_bytes_ != 0) {
-    refuse("commit and decommit take whole granules of " + format_size(granule_bytes_), range);
+    refuse("commit and decommit require whole granules of " + format_size(granule_bytes_), range);
   }
 }
 

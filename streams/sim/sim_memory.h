@@ -11,7 +11,7 @@
 
 namespace vdnn {
 
-// Not synchronised. The numbers are checked (InvalidArgument); budgets are the caller's.
+// Not synchronised. Checks arguments (InvalidArgument); the caller enforces budgets.
 class SimMemory {
  public:
   enum class Space : std::uint8_t { kDevice, kHost };
@@ -27,9 +27,10 @@ class SimMemory {
   void free_pinned(AddressRange block);
   void protect(AddressRange range, Protection protection);
 
-  // By the address alone.
+  // Decides by the address alone.
   static Space space_of(std::uint64_t address);
-  // Calls visitor(piece) for what of `range` is not committed (device) or in no live pinned block (host).
+  // Calls visitor(piece) for the parts of `range` that are not committed (device) or in no live pinned block
+  // (host).
   template <class Visitor>
   void visit_missing(Space space, AddressRange range, Visitor&& visitor) const {
     (space == Space::kDevice ? committed_ : pinned_)
@@ -39,7 +40,7 @@ class SimMemory {
           }
         });
   }
-  // Likewise for what of it is protected.
+  // Likewise for the parts that are protected.
   template <class Visitor>
   void visit_inaccessible(AddressRange range, Visitor&& visitor) const {
     inaccessible_.visit(range, [&](AddressRange piece, const Nothing* there) {

@@ -20,13 +20,13 @@ constexpr int kSchema = 1;
 constexpr int kDeepest = 3;  // the figure of a kind of arithmetic
 constexpr const char* kDocument = "device profile";
 
-// Beyond any machine, and far from what overflows.
+// Beyond any machine, and far below an overflow.
 constexpr std::uint64_t kMostBytes = std::uint64_t{1} << 50;
 constexpr std::uint64_t kMostDevices = 1024;
-constexpr double kMostRate = 1e24;  // a second
+constexpr double kMostRate = 1e24;  // per second
 constexpr double kMostSeconds = 1e6;
 
-// Figures are objects of a value and its source, which is for people who read the file.
+// A figure is an object with a value and its source; the source is for people who read the file.
 class Figures {
  public:
   Figures(const Json& json, const std::string& where) : object_(json, kDocument, where), where_(where) {}
@@ -38,14 +38,14 @@ class Figures {
     const Json value = value_of(key);
     const std::uint64_t count = object_.number(value, key);
     if (count == 0 || count > most) {
-      object_.fail(key, "is no machine's");
+      object_.fail(key, "is not a plausible number");
     }
     return count;
   }
   double rate(const char* key) {
     const double value = real(key);
     if (value < 1 || value > kMostRate) {
-      object_.fail(key, "is no machine's rate");
+      object_.fail(key, "is not a plausible rate");
     }
     return value;
   }
@@ -54,7 +54,7 @@ class Figures {
   double seconds(const char* key) {
     const double value = real(key);
     if (value < 0 || value > kMostSeconds) {
-      object_.fail(key, "is no machine's time");
+      object_.fail(key, "is not a plausible time");
     }
     return value;
   }
@@ -77,7 +77,7 @@ class Figures {
   std::string where_;
 };
 
-// Names go into those of devices, files and JSON.
+// Names become part of the names of devices and files, and of JSON.
 void require_plain(const std::string& name) {
   const bool plain = !name.empty() && std::ranges::all_of(name, [](char c) {
     return (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9') || c == '-' || c == '.' || c == '_';
@@ -102,7 +102,7 @@ LinkRates link_from(Figures& figures, const char* device_to_host, const char* ho
 
 namespace {
 
-// 0: fp32's, or no such rate.
+// 0 for fp32, or if there is no such rate.
 double rate_of_type(const FlopRates& rates, ProductPrecision precision) {
   switch (precision) {
     case ProductPrecision::kTf32:

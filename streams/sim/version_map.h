@@ -1,6 +1,6 @@
 #pragma once
-// Which version of what each byte carries, and who wrote it. Knows nothing of streams or frontiers: it is fed
-// in the order in which work is executed.
+// The version that each byte carries, and its writer. Writes are recorded in the order in which work is
+// executed, without streams or frontiers.
 
 #include <cstdint>
 #include <string>

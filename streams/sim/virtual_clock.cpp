@@ -6,7 +6,7 @@ namespace vdnn {
 
 TimeSpan VirtualClock::place(StreamId stream, double begin, double seconds) {
   Stream& mine = streams_[stream];
-  mine.ends.push_back(begin + seconds);  // first: it may fail
+  mine.ends.push_back(begin + seconds);  // first, since it may throw
   mine.ready = begin + seconds;
   mine.times.busy_seconds += seconds;
   return {.begin = begin, .end = mine.ready};
@@ -19,7 +19,7 @@ TimeSpan VirtualClock::run(StreamId stream, double seconds) {
 double VirtualClock::seconds_beside(const Engine& other, double begin, double seconds,
                                     double seconds_both_ways) {
   double now = begin;
-  double left = 1;  // of the copy
+  double left = 1;  // fraction of the copy
   auto each = std::ranges::upper_bound(other.busy, begin, {}, &TimeSpan::end);
   for (; each != other.busy.end(); ++each) {
     const TimeSpan& busy = *each;
@@ -44,7 +44,7 @@ TimeSpan VirtualClock::copy(StreamId stream, CopyDirection direction, double sec
   const Engine& other = engines_[1 - static_cast<std::size_t>(direction)];
   const double begin = std::max(ready(stream), engine.ready);
   if (engine.busy.size() == engine.busy.capacity()) {
-    engine.busy.reserve(2 * engine.busy.size() + 16);  // first: it may fail
+    engine.busy.reserve(2 * engine.busy.size() + 16);  // first, since it may throw
   }
   const TimeSpan span = place(stream, begin, seconds_beside(other, begin, seconds, seconds_both_ways));
   engine.busy.push_back(span);

@@ -25,19 +25,19 @@ class VirtualClock {
  public:
   void add_stream() { streams_.emplace_back(); }
 
-  // The next submission of `stream`, which takes `seconds`.
+  // Places the next submission of `stream`, which takes `seconds`.
   TimeSpan run(StreamId stream, double seconds);
   // The same for a copy, which needs the engine of its direction. While a copy of the other direction is
   // placed, it proceeds at the rate of a copy that takes `seconds_both_ways` (not less). Placed copies stay
   // as they are, so that of two copies that share the link only the later one pays for it.
   TimeSpan copy(StreamId stream, CopyDirection direction, double seconds, double seconds_both_ways);
-  // Holds the stream back until `awaited`, which must have been placed. The span is empty when it does not
-  // have to wait. A stream that is idle because the host is late is not waiting.
+  // Holds the stream back until `awaited`, which must have been placed. The span is empty if the stream does
+  // not have to wait. A stream that is idle because the host is late is not waiting.
   TimeSpan wait(StreamId stream, Point awaited);
 
   // When the next submission of `stream` could start.
   double ready(StreamId stream) const;
-  // Takes the host to the time at which `frontier` is complete.
+  // Advances the host's clock to the time at which `frontier` is complete.
   void synchronize(const Frontier& frontier);
   // False for a point that has not been submitted.
   bool reached(Point point) const;
@@ -50,10 +50,10 @@ class VirtualClock {
   struct Stream {
     double ready = 0;
     StreamTimes times;
-    std::uint64_t behind = 0;  // submissions whose ends were dropped, since the host is past them
+    std::uint64_t behind = 0;  // submissions whose ends were dropped, since the host has passed them
     std::vector<double> ends;  // of the submissions after those, ascending
   };
-  // The end of `point`, or 0 if the host is past it.
+  // The end of `point`, or 0 if the host has passed it.
   double end(Point point) const;
   TimeSpan place(StreamId stream, double begin, double seconds);
 
@@ -61,7 +61,7 @@ class VirtualClock {
     double ready = 0;
     std::vector<TimeSpan> busy;  // ahead of the host's clock, ascending
   };
-  // How long a copy takes from `begin`, beside `other`.
+  // The duration of a copy from `begin` on, while `other` is busy.
   static double seconds_beside(const Engine& other, double begin, double seconds, double seconds_both_ways);
 
   double now_ = 0;

@@ -113,12 +113,12 @@ TEST_P(DevicePoolOn, CommittedBytesAreWhatTheDeviceCounts) {
   EXPECT_EQ(device->counters().committed_bytes, 0U);
 }
 
-// Fewer granules than this sequence needs fail, exactly these suffice, and more change nothing.
+// The smallest sufficient budget is exact: any less fails, and more changes neither peak nor addresses.
 TEST_P(DevicePoolOn, PeakAndAddressesDoNotDependOnTheBudget) {
   const std::uint64_t granule = make(kPlenty)->properties().granule_bytes;
   for (std::uint64_t seed = 0; seed < 30; ++seed) {
     const std::vector<PoolStep> program = random_program(seed, 120, kStreams);
-    // Offsets, that is: the first block always lies at the start of the reservation.
+    // Addresses relative to the first block, which is always at the start of the reservation.
     const auto run = [&](std::uint64_t budget, std::uint64_t& peak) {
       const auto device = make(kPlenty);
       DevicePool pool(*device, {.budget_bytes = budget});
@@ -145,8 +145,8 @@ TEST_P(DevicePoolOn, PeakAndAddressesDoNotDependOnTheBudget) {
   }
 }
 
-// From the first step on, in which the pool still grows, every step gets the same addresses and commits
-// nothing, provided that streams are ordered at its border.
+// The pool grows only in the first step. If streams are ordered at each step's border, every later step gets
+// the same addresses and commits nothing.
 TEST_P(DevicePoolOn, EveryStepGetsTheSameAddresses) {
   for (std::uint64_t seed = 0; seed < 50; ++seed) {
     const auto device = make(kPlenty);
@@ -170,9 +170,9 @@ TEST_P(DevicePoolOn, EveryStepGetsTheSameAddresses) {
   }
 }
 
-// A request that took the end of the range exactly once forgot who had used it before: the first step, which
-// grows, then knew less than the later ones, which find a rest there, and was placed otherwise (seeds 29, 51
-// and 112). Whole granules make such requests common.
+// Regression (seeds 29, 51 and 112): a request that used up the end of the range exactly lost its earlier
+// users. The first step, which grows, then knew fewer users than later steps and was placed differently.
+// Whole granules make such requests common.
 TEST_P(DevicePoolOn, EveryStepGetsTheSameAddressesWhenBlocksAreWholeGranules) {
   for (std::uint64_t seed = 0; seed < 130; ++seed) {
     const auto device = make(std::uint64_t{1} << 30);
@@ -195,7 +195,7 @@ TEST_P(DevicePoolOn, EveryStepGetsTheSameAddressesWhenBlocksAreWholeGranules) {
   }
 }
 
-// Memory that is committed up front is not committed again; memory that was given back is. Addresses stay.
+// The pool commits memory up front only once, and commits memory that it gave back anew. Addresses stay.
 TEST_P(DevicePoolOn, IsResizedWithoutAnyAddressDependingOnIt) {
   for (std::uint64_t seed = 0; seed < 30; ++seed) {
     const auto device = make(kPlenty);
@@ -264,7 +264,7 @@ TEST_P(DevicePoolOn, RefusalSaysWhatWouldHaveFitted) {
   pool.free(b, device->frontier(0));
 }
 
-// The numbers are a promise: what "would have fitted" fits, and a byte more does not.
+// The shortage's numbers are exact: `would_have_fitted` bytes fit, and one byte more does not.
 TEST_P(DevicePoolOn, WhatWouldHaveFittedFits) {
   for (std::uint64_t seed = 0; seed < 30; ++seed) {
     const auto device = make(kPlenty);
@@ -346,7 +346,7 @@ class DevicePoolTest : public testing::Test {
   FakeDevice device_;
 };
 
-// The memory of libraries was once subtracted twice: by the device's driver and here.
+// Regression: the device's driver and the pool each subtracted the memory of libraries.
 TEST_F(DevicePoolTest, BudgetIsTheDevicesBesideWhatLibrariesTook) {
   DeviceProperties properties = FakeDevice::small_properties();
   properties.library_bytes = 2 * kGranule + 1;
@@ -454,7 +454,7 @@ TEST_F(DevicePoolTest, FailedWaitGivesTheBlockBackWithItsFrontier) {
   device_.on_wait = nullptr;
   device_.take_events();
   EXPECT_EQ(pool.allocate(kGranule, 2), block);
-  ASSERT_EQ(device_.take_events().size(), 1U) << "the wait for the users before";
+  ASSERT_EQ(device_.take_events().size(), 1U) << "the wait for the earlier users";
   pool.free(block, {});
 }
 
@@ -536,7 +536,7 @@ TEST_F(ProtectingPoolTest, ReleasedBlocksAreInaccessibleUntilHandedOutAgain) {
                                 {.kind = Kind::kAllow, .stream = 1, .point = {}, .range = pages}}));
   EXPECT_EQ(pool_.statistics().reused_after_wait, 1U);
 
-  // Freed unused: the guard still comes after the stream that made the block accessible.
+  // The block is freed unused, but the guard still comes after the stream that made it accessible.
   pool_.free(block, {});
   const Point allowed{.stream = 1, .count = 1};
   EXPECT_EQ(device_.take_events(),

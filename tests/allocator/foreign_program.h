@@ -1,6 +1,6 @@
 #pragma once
-// Programs with several streams for the tests of order on `sim`. They take memory from a stream pool, which
-// does not see the work of the streams, and use it in every way that the pool's contract allows.
+// Programs with several streams for the tests of order on `sim`. They allocate from a stream pool, which does
+// not see the work of the streams, and use its memory in every way that the pool's contract allows.
 
 #include <algorithm>
 #include <cstddef>
@@ -16,10 +16,10 @@
 
 namespace vdnn {
 
-// A number below `bound`: drawn, or read.
+// Returns a number below `bound`, drawn at random or read from input.
 using Choice = std::function<std::uint64_t(std::uint64_t bound)>;
 
-// Budgets that suffice, or for which memory has to be moved; with and without caches and a high-water mark.
+// Budgets that suffice or that force the pool to move memory, with and without caches and a high-water mark.
 inline StreamPoolOptions foreign_options(const Choice& choice) {
   constexpr std::uint64_t kKiB = 1024;
   return {.budget_bytes = choice(2) == 0 ? 16384 * kKiB : 384 * kKiB,
@@ -29,8 +29,7 @@ inline StreamPoolOptions foreign_options(const Choice& choice) {
           .ends_are_told = choice(2) == 0};
 }
 
-// Ends the stream: further work of the device's stream belongs to another stream for the program and the
-// pool.
+// Ends the stream. For the program and the pool, later work on the device's stream belongs to another stream.
 using EndStream = std::function<void(StreamId stream)>;
 
 class ForeignProgram {
@@ -67,7 +66,7 @@ class ForeignProgram {
       free_any();
     }
   }
-  // Frees everything, and has the pool give it back.
+  // Frees all blocks and trims the pool.
   void finish() {
     while (!live_.empty()) {
       free_any();
@@ -79,11 +78,11 @@ class ForeignProgram {
   struct Block {
     std::uint64_t address = 0;
     std::vector<Access> accesses;   // to the memory of the device
-    std::optional<StreamId> owner;  // none: it has ended, or there was none
-    bool of_host = false;           // of allocate_ready()
+    std::optional<StreamId> owner;  // none: its stream has ended, or it had none
+    bool of_host = false;           // from allocate_ready()
     Frontier written;
-    Frontier uses;    // all of them
-    Frontier hidden;  // of which the pool has not been told
+    Frontier uses;    // all uses
+    Frontier hidden;  // uses that the pool has not been told of
   };
 
   std::uint64_t below(std::uint64_t bound) { return choice_(bound); }
@@ -113,7 +112,7 @@ class ForeignProgram {
     if (!ready) {
       block.owner = stream;
     }
-    // Some are never used by who took them.
+    // The stream that allocates a block never uses some of them.
     if (below(8) != 0) {
       const Frontier end(device_.submit(
           stream, {.name = "write", .reads = {}, .writes = block.accesses, .cost = {}, .run = {}}));

@@ -1,5 +1,5 @@
 #pragma once
-// `sim` with streams, for programs whose order it judges.
+// A `sim` device with streams, for programs whose order it judges.
 
 #include <memory>
 #include <string>
@@ -16,7 +16,7 @@ inline std::unique_ptr<SimDevice> make_sim_with_streams(const SimDeviceOptions& 
   return device;
 }
 
-// In words; empty where there is none.
+// The text of the first finding; empty if there is none.
 inline std::string first_finding(const SimDevice& device) {
   return device.findings().empty() ? "" : device.findings().front().text;
 }

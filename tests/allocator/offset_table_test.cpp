@@ -17,7 +17,8 @@ TEST(OffsetTable, IsEmptyAtFirst) {
   EXPECT_EQ(table.find(0), std::nullopt);
 }
 
-// Full and almost empty by turns, so that runs of neighbours come and go, those that wrap around too.
+// Alternates between full and almost empty, so that runs of neighbours form and vanish, including runs that
+// wrap around.
 TEST(OffsetTable, IsAMap) {
   for (std::uint64_t seed = 0; seed < 20; ++seed) {
     std::mt19937_64 random(seed);

@@ -30,7 +30,7 @@ class PinnedPoolTest : public testing::Test {
 
   Frontier work_on(StreamId stream) { return Frontier(device_.submit(stream, {})); }
 
-  // The blocks that went back to the system, in order.
+  // The blocks that the pool gave back to the system, in order.
   std::vector<AddressRange> take_given_back() {
     std::vector<AddressRange> blocks;
     for (const Event& event : device_.take_events()) {
@@ -44,7 +44,7 @@ class PinnedPoolTest : public testing::Test {
   FakeDevice device_;
 };
 
-// A size just above a power of two must not be page-locked as the next one.
+// The pool must not round a size just above a power of two up to the next power.
 TEST_F(PinnedPoolTest, SizesAreExact) {
   PinnedPool pool(device_);
   constexpr std::uint64_t kBytes = (1 << 16) + 1;
@@ -75,8 +75,8 @@ TEST_F(PinnedPoolTest, NothingIsPageLockedInTheSteadyState) {
   EXPECT_EQ(pool.statistics().cached_bytes, 4000U);
 }
 
-// Which block is reused once depended on the order of frees: steps that free in another order than they ask
-// got other addresses every time.
+// Regression: the order of frees decided which block was reused. Steps that free in another order than they
+// allocate got other addresses every time.
 TEST_F(PinnedPoolTest, BlockLockedFirstIsReusedFirstAndOnlyForItsOwnSize) {
   PinnedPool pool(device_);
   const AddressRange a = pool.allocate(1000, 0).value();
@@ -89,8 +89,8 @@ TEST_F(PinnedPoolTest, BlockLockedFirstIsReusedFirstAndOnlyForItsOwnSize) {
   EXPECT_EQ(pool.allocate(1000, 0), b);
 }
 
-// Failed elsewhere (Megatron-LM#7398): a reload raced its own earlier copy across a step's border, because
-// the host block was handed out again with nothing that ordered the two.
+// The same defect elsewhere (Megatron-LM#7398): a reload raced with its own earlier copy across a step's
+// border, because nothing ordered the host block's two users.
 TEST_F(PinnedPoolTest, StreamWaitsForTheLastUsersOfWhatItReuses) {
   PinnedPool pool(device_);
   const AddressRange block = pool.allocate(1000, 0).value();
@@ -101,7 +101,7 @@ TEST_F(PinnedPoolTest, StreamWaitsForTheLastUsersOfWhatItReuses) {
             (std::vector<Event>{{.kind = Kind::kWait, .stream = 1, .point = used.points()[0], .range = {}}}));
   pool.free(block, {});
   EXPECT_EQ(pool.allocate(1000, 2), block);
-  EXPECT_EQ(device_.take_events().size(), 1U) << "freed unused, a block keeps the users before";
+  EXPECT_EQ(device_.take_events().size(), 1U) << "a block freed unused keeps its earlier users";
 }
 
 TEST_F(PinnedPoolTest, HostIsBlockedUntilAReusedBlockIsFreeInFact) {
@@ -220,7 +220,7 @@ TEST_F(PinnedPoolTest, FailedPageLockLeavesThePoolIntact) {
   EXPECT_TRUE(pool.allocate(1000, 0).has_value());
 }
 
-// The work failed, and is done with the block all the same: the budget gets it back.
+// Even failed work is done with the block, so the budget gets the block's bytes back.
 TEST_F(PinnedPoolTest, EvictionAfterFailedWorkReportsTheFailureAndLosesNothing) {
   PinnedPool pool(device_, 1000);
   pool.free(pool.allocate(600, 0).value(), work_on(0));
@@ -243,7 +243,8 @@ TEST_F(PinnedPoolTest, FailedWaitOfTheHostLeavesTheBlockCached) {
   EXPECT_EQ(pool.allocate_for_host(600), block);
 }
 
-// Work that the host waits for may itself need the pool: if the pool were locked meanwhile, this would hang.
+// Work that the host waits for may itself need the pool. If the pool were locked meanwhile, this test would
+// hang.
 TEST_F(PinnedPoolTest, PoolIsUsableWhileTheHostWaits) {
   PinnedPool pool(device_, 1000);
   const AddressRange other = pool.allocate(100, 0).value();

@@ -39,8 +39,8 @@ TEST_F(PinnedResourceTest, ContainersLieInThePoolAndLockNothingInTheSteadyState)
   EXPECT_EQ(pool_.statistics().page_locks, 1U);
 }
 
-// The container is destroyed while the device copies out of it; the next owner of the memory finds the copy
-// done.
+// The container is destroyed while the device copies out of it. The memory's next owner must not overwrite
+// what the copy still reads.
 TEST_F(PinnedResourceTest, MemoryIsGivenAgainWhenItsStreamIsDoneWithIt) {
   PinnedResource resource(pool_, *device_, stream_);
   const AddressRange memory = device_->reserve(kBudget);
@@ -65,8 +65,8 @@ TEST_F(PinnedResourceTest, MemoryIsGivenAgainWhenItsStreamIsDoneWithIt) {
   device_->unreserve(memory);
 }
 
-TEST(PinnedResourceOrder, OfItsStreamIsWaitedFor) {
-  std::vector<Frontier> waited;  // also while the pool dies
+TEST(PinnedResourceOrder, WorkOfItsStreamIsWaitedFor) {
+  std::vector<Frontier> waited;  // outlives the pool, whose destructor waits, too
   FakeDevice device;
   const StreamId stream = device.create_stream("copies");
   PinnedPool pool(device);
@@ -76,7 +76,7 @@ TEST(PinnedResourceOrder, OfItsStreamIsWaitedFor) {
   const Frontier work(device.submit(stream, {}));
   idle.deallocate(idle.allocate(100), 100);
   void* const block = idle.allocate(100);
-  EXPECT_TRUE(waited.empty()) << "nothing was in flight on it";
+  EXPECT_TRUE(waited.empty()) << "no work was in flight on the block";
   ordered.deallocate(block, 100);
   EXPECT_EQ(idle.allocate(100), block);
   ASSERT_EQ(waited.size(), 1U);

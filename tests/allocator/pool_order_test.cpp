@@ -1,5 +1,5 @@
-// Order on `sim`, whose race checker sees every access: memory from the pools is ordered after its last users
-// if blocks are freed with the right frontier, and is not if a frontier lacks a point.
+// Order on `sim`, whose race checker sees every access. If blocks are freed with the right frontier, memory
+// from the pools is ordered after its last users; if a frontier lacks a point, it is not.
 
 #include <gtest/gtest.h>
 
@@ -50,7 +50,7 @@ TEST(PoolOrder, NoRaceInRandomProgramsOfSeveralStreams) {
   }
 }
 
-// This check knows nothing of frontiers: in any order that the waits permit, a reader must see the contents
+// This check does not rely on frontiers: in any order that the waits permit, a reader must see the contents
 // that were written for it.
 TEST(PoolOrder, EveryPermittedOrderReadsWhatWasWritten) {
   for (std::uint64_t seed = 0; seed < 60; ++seed) {
@@ -104,7 +104,8 @@ TEST(PoolOrder, FrontierCutShortIsARace) {
   pool.free(again, reused);
 }
 
-// Merged with a neighbour whose users are known to the requester, a block must still be waited for.
+// A requester knows the users of one block, but not those of the neighbour that the pool has merged with it.
+// It must still wait for both.
 TEST(PoolOrder, MergedBlocksAreWaitedForAsAWhole) {
   const auto device = make(checking());
   Accessor accessor(*device);
@@ -119,12 +120,13 @@ TEST(PoolOrder, MergedBlocksAreWaitedForAsAWhole) {
   EXPECT_EQ(first_finding(*device), "");
 }
 
-// A block that was taken but never written is freed with an empty frontier; its users before still count.
+// A block that was allocated but never written is freed with an empty frontier. Its earlier users still
+// count.
 TEST(PoolOrder, BlockFreedUnusedIsStillOrderedAfterItsUsersBefore) {
   const auto device = make(checking());
   Accessor accessor(*device);
   DevicePool pool(*device, {});
-  // All that is committed, so that no free rest remembers the users in the block's stead.
+  // The block is all committed memory, so no free remainder keeps the earlier users in its place.
   const std::uint64_t bytes = device->properties().granule_bytes;
   const AddressRange block = pool.allocate(bytes, 0).value();
   pool.free(block, accessor.write(block, 0, "use"));

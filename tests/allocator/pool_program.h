@@ -13,8 +13,7 @@
 
 namespace vdnn {
 
-// Allocates a block for `stream`, which writes it; or lets `stream` read the block after its writer, and
-// frees it after that.
+// Either allocates a block, which `stream` writes; or frees it after `stream` has read it.
 struct PoolStep {
   bool frees = false;
   std::size_t block = 0;
@@ -42,13 +41,13 @@ inline std::vector<PoolStep> random_program(std::uint64_t seed, std::size_t bloc
   return steps;
 }
 
-// Runs programs on streams 0, 1, ... of the pool's device, each piece of work with a version of its own.
+// Runs programs on streams 0, 1, ... of the pool's device. Each write has its own version.
 class PoolProgramRunner {
  public:
   explicit PoolProgramRunner(DevicePool& pool) : pool_(pool), device_(pool.device()) {}
 
-  // The address of each block in order of allocation; empty when the pool refused one, and then everything
-  // has been freed.
+  // Returns the address of each block in order of allocation. If the pool refuses a block, frees everything
+  // and returns nothing.
   std::optional<std::vector<std::uint64_t>> run(const std::vector<PoolStep>& steps) {
     std::vector<std::uint64_t> addresses;
     for (const PoolStep& step : steps) {
@@ -72,7 +71,7 @@ class PoolProgramRunner {
     return addresses;
   }
 
-  // The border of a step: afterwards every stream is ordered after everything so far.
+  // The border of a step: orders every stream after all work so far.
   void order_streams(StreamId streams) {
     Frontier everything;
     for (StreamId stream = 0; stream < streams; ++stream) {

@@ -1,4 +1,4 @@
-// Several threads, each with a stream of its own, share a pool. Run under the thread sanitizer, too.
+// Several threads, each with its own stream, share a pool. Run also under the thread sanitizer.
 
 #include <gtest/gtest.h>
 
@@ -41,7 +41,8 @@ void run_threads(const std::function<void(StreamId)>& body) {
   }
 }
 
-// The holder of each unit of the pool's range; finds overlapping blocks at the moment they are handed out.
+// Records which thread holds each unit of the pool's range, to find overlapping blocks as they are handed
+// out.
 class Claims {
  public:
   Claims(std::uint64_t begin, std::uint64_t bytes, std::uint64_t unit)
@@ -70,7 +71,7 @@ TEST(PoolThreads, BlocksOfADevicePoolNeverOverlap) {
   FakeDevice device;
   add_streams(device);
   DevicePool pool(device, {});
-  const AddressRange first = pool.allocate(1, 0).value();  // lies where the range begins
+  const AddressRange first = pool.allocate(1, 0).value();  // at the beginning of the range
   pool.free(first, {});
   Claims claims(first.begin, device.properties().budget_bytes, device.properties().alignment_bytes);
   run_threads([&](StreamId stream) {
@@ -108,8 +109,8 @@ TEST(PoolThreads, BlocksOfADevicePoolNeverOverlap) {
             statistics.reused_at_once + statistics.reused_after_wait + statistics.growths);
 }
 
-// On a device whose streams are real threads: each stream fills its block with a number of its own and later
-// looks whether it is still there. Reuse without a wait shows as a data race, or as a foreign number.
+// Streams of this device are real threads. Each stream fills its block with its own number and later checks
+// it. Reuse without a wait shows as a data race or as a foreign number.
 TEST(PoolThreads, WorkFindsItsBlocksUntouched) {
   const auto device = make_cpu_device({.budget_bytes = 16 << 20});
   add_streams(*device);
@@ -144,8 +145,8 @@ TEST(PoolThreads, WorkFindsItsBlocksUntouched) {
   EXPECT_EQ(damaged, 0);
 }
 
-// Refused before the pool waited for what another thread is just giving back: neither cached nor in use,
-// those bytes are about to be free.
+// Regression: the pool refused while another thread was evicting a block. Such bytes are neither cached nor
+// in use, but are about to be free, so the pool must wait for them.
 TEST(PoolThreads, WhatAnotherThreadIsEvictingCountsAsRoom) {
   FakeDevice device;
   add_streams(device);
@@ -159,7 +160,7 @@ TEST(PoolThreads, WhatAnotherThreadIsEvictingCountsAsRoom) {
       second = pool.allocate(600, 1);
       answered = true;
     });
-    // Time for a refusal; the right answer comes only after this.
+    // Gives a wrong refusal time to come; the right answer comes only after this.
     for (int i = 0; i < 10000 && !answered; ++i) {
       std::this_thread::yield();
     }
@@ -171,7 +172,7 @@ TEST(PoolThreads, WhatAnotherThreadIsEvictingCountsAsRoom) {
   EXPECT_TRUE(second.has_value());
 }
 
-// However evictions interleave.
+// This is true however evictions interleave.
 TEST(PoolThreads, PageLockedDemandsThatFitTogetherAreNeverRefused) {
   FakeDevice device;
   add_streams(device);

@@ -1,5 +1,5 @@
-// Memory that comes and goes under the bookkeeping of offsets: vacancies, compared with a model that has one
-// entry per unit.
+// Offsets whose memory is committed and decommitted: vacancies, compared with a model that has one entry per
+// unit.
 
 #include "allocator/sparse_tlsf.h"
 
@@ -26,7 +26,7 @@ Frontier at(StreamId stream, std::uint64_t count) {
   return Frontier(Point{.stream = stream, .count = count});
 }
 
-// Gives memory to where the block lacks least.
+// Commits memory at the placement that lacks least.
 std::optional<Tlsf::Block> take(SparseTlsf& tlsf, std::uint64_t bytes, const Frontier& requester = {}) {
   std::optional<Tlsf::Block> block = tlsf.allocate(bytes, requester);
   if (!block) {
@@ -77,8 +77,7 @@ class RandomVacancies {
     }
   }
 
-  // The units that would have to be committed to have `count` free units from `first` on; none if that is
-  // impossible.
+  // Bytes to commit so that `count` units from `first` on are free; none if that is impossible.
   std::optional<std::uint64_t> lacking(std::uint64_t first, std::uint64_t count) const {
     constexpr std::uint64_t kUnits = kGranule / kUnit;
     std::uint64_t bytes = 0;
@@ -113,7 +112,7 @@ class RandomVacancies {
         set(hole.offset, hole.bytes, State::kVacant, State::kFree);
       }
       ASSERT_EQ(sum, *least);
-      ASSERT_EQ(lacking(placement->extent.offset / kUnit, count), 0U) << "the place is committed then";
+      ASSERT_EQ(lacking(placement->extent.offset / kUnit, count), 0U) << "the whole placement is committed";
     }
   }
 
@@ -143,7 +142,7 @@ class RandomVacancies {
     ASSERT_TRUE(merged.offset <= offset && offset < merged.end());
   }
 
-  // Some whole granules of any free block.
+  // Decommits some whole granules of any free block.
   void decommit() {
     struct Free {
       Tlsf::Index block;
@@ -219,7 +218,7 @@ TEST(SparseTlsf, NothingIsFreeAtFirst) {
   EXPECT_EQ(tlsf.vacant_bytes(), kRange);
 }
 
-// Fresh memory has no earlier users; the block that it is merged with has some.
+// Fresh memory has no earlier users, but the free memory that it is merged with has some.
 TEST(SparseTlsf, CommittedMemoryHasNoEarlierUsers) {
   SparseTlsf tlsf(kUnit);
   tlsf.append_vacancy(kRange);
@@ -228,7 +227,7 @@ TEST(SparseTlsf, CommittedMemoryHasNoEarlierUsers) {
   EXPECT_EQ(tlsf.allocate(kGranule, {})->frontier, at(1, 7));
   EXPECT_TRUE(take(tlsf, kGranule)->frontier.empty());
   tlsf.free(first.offset, kGranule, at(1, 8));
-  // Decommitted and committed again, it is other memory.
+  // A granule that is decommitted and committed again has lost its earlier users.
   std::optional<Tlsf::Index> only;
   tlsf.for_each_free([&](Tlsf::Index block, Tlsf::Extent, const Frontier&) { only = block; });
   ASSERT_TRUE(only.has_value());

@@ -1,5 +1,5 @@
-// The stream pool on CUDA's calls: over the fake runtime, which knows CUDA's own rules of order, counts what
-// is not given back, and refuses any call once.
+// The stream pool over CUDA's calls. The fake runtime applies CUDA's own rules of order, counts leaks, and
+// can refuse any call once.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -33,7 +33,7 @@ using ::testing::UnorderedElementsAre;
 constexpr std::uint64_t kMiB = std::uint64_t{1} << 20;
 constexpr std::size_t kStreams = 3;
 
-// A program that calls CUDA itself and takes its memory from the pool.
+// A program that calls CUDA itself and allocates from the pool.
 class CudaProgram {
  public:
   CudaProgram(std::uint64_t seed, const StreamPoolOptions& options, bool virtual_memory = true)
@@ -58,11 +58,10 @@ class CudaProgram {
 
   std::shared_ptr<FakeCuda> cuda() { return cuda_; }
 
-  // Takes, uses and frees blocks on all streams; whatever the pool refuses is done without. All is freed at
-  // the end.
+  // Allocates, uses and frees blocks on all streams, and goes on after refusals. Frees all blocks at the end.
   void run(int steps) {
     std::unique_ptr<PoolBackend> backend;
-    std::unique_ptr<StreamPool> pool;  // goes first
+    std::unique_ptr<StreamPool> pool;  // destroyed before the backend
     attempt([&] { backend = make_cuda_pool_backend(0, cuda_); });
     if (backend) {
       attempt([&] { pool = std::make_unique<StreamPool>(*backend, options_); });
@@ -119,7 +118,7 @@ class CudaProgram {
     FakeCuda::launch(streams_[stream], [] {}, {.name = "kernel", .reads = {}, .writes = {&access, 1}});
   }
 
-  // Some readers are named; some blocks are freed on another stream, after the program's own event.
+  // Tells the pool of some readers. Frees some blocks on another stream, after an event of the program's own.
   void free_one(StreamPool& pool) {
     if (live_.empty()) {
       return;
@@ -134,14 +133,14 @@ class CudaProgram {
       launch(block.range, other);
       elsewhere = random_() % 2 == 0 || !attempt([&] { pool.used_on(address, streams_[other]); });
     }
-    // A free that is refused has changed nothing: it can be repeated.
+    // A refused free changes nothing, so the program can repeat it.
     const auto free = [&] { elsewhere ? pool.free(address, streams_[other]) : pool.free(address); };
     if (!attempt(free)) {
       EXPECT_TRUE(attempt(free)) << refused_;
     }
   }
 
-  // Orders `stream` after `before`. The program's own calls may be refused, too.
+  // Orders `stream` after `before`; false if a call was refused.
   bool behind(std::size_t stream, std::size_t before) {
     CudaEvent event = nullptr;
     if (cuda_->event_create(event, {}) != CudaStatus::kSuccess) {
@@ -153,7 +152,7 @@ class CudaProgram {
     return done;
   }
 
-  // Told beforehand, or not. Blocks of the stream live on.
+  // Ends the stream, with or without notice to the pool, and replaces it.
   void end_stream(StreamPool& pool, std::size_t stream) {
     CudaStream fresh = nullptr;
     if (cuda_->stream_create(fresh) != CudaStatus::kSuccess) {
@@ -164,7 +163,7 @@ class CudaProgram {
     }
     cuda_->stream_destroy(streams_[stream]);
     streams_[stream] = fresh;
-    // Its blocks are no other stream's: they are freed once all is done.
+    // Blocks of the ended stream belong to no other stream, so the program frees them once all work is done.
     if (std::ranges::find(live_, stream, &Block::stream) == live_.end()) {
       return;
     }
@@ -180,7 +179,7 @@ class CudaProgram {
     const StreamPoolStatistics statistics = pool.statistics();
     EXPECT_EQ(statistics.all.blocks.current, 0U);
     EXPECT_EQ(statistics.all.allocated.current, 0U);
-    // What CUDA would not take back is counted, too, mapped or not.
+    // `reserved` includes memory that CUDA refused to take back, mapped or not.
     std::uint64_t free = 0;
     std::uint64_t total = 0;
     if (cuda_->memory_info(free, total) == CudaStatus::kSuccess) {
@@ -208,7 +207,7 @@ StreamPoolOptions options_of(std::uint64_t seed) {
           .cache_bytes = kMiB / 4};
 }
 
-// Runs a program and returns its errors, including those of its destruction.
+// Runs a program and expects no race, misuse or leak, its destruction included.
 void expect_sound(std::unique_ptr<CudaProgram> program, int steps) {
   const std::shared_ptr<FakeCuda> cuda = program->cuda();
   program->run(steps);
@@ -216,8 +215,8 @@ void expect_sound(std::unique_ptr<CudaProgram> program, int steps) {
   EXPECT_EQ(texts(cuda->findings()), "") << cuda->failed_call();
   EXPECT_THAT(cuda->misuses(), IsEmpty()) << cuda->failed_call();
   EXPECT_THAT(cuda->leaks(), IsEmpty()) << cuda->failed_call();
-  // Once all events were of the blocking kind, which is fast for a sleeping host and slow for streams and
-  // queries.
+  // Regression: all events were blocking ones, with which a host sleeps cheaply but streams and queries are
+  // slow.
   EXPECT_THAT(cuda->dear_events(), IsEmpty());
 }
 
@@ -234,8 +233,8 @@ TEST(StreamPoolCuda, ProgramsAreInOrderByCudasOwnRulesAndNothingLeaks) {
   EXPECT_GT(waits, 10 * seeds);
 }
 
-// Each call, the program's own included, is refused once. The exception is typed, the pool goes on, no memory
-// is used unordered and nothing leaks.
+// Each call, the program's own included, is refused once. The pool throws a typed exception and goes on; no
+// memory is used without order, and nothing leaks.
 TEST(StreamPoolCuda, AnyCallMayBeRefusedOnce) {
   const std::uint64_t seeds = testing::extent({.usual = 2, .under_sanitizers = 1, .in_long_run = 8});
   std::set<std::string> refused_calls;
@@ -299,7 +298,8 @@ TEST_F(OnCuda, ThePoolMayTakeWhatIsFree) {
   EXPECT_FALSE(pool_->allocate(1, streams_[0]));
 }
 
-// The budget would allow it, but others have taken it: granules of the pool's own are moved.
+// The budget would allow the request, but others have taken the GPU's memory, so the pool moves its own
+// granules.
 TEST_F(OnCuda, WhenTheGpuHasNoMoreThePoolMovesWhatItHas) {
   std::vector<AddressRange> blocks;
   blocks.reserve(4);
@@ -315,7 +315,7 @@ TEST_F(OnCuda, WhenTheGpuHasNoMoreThePoolMovesWhatItHas) {
   EXPECT_EQ(pool_->statistics().all.reserved.peak, 16 * kMiB);
 }
 
-TEST_F(OnCuda, AFreeCallsNothing) {
+TEST_F(OnCuda, AFreeMakesNoCall) {
   const AddressRange small = pool_->allocate(1000, streams_[0]).value();
   const AddressRange large = pool_->allocate(4 * kMiB, streams_[0]).value();
   const std::uint64_t calls = cuda_->calls();
@@ -323,10 +323,10 @@ TEST_F(OnCuda, AFreeCallsNothing) {
   pool_->free(large.begin);
   EXPECT_EQ(cuda_->calls(), calls);
   pool_->allocate(1000, streams_[0]);
-  EXPECT_EQ(cuda_->calls(), calls + 2) << "whether the thread has a context, and who the stream is";
+  EXPECT_EQ(cuda_->calls(), calls + 2) << "one asks for the thread's context, one for the stream's id";
 }
 
-TEST_F(OnCuda, WhereEndsAreToldNobodyIsAskedWhoAStreamIs) {
+TEST_F(OnCuda, IfEndsAreToldThePoolAsksForNoStreamId) {
   StreamPool pool(*backend_, {.budget_bytes = 16 * kMiB, .ends_are_told = true});
   pool.free(pool.allocate(1000, streams_[0])->begin);
   const std::uint64_t calls = cuda_->calls();
@@ -338,7 +338,7 @@ TEST_F(OnCuda, CapturesAreNotCrossedAndNotDisturbed) {
   const AddressRange other = pool_->allocate(4 * kMiB, streams_[1]).value();
   pool_->free(other.begin);
   ASSERT_EQ(cuda_->stream_begin_capture(streams_[0]), CudaStatus::kSuccess);
-  // Fresh memory needs no event; that it is mapped meanwhile is no part of the graph.
+  // Fresh memory needs no event, and mapping it is no node of the graph.
   const auto fresh = pool_->allocate(4 * kMiB, streams_[0]);
   const auto small = pool_->allocate(1000, streams_[0]);
   ASSERT_TRUE(fresh && small);
@@ -347,7 +347,7 @@ TEST_F(OnCuda, CapturesAreNotCrossedAndNotDisturbed) {
   pool_->free(small->begin);
   try {
     pool_->allocate(48 * kMiB, streams_[0]);
-    ADD_FAILURE() << "an event of before the capture would have to be waited for within it";
+    ADD_FAILURE() << "the capture would have to wait for an event from before it";
   } catch (const InvalidArgument& error) {
     EXPECT_THAT(error.what(), HasSubstr("is being captured"));
   }
@@ -358,9 +358,9 @@ TEST_F(OnCuda, CapturesAreNotCrossedAndNotDisturbed) {
   EXPECT_TRUE(pool_->allocate(48 * kMiB, streams_[1]));
 }
 
-// A stream outside any capture was once refused a block that a captured stream had freed, although there was
-// unused memory; so was a captured stream if the unused memory came after a small hole.
-TEST_F(OnCuda, CapturesOfOthersAndHolesAreNoReasonToRefuse) {
+// Regression: a stream outside any capture was refused a block that a captured stream had freed, although
+// there was unused memory. A captured stream was refused, too, if the unused memory came after a small hole.
+TEST_F(OnCuda, NeitherOtherCapturesNorHolesCauseARefusal) {
   const auto first = pool_->allocate(2 * kMiB, streams_[0]);
   const auto second = pool_->allocate(2 * kMiB, streams_[0]);
   pool_->free(first->begin);
@@ -372,7 +372,7 @@ TEST_F(OnCuda, CapturesOfOthersAndHolesAreNoReasonToRefuse) {
   const auto other = pool_->allocate(6 * kMiB, streams_[1]);
   ASSERT_TRUE(other);
   EXPECT_NE(other, captured);
-  EXPECT_EQ(pool_->trim(), 0U) << "what is free waits for the capture";
+  EXPECT_EQ(pool_->trim(), 0U) << "the free memory must wait for the capture";
   CudaGraph graph = nullptr;
   EXPECT_EQ(cuda_->stream_end_capture(graph, streams_[0]), CudaStatus::kSuccess);
   cuda_->graph_destroy(graph);
@@ -380,8 +380,8 @@ TEST_F(OnCuda, CapturesOfOthersAndHolesAreNoReasonToRefuse) {
   pool_->free(second->begin);
 }
 
-// A stream that went without notice is found out by waiting for all of the GPU, which would invalidate a
-// capture: that is put off. Before, the capture was invalidated.
+// To settle a stream that vanished without notice, the pool waits for the whole GPU, which would invalidate a
+// capture. Regression: the pool did so during a capture instead of afterwards.
 TEST_F(OnCuda, NothingWaitsForTheGpuWhileAStreamIsCaptured) {
   ASSERT_TRUE(pool_->allocate(2 * kMiB, streams_[1])) << "the pool knows both";
   ASSERT_TRUE(pool_->allocate(2 * kMiB, streams_[0]));
@@ -404,7 +404,8 @@ TEST_F(OnCuda, NothingWaitsForTheGpuWhileAStreamIsCaptured) {
   EXPECT_TRUE(pool_->allocate(18 * kMiB, streams_[1]));
 }
 
-// A stream that the pool has never seen: known where it blocks, or where the program tells.
+// A captured stream that the pool has never seen: CUDA reveals it if it is a blocking stream, otherwise the
+// program must tell.
 TEST_F(OnCuda, NorWhileAnyOtherStreamIs) {
   CudaStream blocking = nullptr;
   cuda_->stream_create_blocking(blocking);
@@ -437,7 +438,7 @@ TEST_F(OnCuda, APoolThatHasNothingEndsWithoutWaiting) {
   cuda_->graph_destroy(graph);
 }
 
-// Streams that are not captured are waited for by events; the GPU as a whole is not.
+// The pool waits by events for streams that are not captured, and never for the whole GPU.
 TEST_F(OnCuda, APoolThatEndsBesideACaptureWaitsForItsOtherStreams) {
   CudaStream blocking = nullptr;
   cuda_->stream_create_blocking(blocking);
@@ -454,18 +455,18 @@ TEST_F(OnCuda, APoolThatEndsBesideACaptureWaitsForItsOtherStreams) {
   EXPECT_THAT(cuda_->findings(), IsEmpty());
 }
 
-// A pool whose memory is at work when it dies beside a capture. The backend outlives both.
+// A pool that dies beside a capture while work uses its memory. The backend outlives both.
 class PoolBesideCapture : public OnCuda {
  protected:
   PoolBesideCapture() { cuda_->stream_create_blocking(captured_); }
   ~PoolBesideCapture() override {
-    EXPECT_EQ(cuda_->mapped_bytes(), 2 * kMiB) << "nothing shows that it is idle";
+    EXPECT_EQ(cuda_->mapped_bytes(), 2 * kMiB) << "nothing shows that the memory is idle";
     CudaGraph graph = nullptr;
     EXPECT_EQ(cuda_->stream_end_capture(graph, captured_), CudaStatus::kSuccess);
     cuda_->graph_destroy(graph);
     cuda_->stream_destroy(captured_);
     backend_->synchronize_all();
-    EXPECT_EQ(cuda_->mapped_bytes(), 0U) << "then it goes back";
+    EXPECT_EQ(cuda_->mapped_bytes(), 0U) << "after the wait the memory goes back";
     EXPECT_THAT(cuda_->findings(), IsEmpty());
   }
   PoolBesideCapture(const PoolBesideCapture&) = delete;
@@ -486,7 +487,7 @@ class PoolBesideCapture : public OnCuda {
   std::unique_ptr<StreamPool> dying_ = std::make_unique<StreamPool>(*backend_, StreamPoolOptions{});
 };
 
-// Failed before, and so did the next four: memory was unmapped that was still in use.
+// Regression, in this test and the next four: memory was unmapped that was still in use.
 TEST_F(PoolBesideCapture, KeepsWhatAStreamUsesThatHasGone) {
   CudaStream gone = nullptr;
   cuda_->stream_create(gone);
@@ -512,7 +513,7 @@ TEST_F(PoolBesideCapture, KeepsWhatAnybodyMayUse) {
   die_beside_capture();
 }
 
-// An error of one stream does not affect the others.
+// An error of one stream does not affect the other streams.
 TEST_F(PoolBesideCapture, KeepsWhatAStreamUsesThatCannotBeWaitedFor) {
   class Refusing final : public ForwardingBackend {
    public:
@@ -532,7 +533,7 @@ TEST_F(PoolBesideCapture, KeepsWhatAStreamUsesThatCannotBeWaitedFor) {
   die_beside_capture();
 }
 
-// Another pool is destroyed after a wait for the GPU. Its remaining memory was once unmapped in either case.
+// Regression: a wait for the GPU that came before the last work unmapped the memory.
 TEST_F(PoolBesideCapture, KeepsWhatWasLeftAfterTheGpuWasWaitedFor) {
   const AddressRange block = dying_->allocate(2 * kMiB, streams_[0]).value();
   cuda_->after_next_synchronize([&] {
@@ -544,7 +545,8 @@ TEST_F(PoolBesideCapture, KeepsWhatWasLeftAfterTheGpuWasWaitedFor) {
   backend_->synchronize_all();
 }
 
-// CUDA refuses to wait for the GPU then, and ends the capture. Before, memory was unmapped in the end.
+// CUDA refuses the wait for the GPU and ends the capture. Regression: the pool unmapped its memory all the
+// same.
 TEST_F(OnCuda, APoolThatEndsBesideACaptureThatNobodyTellsOfUnmapsNothingInUse) {
   auto pool = std::make_unique<StreamPool>(*backend_, StreamPoolOptions{});
   const AddressRange block = pool->allocate(2 * kMiB, streams_[0]).value();
@@ -556,7 +558,7 @@ TEST_F(OnCuda, APoolThatEndsBesideACaptureThatNobodyTellsOfUnmapsNothingInUse) {
   EXPECT_EQ(cuda_->stream_end_capture(graph, streams_[1]), CudaStatus::kStreamCaptureInvalidated);
 }
 
-// The pool's own streams reveal the capture if nothing else does. The capture was once invalidated.
+// If nothing else reveals the capture, the pool's own streams do. Regression: the capture was invalidated.
 TEST_F(OnCuda, APoolThatEndsWhileItsStreamIsCapturedKeepsItsMemory) {
   auto pool = std::make_unique<StreamPool>(*backend_, StreamPoolOptions{});
   pool->free(pool->allocate(2 * kMiB, streams_[0])->begin);
@@ -569,7 +571,7 @@ TEST_F(OnCuda, APoolThatEndsWhileItsStreamIsCapturedKeepsItsMemory) {
   backend_->synchronize_all();
 }
 
-// If the backend is destroyed, too, no wait is possible any more.
+// Once the backend is destroyed, too, no wait is possible any more.
 TEST(PoolBesideCaptureForGood, MemoryStaysWhereItsBackendDies) {
   const auto cuda =
       std::make_shared<FakeCuda>(FakeCudaOptions{.memory_bytes = 64 * kMiB, .logical_memory = true});
@@ -591,8 +593,8 @@ TEST(PoolBesideCaptureForGood, MemoryStaysWhereItsBackendDies) {
               UnorderedElementsAre(HasSubstr("a reservation of"), "a mapping of 2 MiB (2097152 bytes)"));
 }
 
-// No event can be recorded on it now, and the thread can take the block again itself. Before, the free was
-// refused.
+// The thread cannot record an event on the captured stream, but can itself use the block again. Regression:
+// the free was refused.
 TEST_F(OnCuda, AThreadFreesOnItsDefaultStreamWhileThatIsCaptured) {
   const CudaStream per_thread = pointer_to<void>(2);
   ASSERT_EQ(cuda_->stream_begin_capture(per_thread), CudaStatus::kSuccess);
@@ -600,7 +602,7 @@ TEST_F(OnCuda, AThreadFreesOnItsDefaultStreamWhileThatIsCaptured) {
   EXPECT_NO_THROW(pool_->free(block.begin, per_thread));
   EXPECT_EQ(pool_->allocate(2 * kMiB, per_thread), block);
   EXPECT_NO_THROW(pool_->free(block.begin));
-  EXPECT_NE(pool_->allocate(2 * kMiB, streams_[0]), block) << "which would have to wait";
+  EXPECT_NE(pool_->allocate(2 * kMiB, streams_[0]), block) << "the other stream would have to wait";
   CudaGraph graph = nullptr;
   EXPECT_EQ(cuda_->stream_end_capture(graph, per_thread), CudaStatus::kSuccess);
   cuda_->graph_destroy(graph);
@@ -608,8 +610,8 @@ TEST_F(OnCuda, AThreadFreesOnItsDefaultStreamWhileThatIsCaptured) {
   EXPECT_EQ(pool_->statistics().freed_unordered, 0U);
 }
 
-// The legacy stream would wait for the blocking stream, and can be given nothing: that is no failure of the
-// device. Before, it was: "cudaStreamIsCapturing(): error 906".
+// Work on the legacy stream would wait for the blocking stream, so CUDA forbids it during the capture. This
+// is no failure of the device. Regression: it was "cudaStreamIsCapturing(): error 906".
 TEST_F(OnCuda, TheLegacyStreamIsUnusableWhileABlockingStreamIsCaptured) {
   CudaStream blocking = nullptr;
   cuda_->stream_create_blocking(blocking);
@@ -627,7 +629,7 @@ TEST_F(OnCuda, TheLegacyStreamIsUnusableWhileABlockingStreamIsCaptured) {
   cuda_->stream_destroy(blocking);
 }
 
-// Memory of cuda:0, and work of all three GPUs.
+// Memory of cuda:0, used by work of all three GPUs.
 class StreamPoolPeers : public ::testing::Test {
  protected:
   StreamPoolPeers() {
@@ -647,7 +649,7 @@ class StreamPoolPeers : public ::testing::Test {
   StreamPoolPeers(const StreamPoolPeers&) = delete;
   StreamPoolPeers& operator=(const StreamPoolPeers&) = delete;
 
-  // Runs kernels of all GPUs, one after the other, and returns the errors.
+  // Runs a kernel on each GPU in turn, and returns the first error.
   std::string read(AddressRange range) {
     for (int ordinal = 0; ordinal < 3; ++ordinal) {
       cuda_->set_device(ordinal);
@@ -665,7 +667,7 @@ class StreamPoolPeers : public ::testing::Test {
   std::array<CudaStream, 3> streams_{};
 };
 
-// At home and in views. Before, it was the pool's own GPU alone.
+// All GPUs have access at home and in views. Regression: only the pool's own GPU had.
 TEST_F(StreamPoolPeers, GpusThatReachTheMemoryMayTouchIt) {
   const auto backend = make_cuda_pool_backend(0, cuda_);
   StreamPool pool(*backend, {.budget_bytes = 16 * kMiB});
@@ -698,7 +700,7 @@ TEST(StreamPoolWithoutPeers, GpusThatReachNoOtherAskForNoAccess) {
   EXPECT_THAT(cuda->misuses(), IsEmpty());
 }
 
-// Each handle type and capability that the GPU supports, and no other.
+// The pool requests each handle type and capability that the GPU supports, and no other.
 TEST(StreamPoolSharing, MemoryIsCreatedToBeExportedAndRegistered) {
   for (const bool can : {false, true}) {
     const auto cuda = std::make_shared<FakeCuda>(
@@ -716,7 +718,7 @@ TEST(StreamPoolSharing, MemoryIsCreatedToBeExportedAndRegistered) {
   }
 }
 
-// All of the budget in one piece then.
+// Without virtual memory, the pool allocates its budget as one piece.
 TEST(StreamPoolWithoutVirtualMemory, TakesItsBudgetAtOnce) {
   const auto cuda = std::make_shared<FakeCuda>(
       FakeCudaOptions{.memory_bytes = 64 * kMiB, .virtual_memory = false, .logical_memory = true});
@@ -741,7 +743,7 @@ TEST(StreamPoolWithoutVirtualMemory, TakesItsBudgetAtOnce) {
     pool.free(first->begin);
     EXPECT_EQ(pool.trim(), 0U);
     EXPECT_EQ(pool.statistics().growths, 0U);
-    EXPECT_THROW(StreamPool(*backend, {}), OutOfMemory) << "another one has half of it";
+    EXPECT_THROW(StreamPool(*backend, {}), OutOfMemory) << "another pool has half of it";
     EXPECT_EQ(cuda->calls("cudaMalloc"), 2U);
   }
   cuda->stream_destroy(stream);
@@ -759,9 +761,9 @@ TEST(StreamPoolWithoutVirtualMemory, ProgramsAreInOrderAndNothingLeaksWhateverCa
   }
 }
 
-// Failed before: the pool forgot the thread's last error after queries of events that were not ready, which
-// leave none (CUDA Programming Guide, "Error Checking"), and after failures of the driver's calls. A program
-// that checks its launches later never saw its own error.
+// Regression: the pool cleared the thread's last error after queries of events that were not ready, which set
+// none (CUDA Programming Guide, "Error Checking"), and after failures of the driver's calls. A program that
+// checked its launches later never saw its own error.
 TEST(StreamPoolOnCuda, AnErrorOfTheProgramStaysForItsOwnCheck) {
   constexpr std::uint64_t kBudget = 64 * kMiB;
   const auto cuda =
@@ -794,8 +796,8 @@ TEST(StreamPoolOnCuda, AnErrorOfTheProgramStaysForItsOwnCheck) {
   EXPECT_THAT(cuda->misuses(), IsEmpty());
 }
 
-// cudaSetDevice() makes the primary context current in the place of the program's own, for example a green
-// context, and the pool once left it there.
+// Regression: the pool left the primary context current. cudaSetDevice() makes it current in place of the
+// program's own context, for example a green context.
 TEST(StreamPoolOnCuda, AContextOfTheProgramsOwnStaysTheThreads) {
   const auto cuda = std::make_shared<FakeCuda>(
       FakeCudaOptions{.gpus = 2, .memory_bytes = 64 * kMiB, .logical_memory = true});
@@ -815,8 +817,8 @@ TEST(StreamPoolOnCuda, AContextOfTheProgramsOwnStaysTheThreads) {
   }
 }
 
-// The pool once asked for a stream's id without setting the thread's GPU, and the runtime then initialises
-// the first GPU for a thread without one.
+// Regression: the pool asked for a stream's id without setting the thread's GPU. For a thread without a GPU,
+// the runtime then initialises the first one.
 TEST(StreamPoolOnCuda, AThreadWithoutAGpuBeginsToUseNoOther) {
   const auto cuda = std::make_shared<FakeCuda>(
       FakeCudaOptions{.gpus = 2, .memory_bytes = 64 * kMiB, .logical_memory = true});
@@ -833,8 +835,8 @@ TEST(StreamPoolOnCuda, AThreadWithoutAGpuBeginsToUseNoOther) {
   EXPECT_FALSE(cuda->uses(0));
 }
 
-// Failed before: waiting for a stream and giving memory back are calls that a capture in the mode
-// cudaStreamCaptureModeGlobal forbids all other threads, and that end it.
+// Regression: the pool waited for a stream and gave memory back. While a capture runs in the mode
+// cudaStreamCaptureModeGlobal, such calls of any other thread are forbidden and end the capture.
 TEST(StreamPoolOnCuda, ItsEndLeavesCapturesOfOtherThreadsAlone) {
   const auto cuda =
       std::make_shared<FakeCuda>(FakeCudaOptions{.memory_bytes = 64 * kMiB, .logical_memory = true});
@@ -859,7 +861,7 @@ TEST(StreamPoolOnCuda, ItsEndLeavesCapturesOfOtherThreadsAlone) {
   EXPECT_THAT(cuda->leaks(), IsEmpty());
 }
 
-// Failed before where the driver said cudaErrorContextIsDestroyed: the GPU was taken for lost, and every
+// Regression: after the driver's cudaErrorContextIsDestroyed, the pool treated the GPU as lost, and every
 // later call of the pool failed.
 TEST(StreamPoolOnCuda, AStreamThatHasGoneIsNoLostGpu) {
   for (const std::uint64_t seed : {0U, 1U}) {

@@ -1,6 +1,6 @@
 #pragma once
-// A naive model of a stream pool: the blocks that are handed out, and their bytes. The tests compare the
-// pool's statistics with it.
+// A naive model of a stream pool: the blocks that are handed out, and their bytes. Tests compare the pool's
+// statistics with it.
 
 #include <gtest/gtest.h>
 
@@ -26,7 +26,7 @@ struct ModelBlock {
 
 class StreamPoolModel {
  public:
-  // `touches`: addresses are memory, which blocks are written to and checked in.
+  // `touches`: addresses are real memory, so the model writes to blocks and checks their contents.
   StreamPoolModel(const StreamPool& pool, const StreamPoolOptions& options, bool touches)
       : pool_(pool),
         small_bytes_(std::min(options.small_bytes, pool.backend().properties().granule_bytes)),
@@ -36,10 +36,10 @@ class StreamPoolModel {
 
   void allocated(AddressRange range, StreamHandle stream, BlockLife life) {
     const auto next = live_.lower_bound(range.begin);
-    ASSERT_TRUE(next == live_.end() || range.end() <= next->first) << "overlaps the block behind it";
+    ASSERT_TRUE(next == live_.end() || range.end() <= next->first) << "overlaps the next block";
     ASSERT_TRUE(next == live_.begin() ||
                 std::prev(next)->first + std::prev(next)->second.bytes <= range.begin)
-        << "overlaps the block before it";
+        << "overlaps the previous block";
     const BlockKind kind = range.bytes > small_bytes_       ? BlockKind::kLarge
                            : life == BlockLife::kPersistent ? BlockKind::kPersistent
                                                             : BlockKind::kSmall;
@@ -56,7 +56,7 @@ class StreamPoolModel {
     }
   }
 
-  // To be called before the block is freed.
+  // Call this before the pool frees the block.
   void freed(std::uint64_t address) {
     const ModelBlock block = live_.at(address);
     for (const std::uint64_t at : written({.begin = address, .bytes = block.bytes})) {
@@ -97,7 +97,7 @@ class StreamPoolModel {
     figure.peak = std::max(figure.peak, figure.current);
   }
 
-  // Where a block is written: its ends, and between.
+  // The addresses at which the model writes to a block: its ends, and some between.
   static std::vector<std::uint64_t> written(AddressRange range) {
     std::vector<std::uint64_t> addresses;
     for (std::uint64_t at = range.begin; at + kWord <= range.end(); at += std::max(kWord, range.bytes / 3)) {
@@ -124,7 +124,7 @@ class StreamPoolModel {
     EXPECT_EQ(found.allocated.added - found.allocated.removed, found.allocated.current);
   }
 
-  // The pieces tile the pool's memory, no two adjacent ones have the same state, and those in use are the
+  // Pieces tile the pool's memory, no two adjacent free or vacant ones could merge, and those in use are the
   // model's blocks.
   void check_pieces(const std::vector<PoolPiece>& pieces, const StreamPoolStatistics& now) const {
     std::map<PoolPiece::State, std::uint64_t> bytes;

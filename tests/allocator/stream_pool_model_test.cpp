@@ -1,5 +1,5 @@
-// The stream pool against a naive model: random operations on several streams, on memory of the `cpu` device.
-// Blocks never overlap and keep their contents, and figures are exact.
+// The stream pool against a naive model: random operations on several streams, in memory of the `cpu` device.
+// Blocks never overlap and keep their contents, and the statistics are exact.
 
 #include "tests/allocator/stream_pool_model.h"
 
@@ -77,7 +77,7 @@ class RandomOperations {
  private:
   std::uint64_t below(std::uint64_t bound) { return random_() % bound; }
   StreamHandle any_stream() { return stream_handle(static_cast<StreamId>(below(setting_.streams))); }
-  // Every power of two up to 4 MiB as likely, small ones more often, and often the same.
+  // All magnitudes up to 4 MiB; small ones are more likely, and a third of the sizes are powers of two.
   std::uint64_t any_size() {
     const std::uint64_t bits = below(4) == 0 ? below(22) : below(16);
     const std::uint64_t bytes = (std::uint64_t{1} << bits) + below(std::uint64_t{1} << bits);
@@ -105,11 +105,11 @@ class RandomOperations {
     const auto range = ready ? pool_->allocate_ready(bytes, life) : pool_->allocate(bytes, stream, life);
     if (!range) {
       ASSERT_LT(free_granules(), round_up(bytes, granule())) << "refused without need";
-      // Gaps between large blocks may be larger, and are not used for small ones.
+      // Gaps between large blocks may exceed the request: the pool does not use them for small blocks.
       const std::uint64_t fits = pool_->shortage(bytes).would_have_fitted;
       const std::uint64_t small = std::min(setting_.options.small_bytes, granule());
       ASSERT_TRUE(life == BlockLife::kPersistent || (bytes <= small && fits > small) || fits < bytes)
-          << bytes << " of which would have fitted " << fits << "\n"
+          << bytes << " bytes were refused although this many would have fitted: " << fits << "\n"
           << pool_->picture();
       free_one();
       return;
@@ -125,7 +125,7 @@ class RandomOperations {
     if (addresses_.empty()) {
       return;
     }
-    // Mostly the latest ones.
+    // Half of the time the latest block.
     const std::uint64_t back = below(2) == 0 ? 0 : below(addresses_.size());
     std::swap(addresses_[addresses_.size() - 1 - back], addresses_.back());
     const std::uint64_t address = addresses_.back();
@@ -164,8 +164,8 @@ class RandomOperations {
     EXPECT_EQ(pool_->find(address), std::nullopt);
   }
 
-  // Wholly free granules, wherever they are, and those that the budget still allows, without granules that
-  // slabs in use overlap. (A refused request has given free slabs back.)
+  // Counts wholly free granules and those that the budget still allows, but not granules that slabs in use
+  // overlap. (A refused request has already given free slabs back.)
   std::uint64_t free_granules() const {
     std::uint64_t bytes = setting_.options.budget_bytes - pool_->statistics().all.reserved.current;
     for (const PoolPiece& piece : pool_->snapshot()) {
@@ -181,7 +181,7 @@ class RandomOperations {
   std::uint64_t granule() const { return device_->properties().granule_bytes; }
 
   void check() {
-    // The model treats blocks of allocate_ready() as those of another stream: the host.
+    // The model treats the host, which owns blocks of allocate_ready(), as another stream.
     model_->check(setting_.options.cache_bytes == 0);
     const std::uint64_t reserved = pool_->statistics().all.reserved.current;
     EXPECT_EQ(reserved, device_->counters().committed_bytes);
@@ -189,7 +189,7 @@ class RandomOperations {
     EXPECT_LE(reserved, setting_.options.budget_bytes);
   }
 
-  // All of it is free then, in one piece a kind; and can be given back.
+  // Frees all blocks. All memory is then free, in one piece per kind, and can be given back.
   void drain() {
     while (!addresses_.empty() && !::testing::Test::HasFatalFailure()) {
       free_one();
@@ -225,7 +225,7 @@ class StreamPoolModelTest : public ::testing::TestWithParam<Setting> {};
 INSTANTIATE_TEST_SUITE_P(All, StreamPoolModelTest, ::testing::ValuesIn(settings()),
                          [](const auto& test) { return test.param.name; });
 
-// A million operations over all settings.
+// One million operations over all settings.
 TEST_P(StreamPoolModelTest, RandomOperations) {
   const std::uint64_t seeds = testing::extent({.usual = 2, .under_sanitizers = 1, .in_long_run = 20});
   const std::uint64_t operations =

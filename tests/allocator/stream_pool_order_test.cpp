@@ -1,5 +1,5 @@
-// Order: programs with several streams run on `sim`, whose race checker sees every access, while the pool
-// sees none. Memory from the pool is ordered after its last users; if waits are removed, it is not.
+// Programs with several streams run on `sim`. Its race checker sees every access, whereas the pool sees none.
+// Memory from the pool is ordered after its last users; without the pool's waits it is not.
 
 #include <gtest/gtest.h>
 
@@ -38,7 +38,7 @@ std::unique_ptr<SimDevice> make_device(std::optional<std::uint64_t> order_seed, 
   return make_sim_with_streams(options, streams);
 }
 
-// `memory`: what `backend` has its memory of.
+// `memory` is the backend under `backend`, which provides the device memory.
 void run(SimDevice& device, const DevicePoolBackend& memory, PoolBackend& backend, std::uint64_t seed) {
   std::mt19937_64 random(seed);
   const Choice choice = [&random](std::uint64_t bound) { return random() % bound; };
@@ -64,7 +64,7 @@ TEST(StreamPoolOrder, NoRaceInProgramsThatThePoolDoesNotSee) {
   }
 }
 
-// This check knows nothing of frontiers: in any order that the waits permit, a reader must see the contents
+// This check does not rely on frontiers: in any order that the waits permit, a reader must see the contents
 // that were written for it.
 TEST(StreamPoolOrder, EveryPermittedOrderReadsWhatWasWritten) {
   for (std::uint64_t seed = 0; seed < seeds() / 4 && !HasFailure(); ++seed) {
@@ -96,8 +96,8 @@ TEST(StreamPoolOrder, TheCheckerSeesThatWaitsAreMissing) {
 
 // --- streams that come and go ------------------------------------------------------------------------------
 
-// Of the device's streams each is one after the other to the pool, which is told of some ends, or of none; or
-// they are default streams of threads.
+// Presents each stream of the device to the pool as a sequence of streams. Either the program reports all,
+// some or none of their ends, or they are default streams of threads.
 class ChangingStreams final : public ForwardingBackend {
  public:
   ChangingStreams(PoolBackend& target, bool of_threads)
@@ -148,7 +148,7 @@ class ChangingStreamsTest : public ::testing::TestWithParam<Ends> {};
 INSTANTIATE_TEST_SUITE_P(All, ChangingStreamsTest,
                          ::testing::Values(Ends::kTold, Ends::kUntold, Ends::kSomeTold, Ends::kOfThreads));
 
-// Failed while it was written: a stream that was parked was settled while a block was taken for it.
+// Covers a defect found in development: a parked stream was settled while the pool allocated a block for it.
 TEST_P(ChangingStreamsTest, NoRace) {
   for (std::uint64_t seed = 0; seed < seeds() / 20 && !HasFailure(); ++seed) {
     const auto device = make_device(std::nullopt, ChangingStreams::kManyStreams);
@@ -211,21 +211,21 @@ TEST_F(StreamPoolOrderTest, OneEventServesAllThatWasFreedBefore) {
     write(take(64 * kKiB, 1), 1, "reuse");
   }
   EXPECT_EQ(statistics().events_recorded, 1U);
-  EXPECT_EQ(statistics().stream_waits, 1U) << "the stream knows all of it then";
+  EXPECT_EQ(statistics().stream_waits, 1U) << "one wait covers all three blocks";
   EXPECT_EQ(first_finding(*device_), "");
 }
 
-// Waits are transitive: a stream that waits for another one also comes after everything that the other waited
-// for.
+// Waits are transitive: a stream that waits for another one also comes after everything for which the other
+// waited.
 TEST_F(StreamPoolOrderTest, KnowledgeIsHandedOn) {
   const AddressRange first = take(64 * kKiB, 0);
   const AddressRange second = take(64 * kKiB, 0);
   const AddressRange kept = take(64 * kKiB, 0);
   pool_.free(first.begin);
   pool_.free(second.begin);
-  const AddressRange by_1 = take(64 * kKiB, 1);  // waits for 0
+  const AddressRange by_1 = take(64 * kKiB, 1);  // waits for stream 0
   pool_.free(by_1.begin);
-  const AddressRange a = take(64 * kKiB, 2);  // waits for 1, and so knows 0
+  const AddressRange a = take(64 * kKiB, 2);  // waits for stream 1, and thereby for stream 0
   const AddressRange b = take(64 * kKiB, 2);
   EXPECT_EQ(statistics().stream_waits, 2U);
   write(a, 2, "a");
@@ -234,20 +234,21 @@ TEST_F(StreamPoolOrderTest, KnowledgeIsHandedOn) {
   pool_.free(kept.begin);
 }
 
-TEST_F(StreamPoolOrderTest, ReadersThatWereToldAreWaitedFor) {
+TEST_F(StreamPoolOrderTest, ReadersThatThePoolWasToldOfAreWaitedFor) {
   const AddressRange block = take(64 * kKiB, 0);
   write(block, 0, "write");
   device_->wait(1, device_->frontier(0));
   pool_.used_on(block.begin, stream_handle(1));
   pool_.used_on(block.begin, stream_handle(1));
   pool_.free(block.begin);
-  // Given to the reader between used_on() and the free, or before: all of it counts.
+  // All work of the reader's stream counts, from before used_on() and between used_on() and the free.
   ASSERT_EQ(take(64 * kKiB, 0), block);
   EXPECT_EQ(statistics().stream_waits, 1U);
   EXPECT_EQ(statistics().events_recorded, 1U);
 }
 
-// A stream that frees what another one took, but never used, does not come after what that one waited for.
+// Stream 2 frees a block that stream 1 allocated but never used. Stream 2 does not come after the waits of
+// stream 1.
 TEST_F(StreamPoolOrderTest, BlockFreedElsewhereUnusedIsOrderedAfterItsUsersBefore) {
   const AddressRange block = take(64 * kKiB, 0);
   write(block, 0, "use");
@@ -259,7 +260,7 @@ TEST_F(StreamPoolOrderTest, BlockFreedElsewhereUnusedIsOrderedAfterItsUsersBefor
   EXPECT_EQ(first_finding(*device_), "");
 }
 
-// A block that a stream took from its cache and freed unused was once free for other streams at once.
+// Regression: a block that a stream took from its cache and freed unused was at once free for other streams.
 TEST_F(StreamPoolOrderTest, BlockTakenBackUnusedIsOrderedAfterItsUsersBefore) {
   for (const bool idle : {false, true}) {
     StreamPool pool(*backend_, {.budget_bytes = 4096 * kKiB, .small_bytes = 64 * kKiB});
@@ -287,7 +288,7 @@ TEST_F(StreamPoolOrderTest, MemoryThatIsReadyHasBeenWaitedForOnTheHost) {
   EXPECT_EQ(first_finding(*device_), "");
 }
 
-// The whole device once waited for blocks that the host had freed into its cache.
+// Regression: the pool waited for the whole device because of blocks that the host had freed into its cache.
 TEST_F(StreamPoolOrderTest, WhatTheHostHasFreedIsWaitedForByNobody) {
   StreamPool pool(*backend_, {.budget_bytes = 4096 * kKiB, .small_bytes = 64 * kKiB});
   pool.free(pool.allocate_ready(64 * kKiB)->begin);
@@ -296,7 +297,7 @@ TEST_F(StreamPoolOrderTest, WhatTheHostHasFreedIsWaitedForByNobody) {
   EXPECT_EQ(pool.statistics().device_waits, 0U);
 }
 
-// The device waits where the work on fragments is not done, the host does not.
+// If work on fragments is not done, the device waits for it, and the host does not.
 TEST_F(StreamPoolOrderTest, FragmentsAreWaitedForOnTheDevice) {
   std::vector<AddressRange> blocks;
   for (StreamId stream = 0; stream < 2; ++stream) {
@@ -305,7 +306,7 @@ TEST_F(StreamPoolOrderTest, FragmentsAreWaitedForOnTheDevice) {
       write(blocks.back(), stream, "use");
     }
   }
-  // Every second one: no two holes touch.
+  // Frees every second block, so that no two holes touch.
   for (std::size_t i = 0; i < blocks.size(); i += 2) {
     pool_.free(blocks[i].begin);
   }
@@ -317,12 +318,12 @@ TEST_F(StreamPoolOrderTest, FragmentsAreWaitedForOnTheDevice) {
   EXPECT_EQ(statistics().device_waits, 0U);
   EXPECT_EQ(statistics().all.reserved.peak, 4096 * kKiB);
   EXPECT_EQ(first_finding(*device_), "");
-  // And the other way round: its granules at the addresses that they had before.
+  // In the other direction, granules of the view return to their addresses at home.
   pool_.free(made.begin);
   write(take(512 * kKiB, 3), 3, "at home again");
   EXPECT_GT(statistics().stream_waits, 1U);
   EXPECT_EQ(first_finding(*device_), "");
-  // Without the pool's waits the checker sees it, whatever the addresses.
+  // An access that the pool does not order is found, whatever its addresses.
   write(made, 1, "after it was freed");
   EXPECT_NE(first_finding(*device_), "");
 }
@@ -356,13 +357,13 @@ TEST_F(StreamPoolOrderTest, NobodyWaitsForWhatCannotSuffice) {
 
 // --- ends of streams ---------------------------------------------------------------------------------------
 
-// Streams whose handles are given to others: the n-th stream of the device has handle (n modulo 2) + 1.
+// Streams that reuse handles: the n-th stream of the device has handle (n modulo 2) + 1.
 class ReusedHandles final : public ForwardingBackend {
  public:
   using ForwardingBackend::ForwardingBackend;
 
   static StreamHandle handle(StreamId stream) { return stream_handle(stream % 2); }
-  // From now on its handle means this stream, or none.
+  // From now on, the handle means this stream, or none.
   void create(StreamId stream) { now_[stream % 2] = stream; }
   void destroy(StreamId stream) { now_[stream % 2].reset(); }
 
@@ -437,14 +438,14 @@ TEST_F(EndsOfStreams, WithoutNoticeTheDeviceIsWaitedForWhenTheHandleTurnsUpAgain
   write(block, 0, "use");
   write(kept, 0, "use of another");
   reused_.free(block.begin);
-  handles_.create(2);  // has the handle of 0
+  handles_.create(2);  // has the handle of stream 0
   ASSERT_EQ(take(2), block);
   EXPECT_EQ(reused_.statistics().device_waits, 1U);
   write(block, 2, "reuse");
   reused_.free(kept.begin);
   ASSERT_EQ(take(1), kept);
   write(kept, 1, "reuse of another");
-  EXPECT_EQ(reused_.statistics().device_waits, 1U) << "all that the stream was given is done";
+  EXPECT_EQ(reused_.statistics().device_waits, 1U) << "all work of the old stream is done";
   EXPECT_EQ(first_finding(*device_), "");
 }
 
@@ -460,12 +461,12 @@ TEST_F(EndsOfStreams, WithoutNoticeTheDeviceIsWaitedForWhenNoEventCanBeRecorded)
   EXPECT_THROW(reused_.allocate(1, ReusedHandles::handle(0)), InvalidArgument);
 }
 
-// The free makes neither a wait nor an event; the next user waits for the device, once.
+// The free neither waits nor records an event; the next user waits for the device, once.
 TEST_F(EndsOfStreams, BlocksOfUnknownUsersAreWaitedForByTheDevice) {
   const AddressRange block = take(0);
   const AddressRange second = take(0);
   write(block, 0, "use");
-  write(second, 1, "use on a stream that the pool has not been told of");
+  write(second, 1, "use that the pool has not been told of");
   reused_.free_unordered(block.begin);
   reused_.free_unordered(second.begin);
   EXPECT_THROW(reused_.free_unordered(block.begin), InvalidArgument);
@@ -480,7 +481,8 @@ TEST_F(EndsOfStreams, BlocksOfUnknownUsersAreWaitedForByTheDevice) {
   EXPECT_EQ(first_finding(*device_), "");
 }
 
-// Numbers of streams that are gone are given anew: frontiers do not grow with all that ever were.
+// The pool reuses the numbers of streams that are gone, so frontiers do not grow with all streams that ever
+// were.
 TEST_F(EndsOfStreams, AHundredStreamsComeAndGo) {
   for (StreamId i = 0; i < 100; ++i) {
     const StreamId stream = device_->create_stream("one of many");
@@ -502,7 +504,7 @@ TEST_F(EndsOfStreams, AHundredStreamsComeAndGo) {
 
 // --- per-thread default streams ----------------------------------------------------------------------------
 
-// One handle: the first stream on the thread that made it, the second on all others.
+// One handle that means the first stream on the thread that made it, and the second stream on all others.
 class PerThreadHandle final : public ForwardingBackend {
  public:
   using ForwardingBackend::ForwardingBackend;
@@ -544,8 +546,8 @@ TEST_F(PerThreadStreams, RecordAnEventWithEveryFree) {
   EXPECT_EQ(first_finding(*device_), "");
 }
 
-// Only the stream itself can tell when it is done with the block. Where ends of streams are reported, the
-// event was once recorded on the other thread's stream, which has the same handle there.
+// Only an event on the stream itself can tell when the stream is done with the block. Regression: where ends
+// of streams are reported, the pool recorded it on the other thread's stream, which has the same handle.
 TEST_F(PerThreadStreams, AFreeByAnotherThreadCostsAWaitForTheDevice) {
   const AddressRange block = take();
   write(block, 0, "use");

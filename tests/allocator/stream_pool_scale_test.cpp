@@ -1,5 +1,5 @@
 // Programs whose streams come and go, end without notice, or are many. The pool's backend calls, memory and
-// search per request do not grow with the program's history. The tests count;
+// search per request do not grow with the program's history. These tests count calls;
 // bench/stream_pool_bench.cpp measures times.
 
 #include <gtest/gtest.h>
@@ -23,7 +23,7 @@ using bench::Requests;
 
 constexpr std::uint64_t kMaxEvents = 1024;             // StreamPoolStatistics::events_held
 constexpr std::uint64_t kMaxRetired = 128;             // see StreamPool::forget()
-constexpr std::uint64_t kMaxTracked = 700;             // of streams that come and go
+constexpr std::uint64_t kMaxTracked = 700;             // among streams that come and go
 constexpr std::uint64_t kMaxVanishedInCapture = 1024;  // see StreamPool
 
 std::vector<Requests> all_requests() {
@@ -54,8 +54,8 @@ class StreamPoolScale : public ::testing::TestWithParam<Requests> {};
 INSTANTIATE_TEST_SUITE_P(All, StreamPoolScale, ::testing::ValuesIn(all_requests()),
                          [](const auto& test) { return test.param.name; });
 
-// Failed before: events of streams that had ended were never released, nor their numbers given again, so that
-// both and the time of a request grew without bound.
+// Regression: the pool never released events of ended streams nor reused the streams' numbers. Both, and the
+// time of a request, grew without bound.
 TEST_P(StreamPoolScale, ALateRequestAsksAndKeepsNoMoreThanAnEarlyOne) {
   RequestLoop loop(GetParam());
   loop.run(100);
@@ -90,8 +90,8 @@ TEST(StreamPoolScaleTest, PlacementDoesNotDependOnTheDevicesSpeed) {
   }
 }
 
-// Failed before: caches of all streams were visited for each small block that found none.
-TEST(StreamPoolScaleTest, ACallAsksNoMoreOfManyStreamsThanOfFew) {
+// Regression: for each small block that its own cache lacked, the pool visited the caches of all streams.
+TEST(StreamPoolScaleTest, ACallVisitsNoMoreStreamsOfManyThanOfFew) {
   constexpr int kCalls = 40000;
   for (const std::uint64_t most_bytes : {std::uint64_t{64} << 10, std::uint64_t{8} << 20}) {
     for (const Done done : {Done::kAtOnce, Done::kNever}) {
@@ -116,7 +116,7 @@ TEST(StreamPoolScaleTest, PlacementAmongManyStreamsDoesNotDependOnTheDevicesSpee
   EXPECT_EQ(addresses(Done::kNever), fast);
 }
 
-// The host waits for a stream that has ended only when as many have ended since as are tracked.
+// The host waits for an ended stream only after as many further streams have ended as the pool tracks.
 TEST(StreamPoolScaleTest, TheHostIsFarAheadBeforeItWaits) {
   RequestLoop loop({.bytes = std::uint64_t{4} << 20, .done = Done::kNever});
   loop.run(kMaxRetired);
@@ -149,7 +149,7 @@ class OneIsCaptured final : public ForwardingBackend {
   StreamHandle captured_ = nullptr;
 };
 
-// Of handle 0 there is a stream that stays, which has a small block; what streams leave is never done.
+// Handle 0 is a stream that stays and has a small block. Work of the other streams is never done.
 class StreamPoolVanished : public ::testing::Test {
  protected:
   static constexpr std::size_t kHandles = 400;
@@ -166,7 +166,7 @@ class StreamPoolVanished : public ::testing::Test {
       streams_.destroy(stream);
     }
   }
-  // Their handles are given to others, which have a block each.
+  // For each stream that vanishes, another one gets its handle and has a block.
   void vanish(std::size_t streams) {
     for (std::size_t handle = 2; handle < 2 + streams; ++handle) {
       pool_.free(pool_.allocate(kLarge, streams_.create(handle))->begin);
@@ -180,8 +180,8 @@ class StreamPoolVanished : public ::testing::Test {
   const StreamHandle stays_;
 };
 
-// The pool once waited for the device in their stead, which a capture forbids, and settled none of the blocks
-// after them.
+// Regression: the pool waited for the device instead of the ended streams, which a capture forbids, and
+// settled none of the later blocks.
 TEST_F(StreamPoolVanished, DuringACaptureOthersThatEndAreSettled) {
   pool_.free_unordered(pool_.allocate(kSmall, stays_)->begin);
   backend_.capture(stays_);
@@ -205,7 +205,7 @@ TEST_F(StreamPoolVanished, DuringACaptureOthersThatEndAreSettledBesideMany) {
   EXPECT_LE(pool_.statistics().streams_tracked, kMany + kMaxRetired + 5);
 }
 
-// Failed before: there was no bound, and each stream more made clocks wider.
+// Regression: there was no bound, and each further stream made clocks wider.
 TEST_F(StreamPoolVanished, DuringACaptureThereIsABoundBeyondWhichNewStreamsAreRefused) {
   backend_.capture(stays_);
   std::size_t refused = 0;
@@ -224,7 +224,7 @@ TEST_F(StreamPoolVanished, DuringACaptureThereIsABoundBeyondWhichNewStreamsAreRe
   EXPECT_LE(pool_.statistics().streams_tracked, 3U);
 }
 
-// Failed before: the 128th end after it waited for the device.
+// Regression: the 128th end after the unordered free waited for the device.
 TEST_F(StreamPoolVanished, WhatNobodyTakesIsWaitedForByNobody) {
   pool_.free_unordered(pool_.allocate(kSmall, stays_)->begin);
   come_and_go(3000);
@@ -233,7 +233,8 @@ TEST_F(StreamPoolVanished, WhatNobodyTakesIsWaitedForByNobody) {
   EXPECT_EQ(pool_.statistics().device_waits, 1U);
 }
 
-// Each that is there is asked whether it is captured, and counts. Failed before: it did not count.
+// The pool asks each existing stream whether it is captured, and counts the visit. Regression: it did not
+// count.
 TEST_F(StreamPoolVanished, AWaitForTheDeviceVisitsStreamsThatAreThere) {
   constexpr std::size_t kThere = 50;
   come_and_go(3000);
@@ -244,7 +245,7 @@ TEST_F(StreamPoolVanished, AWaitForTheDeviceVisitsStreamsThatAreThere) {
     EXPECT_EQ(pool_.statistics().device_waits, before.device_waits + 1);
     return pool_.statistics().streams_visited - before.streams_visited;
   };
-  visited_by_wait();  // those that have ended, too
+  visited_by_wait();  // also visits streams that have ended
   EXPECT_LE(visited_by_wait(), 8U);
   for (std::size_t i = 0; i < kThere; ++i) {
     pool_.allocate(kSmall, streams_.create(2 + i));
@@ -263,10 +264,10 @@ class StreamPoolThreads : public ::testing::TestWithParam<FreedBy> {};
 INSTANTIATE_TEST_SUITE_P(All, StreamPoolThreads,
                          ::testing::Values(FreedBy::kOtherStream, FreedBy::kIdle, FreedBy::kUnordered));
 
-// Failed before: a thread's stream that was quiet while it had a block was known for ever.
+// Regression: the pool remembered a thread's stream forever if the stream was quiet while it had a block.
 TEST_P(StreamPoolThreads, AreForgottenOnceTheirBlocksAreFreed) {
   constexpr std::size_t kThreads = 10000;
-  constexpr std::size_t kBehind = 1000;  // blocks in use
+  constexpr std::size_t kBehind = 1000;  // blocks in use at a time
   CountingStreams streams(kThreads + 1, Done::kAtOnce, /*of_thread=*/true);
   StreamPool pool(streams, {});
   const StreamHandle other = streams.create(kThreads);
@@ -288,7 +289,7 @@ TEST_P(StreamPoolThreads, AreForgottenOnceTheirBlocksAreFreed) {
     known += pool.statistics(thread).all.blocks.added != 0 ? 1U : 0U;
   }
   EXPECT_LE(known, kBehind + kMaxTracked);
-  EXPECT_EQ(pool.statistics().all.blocks.added, kThreads) << "also by those that are forgotten";
+  EXPECT_EQ(pool.statistics().all.blocks.added, kThreads) << "includes blocks of forgotten threads";
   EXPECT_EQ(pool.statistics().all.blocks.removed, kThreads - kBehind);
 }
 

@@ -28,7 +28,7 @@ using ::testing::HasSubstr;
 
 constexpr std::uint64_t kKiB = 1024;
 constexpr std::uint64_t kMiB = kKiB * kKiB;
-constexpr std::uint64_t kGranule = 64 * kKiB;  // of the simulated machine
+constexpr std::uint64_t kGranule = 64 * kKiB;  // of the simulated CPU
 
 class StreamPoolTest : public ::testing::Test {
  protected:
@@ -179,8 +179,8 @@ TEST_F(StreamPoolTest, FragmentsMakeABlockWhereverTheyLie) {
   const auto large = pool.allocate(2 * kMiB, first_);
   ASSERT_TRUE(large);
   EXPECT_EQ(pool.statistics().all.reserved.current, 4 * kMiB);
-  EXPECT_EQ(pool.statistics().retries, 1U) << "of the one that was refused";
-  // And back.
+  EXPECT_EQ(pool.statistics().retries, 1U) << "one for the refused request";
+  // The fragments serve single granules again.
   pool.free(large->begin);
   for (std::size_t i = 0; i < blocks.size(); i += 2) {
     EXPECT_TRUE(pool.allocate(kGranule, second_));
@@ -188,7 +188,7 @@ TEST_F(StreamPoolTest, FragmentsMakeABlockWhereverTheyLie) {
   EXPECT_EQ(pool.statistics().all.reserved.peak, 4 * kMiB);
 }
 
-// How much is mapped, and how often that was asked for.
+// Counts the mapped bytes and the calls that map.
 class CountingMaps final : public ForwardingBackend {
  public:
   using ForwardingBackend::ForwardingBackend;
@@ -237,7 +237,7 @@ TEST_F(StreamPoolTest, FragmentsThatWereMappedOnceAreTakenAgainAsTheyAre) {
   EXPECT_EQ(pool.statistics().all.reserved.peak, 4 * kMiB);
 }
 
-// Sizes that never come again. Address space is bounded, so memory that has been unused for long is unmapped.
+// No size comes twice. Address space is bounded, so the pool unmaps memory that has long been unused.
 TEST_F(StreamPoolTest, EverOtherSizesAreServedWithinBoundedAddresses) {
   CountingMaps backend(*backend_);
   StreamPool pool(backend, {.budget_bytes = 8 * kMiB});
@@ -253,7 +253,7 @@ TEST_F(StreamPoolTest, EverOtherSizesAreServedWithinBoundedAddresses) {
       pool.free(block->begin);
     }
   }
-  EXPECT_GT(pool.statistics().host_waits, 0U) << "for work on what is unmapped";
+  EXPECT_GT(pool.statistics().host_waits, 0U) << "unmapping waits for the work on the memory";
   EXPECT_LE(backend.mapped_bytes, std::uint64_t{9} * 8 * kMiB);
   EXPECT_EQ(pool.statistics().all.reserved.peak, 8 * kMiB);
   for (std::size_t i = 1; i < blocks.size(); i += 2) {
@@ -304,15 +304,15 @@ TEST_F(StreamPoolTest, AboveTheMarkIdleMemoryIsGivenBack) {
   StreamPool& pool = make({.budget_bytes = 4 * kMiB, .high_water_bytes = kMiB, .cache_bytes = 0});
   std::vector<std::uint64_t> blocks(3);
   std::ranges::generate(blocks, [&] { return pool.allocate(kMiB, first_)->begin; });
-  pool.free(blocks[0]);  // an event is recorded for it
+  pool.free(blocks[0]);  // the pool records an event
   EXPECT_EQ(pool.statistics().all.reserved.current, 3 * kMiB);
   device_->synchronize_all();
-  pool.free(blocks[1]);  // which is seen to have been reached
+  pool.free(blocks[1]);  // the pool sees that the event was reached
   EXPECT_EQ(pool.statistics().all.reserved.current, 2 * kMiB);
   EXPECT_EQ(pool.statistics().host_waits, 0U);
   device_->synchronize_all();
   pool.free(blocks[2]);
-  EXPECT_EQ(pool.statistics().all.reserved.current, kMiB) << "and not below the mark";
+  EXPECT_EQ(pool.statistics().all.reserved.current, kMiB) << "down to the mark and no further";
 }
 
 TEST_F(StreamPoolTest, TrimKeepsWhatItIsToldTo) {
@@ -363,7 +363,7 @@ TEST_F(StreamPoolTest, APictureShowsKindsAndHoles) {
                     HasSubstr("    of 1.438 MiB"), HasSubstr("persistent blocks\n  segments: 0, 0 bytes")));
 }
 
-// Only the latest events, of all threads and caches, refusals included.
+// The history has only the latest events, of all threads and caches, refusals included.
 TEST_F(StreamPoolTest, HistoryTellsTheLatestEvents) {
   StreamPool& pool = make({.name = "mine", .budget_bytes = 4 * kMiB, .history_events = 5});
   EXPECT_THAT(pool.history(), ::testing::IsEmpty());
@@ -402,7 +402,7 @@ TEST_F(StreamPoolTest, HistoryHasStacksOnRequest) {
 
 // --- refusals ----------------------------------------------------------------------------------------------
 
-// The n-th call from now on fails; those of each kind that a pool makes.
+// The n-th call from now on fails. Counts each kind of call that a pool makes.
 class Refusing final : public ForwardingBackend {
  public:
   using ForwardingBackend::ForwardingBackend;
@@ -487,7 +487,7 @@ TEST_F(StreamPoolTest, AfterARefusalTheSameCallWorks) {
 
 // --- the pool's own memory ---------------------------------------------------------------------------------
 
-// Without memory for its books a call changes nothing, too.
+// A call that lacks host memory for the pool's books changes nothing, too.
 TEST_F(StreamPoolTest, WithoutHostMemoryTheSameCallWorksTheNextTime) {
   std::uint64_t refused = 0;
   for (std::uint64_t nth = 1; nth < 100; ++nth) {
@@ -525,8 +525,8 @@ TEST_F(StreamPoolTest, WithoutHostMemoryTheSameCallWorksTheNextTime) {
   EXPECT_GT(refused, 30U);
 }
 
-// Frontiers of many streams lie on the heap, and all of it is gone for a while. Failed before: what had been
-// taken for a block could not be put back, and was lost, or in use and free at once.
+// Frontiers of many streams are on the heap, which is exhausted for a while. Regression: the pool could not
+// put back the memory that it had taken for a block. That memory was lost, or both in use and free.
 TEST_F(StreamPoolTest, WithoutHostMemoryForFrontiersOfManyStreamsNothingIsLost) {
   constexpr StreamId kStreams = 9;
   for (StreamId stream = 2; stream < kStreams + 2; ++stream) {
@@ -536,7 +536,7 @@ TEST_F(StreamPoolTest, WithoutHostMemoryForFrontiersOfManyStreamsNothingIsLost) 
   for (std::uint64_t nth = 1; nth < 80; ++nth) {
     for (const std::uint64_t bytes : {std::uint64_t{1000}, 8 * kGranule, 3 * kGranule + 1}) {
       StreamPool pool(*backend_, {.budget_bytes = 32 * kGranule, .cache_bytes = 0});
-      // Every second granule is free, after all streams.
+      // Frees every second granule, after uses on all streams.
       std::vector<std::uint64_t> blocks(32);
       std::ranges::generate(blocks, [&] { return pool.allocate(kGranule, first_)->begin; });
       const auto used_by_all = [&](std::uint64_t block) {

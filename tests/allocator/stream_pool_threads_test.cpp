@@ -1,5 +1,5 @@
 // Several threads, each with its own stream, share a stream pool and hand blocks from thread to thread. The
-// thread sanitizer checks that the new owner of a block comes after the previous one.
+// thread sanitizer checks that a block's new owner comes after the previous one.
 
 #include <gtest/gtest.h>
 
@@ -32,7 +32,7 @@ struct Held {
   std::uint64_t pattern = 0;
 };
 
-// Blocks that a thread has left for any other thread.
+// Blocks that a thread has left for other threads.
 class Exchange {
  public:
   void put(const Held& held) {
@@ -70,15 +70,16 @@ class Worker {
       }
       if (const auto left = exchange_.take()) {
         check(*left);
-        // In the order of who took it, whose cache it may go to, or in this one's.
+        // Frees in the order of the allocating stream, whose cache may get the block, or of this worker's
+        // stream.
         random_() % 2 == 0 ? pool_.free(left->range.begin) : pool_.free(left->range.begin, stream_);
         freed_ += left->range.bytes;
       }
       if (random_() % 1000 == 0) {
         pool_.trim(8 * kMiB);
       }
-      // From then on the handle is another stream. Blocks that others meanwhile freed into its cache once
-      // waited for an event that was never recorded, and trim() waited for it for ever.
+      // Afterwards the handle means another stream. Regression: blocks that others meanwhile freed into its
+      // cache waited for an event that was never recorded, and trim() waited for it forever.
       if (random_() % 500 == 0) {
         pool_.forget(stream_);
       }
@@ -87,7 +88,7 @@ class Worker {
       free_any();
     }
   }
-  // Bytes that it has allocated and freed.
+  // Bytes that this worker has allocated.
   std::uint64_t taken() const { return taken_; }
   std::uint64_t freed() const { return freed_; }
   std::uint64_t wrong() const { return wrong_; }

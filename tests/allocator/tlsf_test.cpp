@@ -27,7 +27,7 @@ Frontier joined(Frontier a, const Frontier& b) {
   return a;
 }
 
-// Grows by the missing units if it must.
+// Grows the range by the missing units if no block fits.
 Tlsf::Block take(Tlsf& tlsf, std::uint64_t bytes, const Frontier& requester = {}) {
   std::optional<Tlsf::Block> block = tlsf.allocate(bytes, requester);
   if (!block) {
@@ -57,7 +57,7 @@ TEST(TlsfShrink, TakesOffTheTailAndNothingElse) {
   tlsf.shrink(5 * kUnit);
   EXPECT_EQ(tlsf.end(), 0U);
   tlsf.grow(kUnit);
-  EXPECT_EQ(take(tlsf, kUnit).frontier, joined(at(1, 1), at(2, 1))) << "users of what was there before";
+  EXPECT_EQ(take(tlsf, kUnit).frontier, joined(at(1, 1), at(2, 1))) << "the offsets' earlier users";
 }
 
 // The expected bookkeeping, one entry per unit.
@@ -138,7 +138,7 @@ void expect_equal(const Tlsf& tlsf, const NaiveModel& model) {
   ASSERT_EQ(tlsf.tail_bytes(), tail ? runs.back().count * kUnit : 0);
 }
 
-// Small sizes mostly, so that classes with many blocks of different sizes arise.
+// Mostly small sizes, so that many classes contain blocks of different sizes.
 std::uint64_t random_size(std::mt19937_64& random) {
   const auto log = std::uniform_int_distribution<unsigned>(0, 13)(random);
   return std::uniform_int_distribution<std::uint64_t>(0, std::uint64_t{1} << log)(random);
@@ -231,9 +231,9 @@ TEST(Tlsf, RangeIsEmptyAtFirst) {
   EXPECT_TRUE(tlsf.free_blocks().empty());
 }
 
-// A known defect of such allocators: good fit looks only at classes above the request's own. It overlooks a
-// block that fits and shares the request's class, and memory is "exhausted" (or grown) although there is
-// room. Here the only block that fits comes after more smaller ones than are tried first.
+// A known defect of such allocators: good fit searches only classes above the request's own. It overlooks a
+// fitting block of the request's class and reports exhaustion, or grows, although there is room. Here the
+// only fitting block comes after more smaller ones than the search tries first.
 TEST(Tlsf, FindsTheOnlyFittingBlockOfItsOwnClass) {
   Tlsf tlsf(1);
   constexpr std::uint64_t kSmall = 1024;
@@ -277,7 +277,7 @@ TEST(Tlsf, PrefersABlockThatTheRequesterNeedNotWaitFor) {
   tlsf.free(blocks[1].offset, 640, at(1, 1));
   tlsf.free(blocks[2].offset, 640, at(2, 1));
   EXPECT_EQ(take(tlsf, 640, at(0, 1)).offset, blocks[0].offset);
-  EXPECT_EQ(take(tlsf, 640, at(3, 1)).offset, blocks[2].offset) << "freed last, taken first";
+  EXPECT_EQ(take(tlsf, 640, at(3, 1)).offset, blocks[2].offset) << "freed last, reused first";
 }
 
 TEST(Tlsf, TakesHolesBeforeTheTailEvenWhereTheRequesterMustWait) {
@@ -407,12 +407,12 @@ std::vector<std::uint64_t> run_steps(Tlsf& tlsf, const std::vector<Step>& steps)
   return offsets;
 }
 
-// The first pass grows the range as it goes, the others find all of it there.
+// The range grows only in the first pass.
 TEST(Tlsf, TheSameSequenceGetsTheSameOffsetsAgain) {
   for (std::uint64_t seed = 0; seed < 100; ++seed) {
     Tlsf tlsf(kUnit);
     for (std::uint64_t bytes = 1000; bytes < 1000 + seed % 5; ++bytes) {
-      take(tlsf, bytes);  // persistent
+      take(tlsf, bytes);  // stays allocated
     }
     const std::vector<Step> steps = random_steps(seed, 200);
     const std::vector<std::uint64_t> first = run_steps(tlsf, steps);

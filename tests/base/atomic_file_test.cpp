@@ -54,8 +54,8 @@ std::string data_error_of(const Action& action) {
   return {};
 }
 
-// While it lives, files cannot grow beyond `bytes`. This imitates a full disk without root: the system call
-// fails with EFBIG instead of ENOSPC.
+// While this object lives, files cannot grow beyond `bytes`. It imitates a full disk without root: the system
+// call fails with EFBIG instead of ENOSPC.
 class FileSizeLimit {
  public:
   explicit FileSizeLimit(rlim_t bytes) : handler_(std::signal(SIGXFSZ, SIG_IGN)) {
@@ -111,7 +111,7 @@ TEST_F(AtomicFileTest, HasThePermissionsOfAnyNewFile) {
   EXPECT_EQ(mode_of("target"), 0640U);
 }
 
-// A second save gave a private file the permissions of any new file.
+// Regression: a second save replaced a private file's permissions by those of a new file.
 TEST_F(AtomicFileTest, KeepsThePermissionsOfWhatItReplaces) {
   write("target", "private");
   for (const mode_t mode : {0600U, 0640U, 0666U}) {
@@ -123,7 +123,7 @@ TEST_F(AtomicFileTest, KeepsThePermissionsOfWhatItReplaces) {
   }
 }
 
-// Files of killed processes stayed for ever, a checkpoint's size each.
+// Regression: each killed process left a file of a checkpoint's size forever.
 TEST_F(AtomicFileTest, WhatKilledProcessesLeftIsRemoved) {
   for (const char* const name : {"target.vdnn-tmp0", "target.vdnn-tmp1", "target.vdnn-tmp27"}) {
     write(name, "half");
@@ -149,7 +149,8 @@ TEST_F(AtomicFileTest, WhatIsNotOfTheSameTargetIsKept) {
   }
 }
 
-// A process of its own, because the lock belongs to the open file and would look the same within one.
+// Writes in another process, because the lock belongs to the open file and would have no effect within one
+// process.
 class OtherWriter {
  public:
   explicit OtherWriter(const fs::path& target) {
@@ -165,7 +166,7 @@ class OtherWriter {
     }
     ::close(ready[1]);
     char nothing = 0;
-    EXPECT_EQ(::read(ready[0], &nothing, 1), 0) << "waits until the other one has written";
+    EXPECT_EQ(::read(ready[0], &nothing, 1), 0) << "waits until the other process has written";
     ::close(ready[0]);
   }
   ~OtherWriter() { kill(); }
@@ -252,7 +253,7 @@ TEST_F(AtomicFileTest, AFullDiskLeavesThePreviousFile) {
   EXPECT_THAT(message, AllOf(HasSubstr((directory_ / "target").string()), HasSubstr("File too large"),
                              HasSubstr("after 100 bytes")));
   EXPECT_EQ(read("target"), "before");
-  EXPECT_EQ(files_in(directory_), 1U) << "the space of what was written is not given back";
+  EXPECT_EQ(files_in(directory_), 1U) << "the partial file still uses disk space";
 }
 
 TEST_F(AtomicFileTest, AfterAnErrorNothingIsCommitted) {
@@ -291,7 +292,7 @@ TEST_F(AtomicFileTest, RefusesWhatCannotBeReplaced) {
   EXPECT_EQ(files_in(directory_), 2U);
 }
 
-// Renaming would put a regular file in the device's place, for the whole machine.
+// Renaming would put a regular file in the device's place, for all users of the machine.
 TEST_F(AtomicFileTest, RefusesADevice) {
   EXPECT_THAT(data_error_of([] { const AtomicFile file("/dev/full"); }),
               AllOf(HasSubstr("/dev/full"), HasSubstr("not a regular file")));
@@ -315,7 +316,7 @@ TEST_F(AtomicFileTest, ADirectoryThatIsRemovedIsAnErrorAtCommit) {
   EXPECT_THAT(data_error_of([&] { file.commit(); }), HasSubstr("No such file or directory"));
 }
 
-// One process that writes the same file over and over; ends with 0 unless something fails.
+// Starts a process that writes the same file over and over. It exits with 0 unless something fails.
 pid_t start_writing(const fs::path& target, char letter, int times) {
   const pid_t process = ::fork();
   if (process == 0) {
@@ -335,7 +336,7 @@ pid_t start_writing(const fs::path& target, char letter, int times) {
   return process;
 }
 
-// Each of them sees files of the others while they are being made, locked, renamed or abandoned.
+// Each process sees files of the others while those are made, locked, renamed or abandoned.
 TEST_F(AtomicFileTest, WritersSideBySideDoNotRemoveWhatTheOthersWrite) {
   const fs::path target = directory_ / "target";
   std::vector<pid_t> writers;

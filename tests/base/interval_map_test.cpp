@@ -1,4 +1,4 @@
-// Against a model that keeps each byte.
+// The map against a model that keeps each byte.
 
 #include "src/base/interval_map.h"
 
@@ -26,8 +26,8 @@ AddressRange random_range(std::mt19937_64& random) {
   return {.begin = kBase + begin, .bytes = draw(random, kBytes - begin + 1)};
 }
 
-// The value of each byte of `range` by `visit`; its pieces must be consecutive, not empty, and tile the
-// range.
+// Returns the value of each byte of `range` as visit() reports them. The pieces must be consecutive, not
+// empty, and tile the range.
 Model visited(const IntervalMap<int>& map, AddressRange range) {
   Model bytes;
   std::uint64_t at = range.begin;

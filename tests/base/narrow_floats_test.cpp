@@ -10,7 +10,7 @@
 namespace vdnn {
 namespace {
 
-// The value that the bits of a format stand for, by its definition.
+// The value that `bits` represent, by the definition of the format.
 double value_of(std::uint16_t bits, int exponent_bits, int fraction_bits) {
   const int bias = (1 << (exponent_bits - 1)) - 1;
   const int exponent = (bits >> fraction_bits) & ((1 << exponent_bits) - 1);
@@ -60,8 +60,8 @@ TYPED_TEST(NarrowFloats, EveryPatternIsWidenedToItsValueAndComesBack) {
   }
 }
 
-// Between two neighbours: the nearer one, and of a tie the one whose last bit is 0. Above the largest lies an
-// infinity, as far from it as if the exponent went on.
+// A value between two neighbours rounds to the nearer one, and a tie to the one whose last bit is 0. Rounding
+// treats infinity as the next value that a larger exponent would allow.
 TYPED_TEST(NarrowFloats, RoundsToTheNearestAndTiesToEven) {
   for (std::uint16_t below = 0; below < this->kInfinityBits; ++below) {
     const auto above = static_cast<std::uint16_t>(below + 1);
@@ -88,7 +88,7 @@ TYPED_TEST(NarrowFloats, BeyondTheLargestAreInfinitiesAndNanStays) {
     EXPECT_EQ(this->value(TypeParam::narrow(large)), kInfinity);
     EXPECT_EQ(this->value(TypeParam::narrow(-large)), -kInfinity);
   }
-  // The fraction of this one lies in bits that no narrow format keeps.
+  // The fraction of this NaN has only bits that no narrow format keeps.
   const float nan = std::bit_cast<float>(0x7f800001U);
   EXPECT_TRUE(std::isnan(this->value(TypeParam::narrow(nan))));
   EXPECT_TRUE(std::isnan(this->value(TypeParam::narrow(-nan))));

@@ -14,7 +14,7 @@ TEST(NearNames, CountsEdits) {
   EXPECT_EQ(edit_distance("sitting", "kitten"), 3U);
 }
 
-// "trian" was two edits from "train", as far as "grain" would be from "trial".
+// Regression: "trian" was two edits from "train", as far as "grain" is from "trial".
 TEST(NearNames, ASwapOfNeighboursIsOneEdit) {
   EXPECT_EQ(edit_distance("trian", "train"), 1U);
   EXPECT_EQ(edit_distance("ab", "ba"), 1U);

@@ -70,7 +70,7 @@ TEST(ParseSize, ReadsBothNotationsAndBareBytes) {
   }
 }
 
-// Fractions went through floating point: 1.001KB was refused since 1.001 * 1000 is not 1001 there, and
+// Regression: parsing used floating point. 1.001KB was refused, since 1.001 * 1000 is not 1001 there, and
 // 9007199254740993.0 lost its last bit.
 TEST(ParseSize, ReadsFractionsExactly) {
   EXPECT_EQ(parse_size("1.001KB"), 1001U);

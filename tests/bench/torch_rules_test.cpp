@@ -12,7 +12,7 @@ namespace {
 
 constexpr std::uint64_t kMiB = std::uint64_t{1} << 20U;
 
-// With blocks numbered as they come.
+// The allocator with blocks numbered in order of allocation.
 class Torch {
  public:
   explicit Torch(TorchSegments segments) : rules_(segments) {}
@@ -37,7 +37,7 @@ TEST(TorchRulesWithFixedSegments, SmallRequestsShareSegmentsOf2MiB) {
   torch.allocate(kMiB);
   EXPECT_EQ(torch.reserved_mib(), 2);
   torch.allocate(kMiB - 512);
-  EXPECT_EQ(torch.reserved_mib(), 2) << "to the last unit";
+  EXPECT_EQ(torch.reserved_mib(), 2) << "the segment is used to its last unit";
   torch.allocate(1);
   EXPECT_EQ(torch.reserved_mib(), 4);
 }
@@ -50,7 +50,7 @@ TEST(TorchRulesWithFixedSegments, MiddleRequestsShareSegmentsOf20MiB) {
   torch.allocate(8 * kMiB);
   EXPECT_EQ(torch.reserved_mib(), 20);
   torch.allocate(2 * kMiB);
-  EXPECT_EQ(torch.reserved_mib(), 40) << "less than 2 MiB are left of the first";
+  EXPECT_EQ(torch.reserved_mib(), 40) << "the first segment has less than 2 MiB left";
 }
 
 TEST(TorchRulesWithFixedSegments, LargeRequestsHaveTheirOwnAndSmallRestsStayWithThem) {
@@ -58,7 +58,7 @@ TEST(TorchRulesWithFixedSegments, LargeRequestsHaveTheirOwnAndSmallRestsStayWith
   const std::uint64_t block = torch.allocate(11 * kMiB);
   EXPECT_EQ(torch.reserved_mib(), 12);
   torch.allocate(kMiB + 512);
-  EXPECT_EQ(torch.reserved_mib(), 32) << "a rest of 1 MiB is not split off";
+  EXPECT_EQ(torch.reserved_mib(), 32) << "a remainder of 1 MiB is not split off";
   torch.free(block);
   torch.allocate(12 * kMiB);
   EXPECT_EQ(torch.reserved_mib(), 32);
@@ -99,13 +99,13 @@ TEST(TorchRulesWithExpandableSegments, GrowAtTheEndByWhatIsMissing) {
   const std::uint64_t a = torch.allocate(3 * kMiB);
   EXPECT_EQ(torch.reserved_mib(), 20);
   const std::uint64_t b = torch.allocate(30 * kMiB);
-  EXPECT_EQ(torch.reserved_mib(), 40) << "17 MiB are there, 13 are missing";
+  EXPECT_EQ(torch.reserved_mib(), 40) << "of 30 MiB, 17 are reserved and 13 are missing";
   torch.free(a);
   torch.free(b);
   torch.allocate(40 * kMiB);
-  EXPECT_EQ(torch.reserved_mib(), 40) << "it is one segment";
+  EXPECT_EQ(torch.reserved_mib(), 40) << "all of it is one segment";
   torch.allocate(512);
-  EXPECT_EQ(torch.reserved_mib(), 42) << "small requests have one of their own";
+  EXPECT_EQ(torch.reserved_mib(), 42) << "small requests have their own segment";
 }
 
 TEST(TorchRulesWithExpandableSegments, TheEndIsTakenLast) {
@@ -119,7 +119,7 @@ TEST(TorchRulesWithExpandableSegments, TheEndIsTakenLast) {
   EXPECT_EQ(torch.reserved_mib(), 20);
 }
 
-// After all frees each segment is one piece again, whatever happened before.
+// After all frees, each segment is one piece again, whatever happened earlier.
 TEST(TorchRules, EverythingComesBack) {
   for (std::uint64_t seed = 0; seed < 50; ++seed) {
     SCOPED_TRACE("seed " + std::to_string(seed));

@@ -31,7 +31,7 @@ std::string text_of(const AllocationLog& log) {
   return out.str();
 }
 
-// Otherwise: record_allocations tests/data/traces
+// If this fails by an intended change, write the logs anew: record_allocations tests/data/traces
 TEST(Traces, AreWhatStepsOfTheZooAndSyntheticProgramsAskForToday) {
   std::set<std::string> names;
   const auto compare = [&](const std::string& name, const AllocationLog& log) {
@@ -47,7 +47,7 @@ TEST(Traces, AreWhatStepsOfTheZooAndSyntheticProgramsAskForToday) {
   EXPECT_EQ(files, names);
 }
 
-// Calls visit(log), with its name in what fails.
+// Calls visit(log) for each log; failures name the log.
 template <class Visit>
 void each_trace(const Visit& visit) {
   for (const auto& entry : std::filesystem::directory_iterator(VDNN_TRACES)) {
@@ -75,7 +75,7 @@ TEST(Traces, CanBeReplayedInEveryAllocatorAndHoldWhatIsLive) {
   });
 }
 
-// For a small program a few granules make a large fraction, which tells nothing about placement.
+// In a small program, a few granules are a large fraction, which tells nothing about placement.
 constexpr std::uint64_t kLarge = std::uint64_t{256} << 20;
 
 TEST(Traces, TheStreamPoolHoldsATenthMoreThanIsLiveAtMostAndNeverMoreThanPyTorchsRules) {
@@ -98,7 +98,7 @@ TEST(Traces, TheStreamPoolHoldsATenthMoreThanIsLiveAtMostAndNeverMoreThanPyTorch
   EXPECT_GE(large, 60U);
 }
 
-// allocator_replay --markdown --least-live 256 tests/data/traces/*.txt
+// The table is the output of: allocator_replay --markdown --least-live 256 tests/data/traces/*.txt
 TEST(Traces, AreInTheTableOfTheDocumentation) {
   const std::string documentation = contents(VDNN_DOCS "/allocator.md");
   const auto has = [&](const std::string& line) {
@@ -113,7 +113,7 @@ TEST(Traces, AreInTheTableOfTheDocumentation) {
   }
 }
 
-// Mapping takes time, and waits for nothing: it must end.
+// Mapping costs time, so the number of maps must stop growing.
 TEST(Traces, RepeatedStepsMapNothingMoreInTheStreamPool) {
   each_trace([](const AllocationLog& log) {
     ReplayedStreamPool some;
@@ -124,7 +124,7 @@ TEST(Traces, RepeatedStepsMapNothingMoreInTheStreamPool) {
   });
 }
 
-// A step is placed as it was before, so that it takes nothing more.
+// Each step is placed like the first, so it needs no more memory.
 TEST(Traces, RepeatedStepsTakeNoMoreFromTheDevicePool) {
   for (const char* const name : {"vgg16-all", "googlenet-conv", "unet-all"}) {
     const AllocationLog log = read_allocation_log(contents(VDNN_TRACES "/" + std::string(name) + ".txt"));

@@ -19,7 +19,7 @@ using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 
-// Those of a machine with four cores.
+// Notes on a machine with four cores.
 std::vector<std::string> notes(std::vector<std::string> arguments) {
   CLI::App app("", "vdnn");
   RunArguments run;
@@ -32,7 +32,7 @@ std::vector<std::string> notes(std::vector<std::string> arguments) {
   return argument_notes(*command, 4);
 }
 
-TEST(ArgumentNotes, SizesWithABareUnitAreSaidToBeBinary) {
+TEST(ArgumentNotes, ANoteReportsThatABareUnitIsBinary) {
   EXPECT_THAT(notes({"--memory", "24G"}), ElementsAre("--memory 24G is binary: 24GiB; decimal is 24GB"));
   EXPECT_THAT(notes({"--memory=10M", "--workspace-limit", "1.5K"}),
               ElementsAre(HasSubstr("--memory 10M"), HasSubstr("--workspace-limit 1.5K is binary: 1.5KiB")));
@@ -40,13 +40,13 @@ TEST(ArgumentNotes, SizesWithABareUnitAreSaidToBeBinary) {
   EXPECT_THAT(notes({"--profile", "file-of-G"}), IsEmpty()) << "no size";
 }
 
-TEST(ArgumentNotes, MoreThreadsThanCoresAreSaid) {
+TEST(ArgumentNotes, ANoteReportsMoreThreadsThanCores) {
   EXPECT_THAT(notes({"--threads", "5"}), ElementsAre(HasSubstr("--threads 5: this machine has 4 cores")));
   EXPECT_THAT(notes({"--threads", "4"}), IsEmpty());
   EXPECT_THAT(notes({"--threads", "5", "--device", "sim:h200"}), IsEmpty()) << "of another machine";
 }
 
-// After options were renamed, types once stayed behind that no option had.
+// Regression: after options were renamed, types remained that no option had.
 TEST(OptionTypes, AreThoseOfOptions) {
   CLI::App app("", "vdnn");
   RunArguments run;

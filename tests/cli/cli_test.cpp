@@ -1,4 +1,4 @@
-// The vdnn command as a user meets it: a process with an exit status and output.
+// The vdnn command as users run it: a process with an exit status and output.
 
 #include <fcntl.h>
 #include <gmock/gmock.h>
@@ -56,14 +56,14 @@ class CliTest : public testing::CommandTest {
     return summary;
   }
 
-  // Of a line of the type "summary" or "step".
+  // `line` has the type "summary" or "step", and must obey that schema.
   static void expect_obeys_schema(const json& line) {
     const auto schema = testing::read_json(std::string(VDNN_DOCS_DIRECTORY) + "/" +
                                            line["type"].get<std::string>() + ".schema.json");
     EXPECT_THAT(testing::SchemaCheck::errors(schema, line), ::testing::IsEmpty()) << line.dump(1);
   }
 
-  // The summary of a training that is expected to succeed.
+  // Runs a training that must succeed, and returns its summary.
   json train(const std::string& arguments) const {
     const Outcome outcome = run("train --json " + path("train.json") + " " + arguments);
     EXPECT_EQ(outcome.status, 0) << outcome.log;
@@ -94,7 +94,7 @@ TEST_F(CliTest, PlanSaysHowFarTheStepIsFromTheOracleAndFromTheBound) {
                         milliseconds("lower_bound_step_seconds") + "\n"));
 }
 
-// A reader of the last line of --json still gets the summary.
+// The summary stays the last line of --json.
 TEST_F(CliTest, PlanListsOpsWithTheirAlgorithmsBeforeTheSummary) {
   const std::string options = "--model lenet --batch 8 --device sim:titan-x ";
   const json summary = plan(options);
@@ -118,7 +118,7 @@ TEST_F(CliTest, PlanListsOpsWithTheirAlgorithmsBeforeTheSummary) {
   EXPECT_EQ(lines["planning_op"], json::parse(read("schedule.json"))["algorithms"].size());
 }
 
-// The data that a page of --report has in it.
+// Returns the data inside a page of --report.
 json data_of(const std::string& page) {
   const std::string open = "id=\"plan-report\">";
   const std::size_t begin = page.find(open) + open.size();
@@ -161,7 +161,7 @@ TEST_F(CliTest, ADashIsStandardOutput) {
   EXPECT_EQ(last_line(run(kTrain + "--json -").out)["type"], "summary");
 }
 
-// A trace that was appended to a file through standard output once truncated that file.
+// Regression: a trace through standard output truncated the file to which the shell appended.
 TEST_F(CliTest, WhatStandardOutputLeadsToKeepsWhatItHas) {
   write("log", "before\n");
   ASSERT_EQ(run("plan --model lenet --batch 8 --trace /dev/stdout >>" + path("log")).status, 0);
@@ -176,7 +176,7 @@ TEST_F(CliTest, AReportMayHaveStandardOutputToItself) {
   EXPECT_EQ(data_of(outcome.out)["figures"]["model"], "lenet");
 }
 
-// One prediction serves both.
+// One prediction serves both outputs.
 TEST_F(CliTest, AReportLeavesTheTraceAsItIs) {
   ASSERT_EQ(run("plan --model lenet --batch 8 --trace " + path("alone.json")).status, 0);
   ASSERT_EQ(
@@ -272,7 +272,7 @@ TEST_F(CliTest, HelpListsTheZoo) {
   }
 }
 
-// CLI11 took 010 for eight, 0x10 for sixteen and -1 for the largest seed.
+// Regression: CLI11 read 010 as eight, 0x10 as sixteen and -1 as the largest seed.
 TEST_F(CliTest, WholeNumbersAreDecimal) {
   EXPECT_EQ(plan("--model lenet --batch 010")["batch"], 10);
   EXPECT_EQ(plan("--model lenet --seed 0018446744073709551615")["seed"], 18446744073709551615U);
@@ -293,7 +293,7 @@ TEST_F(CliTest, ATrainingThatWasInterruptedEndsWithTheSameWeights) {
   const std::string checkpoint = path("checkpoint");
   const json whole = train(kLonger + "--steps 8");
   train(kLonger + "--steps 5 --save " + checkpoint);
-  // The seed is the checkpoint's, and so are the algorithms; the file may be replaced while it is read from.
+  // Seed and algorithms come from the checkpoint. The run may replace the file that it resumes from.
   std::string without_seed = kLonger;
   without_seed.erase(without_seed.find("--seed"));
   const json resumed = train(without_seed + "--steps 8 --policy all --algorithms memory --resume " +
@@ -317,8 +317,8 @@ TEST_F(CliTest, PlanSaysWhatAResumedTrainingTakes) {
   EXPECT_EQ(planned["peak_bytes"], trained["peak_bytes"]);
   EXPECT_EQ(planned["seed"], 7);
   EXPECT_NE(planned["workspace_bytes"], plan(run_options)["workspace_bytes"])
-      << "or the checkpoint's algorithms are those that would be chosen anyway";
-  // The schedule lists its algorithms; no checkpoint is needed any more.
+      << "the test needs algorithms that differ from the default choice";
+  // The schedule lists its algorithms, so replaying needs no checkpoint.
   std::filesystem::remove(checkpoint);
   const Outcome replayed = run("replay " + path("schedule.json") + " --json " + path("replay.json"));
   ASSERT_EQ(replayed.status, 0) << replayed.log;
@@ -351,7 +351,7 @@ TEST_F(CliTest, WhatDoesNotGoWithACheckpointIsRefused) {
   EXPECT_EQ(run("plan --model lenet --resume " + path("missing")).status, 2);
 }
 
-TEST_F(CliTest, AnotherNumberOfThreadsIsAllowedAndSaid) {
+TEST_F(CliTest, AnotherNumberOfThreadsIsAllowedWithAWarning) {
   train(kLonger + "--steps 1 --save " + path("checkpoint"));
   std::string more = kLonger;
   more.replace(more.find("--threads 1"), 11, "--threads 2");
@@ -360,8 +360,8 @@ TEST_F(CliTest, AnotherNumberOfThreadsIsAllowedAndSaid) {
   EXPECT_THAT(outcome.log, HasSubstr("threads 1"));
 }
 
-// Was passed over in silence.
-TEST_F(CliTest, AnotherDeviceIsAllowedAndSaid) {
+// Regression: the run continued on another device without a warning.
+TEST_F(CliTest, AnotherDeviceIsAllowedWithAWarning) {
   train(kLonger + "--steps 1 --save " + path("checkpoint"));
   std::string checkpoint = read("checkpoint");
   const std::string device = R"("device":"cpu")";
@@ -369,10 +369,10 @@ TEST_F(CliTest, AnotherDeviceIsAllowedAndSaid) {
   write("checkpoint", checkpoint.replace(checkpoint.find(device), device.size(), R"("device":"gpu")"));
   const Outcome outcome = run("train " + kLonger + "--steps 2 --resume " + path("checkpoint"));
   EXPECT_EQ(outcome.status, 0) << outcome.log;
-  EXPECT_THAT(outcome.log, HasSubstr("written with device gpu, and continues with cpu"));
+  EXPECT_THAT(outcome.log, HasSubstr("written with device gpu, and training continues with cpu"));
 }
 
-// Paths were compared as text: an output that a link led to took the place of the checkpoint.
+// Regression: paths were compared as text, so an output through a link replaced the checkpoint.
 TEST_F(CliTest, NoLinkLeadsAnOutputToACheckpointOrToAnotherOutput) {
   namespace fs = std::filesystem;
   const std::string checkpoint = path("checkpoint");
@@ -400,11 +400,11 @@ TEST_F(CliTest, NoLinkLeadsAnOutputToACheckpointOrToAnotherOutput) {
 
 class DivergedTest : public CliTest {
  protected:
-  // With a learning rate at which the second step is the last one with a finite loss, or the first without.
+  // At this learning rate, the second step has the last finite loss or the first infinite one.
   std::string diverging(const std::string& more) const {
     return "train --model lenet --batch 8 --data synthetic --threads 1 --lr 1e28 " + more;
   }
-  // Three steps with an ordinary learning rate.
+  // Saves after three steps at an ordinary learning rate.
   void save_sound_checkpoint() const {
     ASSERT_EQ(run("train --model lenet --batch 8 --data synthetic --threads 1 --steps 3 --save " +
                   path("checkpoint"))
@@ -414,7 +414,7 @@ class DivergedTest : public CliTest {
   static constexpr int kDiverged = 5;
 };
 
-// Training once went on and exited with status 0, and its last weights, which were NaN, replaced the
+// Regression: the training went on and exited with status 0, and its last weights, all NaN, replaced the
 // checkpoint.
 TEST_F(DivergedTest, EndsWithItsStatusNamesTheStepAndLeavesTheCheckpoint) {
   save_sound_checkpoint();
@@ -427,8 +427,8 @@ TEST_F(DivergedTest, EndsWithItsStatusNamesTheStepAndLeavesTheCheckpoint) {
   EXPECT_EQ(read("checkpoint"), before);
 }
 
-// The images are at most 1 and the weights after the first step about 1e27, so the output of the first layer
-// is finite and that of the second is not.
+// The images are at most 1, and after the first step the weights are about 1e27. So the first layer's output
+// is finite, and the second layer's is not.
 TEST_F(DivergedTest, FindsTheFirstValueThatIsNotFinite) {
   const Outcome from_start = run(diverging("--steps 20 --find-nan"));
   EXPECT_EQ(from_start.status, kDiverged);
@@ -439,7 +439,7 @@ TEST_F(DivergedTest, FindsTheFirstValueThatIsNotFinite) {
   EXPECT_EQ(from_checkpoint.status, kDiverged);
   EXPECT_THAT(from_checkpoint.out,
               AllOf(HasSubstr("repeating steps 4 to 5"), HasSubstr("step 5, op conv2.forward: conv2.y")));
-  // The run's own checkpoint is later than the one that it resumed from.
+  // The run's own checkpoint is later than the one from which it resumed.
   const Outcome from_saved = run(diverging("--steps 20 --find-nan --resume " + path("checkpoint") +
                                            " --save-every 1 --save " + path("own")));
   EXPECT_EQ(from_saved.status, kDiverged);
@@ -460,7 +460,7 @@ TEST_F(DivergedTest, MayGoOnAndLeavesTheCheckpoint) {
   EXPECT_TRUE(last_line(read("run.json"))["loss"].is_null());
 }
 
-// Losses that were no numbers counted as right, and were printed as "-nan".
+// Regression: NaN losses counted as correct predictions, and were printed as "-nan".
 TEST_F(CliTest, ATrainingThatDivergedSaysSo) {
   const Outcome outcome =
       run("train --model lenet --batch 64 --data synthetic --epochs 1 --lr 1e30 --allow-nan --json " +
@@ -511,7 +511,8 @@ TEST_F(CliTest, AutoIsNoneWhereThatFitsElseOptimal) {
   EXPECT_EQ(policy_at(smallest("optimal")), "optimal");
 }
 
-// With ample memory it is `none`; in less it steps down algorithms before it gives up the fastest ones whole.
+// With ample memory, dyn is `none`. With less, it chooses slower algorithms for some ops first, before it
+// gives up the fastest ones everywhere.
 TEST_F(CliTest, DynChoosesByTheBudget) {
   const std::string model = "--model vgg19 --batch 64 --device sim:titan-x --host-memory 16GiB ";
   const json none = plan(model + "--policy none");
@@ -546,7 +547,7 @@ TEST_F(CliTest, ReproducesAPublicationAsTablesAndAsJson) {
     EXPECT_THAT(testing::SchemaCheck::errors(schema, json::parse(line)), ::testing::IsEmpty()) << line;
   }
   EXPECT_EQ(count, 8);
-  // Programs have standard output to themselves.
+  // With --json on standard output, the tables go to standard error.
   const Outcome piped = run("reproduce vdnn2016 --json /dev/stdout");
   EXPECT_EQ(json::parse(piped.out.substr(0, piped.out.find('\n')))["type"], "network");
   EXPECT_THAT(piped.log, HasSubstr("alexnet(128)"));
@@ -585,7 +586,7 @@ TEST_F(CliTest, SimulatedDevicesPlanAndSayThatTheyAreSimulated) {
   }
 }
 
-TEST_F(CliTest, ADeviceMayBeAFileOfOnesOwn) {
+TEST_F(CliTest, ADeviceMayBeTheUsersOwnFile) {
   json device = testing::read_json(VDNN_DEVICES_DIRECTORY "/titan-x.json");
   const json known = plan("--model lenet --policy all --device sim:titan-x");
   device["name"] = "mine";
@@ -625,7 +626,7 @@ TEST_F(CliTest, SaysWhatProductsAreComputedIn) {
   EXPECT_THAT(outcome.out, HasSubstr("convolutions in tf32, matrix products in fp32"));
 }
 
-TEST_F(CliTest, FeatureMapsInANarrowTypeAreSaid) {
+TEST_F(CliTest, FeatureMapsInANarrowTypeAreReported) {
   const std::string schedule = path("schedule.json");
   const json summary =
       plan("--model alexnet --device sim:h200 --precision bf16 --fp32-layers fc3 --schedule " + schedule);
@@ -633,7 +634,7 @@ TEST_F(CliTest, FeatureMapsInANarrowTypeAreSaid) {
   EXPECT_EQ(summary["precision"], "bf16");
   EXPECT_EQ(summary["product_precision"]["convolutions"], "bf16");
   EXPECT_EQ(summary["options"]["fp32_layers"], "fc3");
-  // All but the images, which stay fp32 and have a copy in bf16.
+  // All feature maps take half the bytes except the images, which stay fp32 and have a copy in bf16.
   const auto bytes = [](const json& of) { return of["feature_map_bytes"].get<std::uint64_t>(); };
   constexpr std::uint64_t kImages = std::uint64_t{64} * 3 * 224 * 224 * sizeof(float);
   const std::uint64_t maps = bytes(plan("--model alexnet --device sim:h200")) - kImages;
@@ -648,22 +649,23 @@ TEST_F(CliTest, FeatureMapsInANarrowTypeAreSaid) {
   EXPECT_THAT(outcome.out, AllOf(HasSubstr("feature maps in fp16"), HasSubstr("convolutions in fp16")));
 }
 
-// Parameters are fp32 in every precision: a checkpoint can be resumed in another one, and the log reports it.
+// Parameters are fp32 in every precision, so a run can resume in another precision; the log reports the
+// change.
 TEST_F(CliTest, ACheckpointGoesOnInAnotherPrecision) {
   const std::string training = "train --model lenet --data synthetic --device cpu --batch 8 ";
   ASSERT_EQ(run(training + "--steps 2 --precision bf16 --save " + path("model")).status, 0);
   const Outcome outcome =
       run(training + "--steps 3 --resume " + path("model") + " --json " + path("train.json"));
   ASSERT_EQ(outcome.status, 0) << outcome.log;
-  EXPECT_THAT(outcome.log, HasSubstr("written with precision bf16, and continues with fp32"));
+  EXPECT_THAT(outcome.log, HasSubstr("written with precision bf16, and training continues with fp32"));
   EXPECT_EQ(last_line(read("train.json"))["precision"], "fp32");
   const Outcome same = run(training + "--steps 3 --precision bf16 --resume " + path("model"));
   ASSERT_EQ(same.status, 0) << same.log;
   EXPECT_THAT(same.log, Not(HasSubstr("written with")));
 }
 
-// Failed while a tape with measured costs had lost its loss scale.
-TEST_F(CliTest, Fp16GoesByMeasuredCostsAndIsPlannedAnew) {
+// Regression: a tape with measured costs lost its loss scale.
+TEST_F(CliTest, Fp16UsesMeasuredCostsAndReplans) {
   const std::string fp16 = "--model lenet --device cpu --batch 2 --precision fp16 ";
   ASSERT_EQ(run("profile " + fp16 + "-o " + path("costs.json")).status, 0);
   const Outcome planned = run("plan " + fp16 + "--profile " + path("costs.json"));
@@ -674,14 +676,14 @@ TEST_F(CliTest, Fp16GoesByMeasuredCostsAndIsPlannedAnew) {
   EXPECT_GT(last_line(read("train.json"))["loss_scale"], 0);
 }
 
-// A skipped overflow is no divergence.
+// A step skipped because of an overflow has not diverged.
 TEST_F(CliTest, FindNanPassesOverSkippedSteps) {
   const Outcome outcome =
       run("train --model lenet --device cpu --batch 2 --data synthetic --steps 200 --precision fp16 "
           "--loss-scale 1e9 "
           "--lr 1e30 --find-nan");
   EXPECT_EQ(outcome.status, 5) << outcome.log;
-  // The first update that is not skipped makes filters that fp16 does not have.
+  // The first update that is not skipped makes filters too large for fp16.
   EXPECT_THAT(outcome.out + outcome.log, HasSubstr(".filter.update: "));
   EXPECT_THAT(outcome.out + outcome.log, Not(HasSubstr("step 1, op")));
 }
@@ -698,7 +700,8 @@ TEST_F(CliTest, AResumedTrainingKeepsItsLossScale) {
   EXPECT_EQ(last_line(read("train.json"))["loss_scale"], 32);
 }
 
-// Schedules that were stored before TF32 was the default have names of engines that compute in fp32.
+// Schedules stored before TF32 was the default have no `fp32` in their origin, and their engines compute in
+// fp32.
 TEST_F(CliTest, ASchedulesPrecisionIsTheOneThatItWasPlannedIn) {
   for (const std::string option : {"", "--fp32"}) {
     ASSERT_EQ(run("plan --model alexnet --device sim:h200 " + option + " --schedule " + path("schedule.json"))
@@ -724,13 +727,13 @@ TEST_F(CliTest, AStoredScheduleReplaysOnCpuAndOnSim) {
   ASSERT_EQ(on_cpu.status, 0) << on_cpu.log;
   const Outcome trained = run(kTrain + "--momentum 0.9 --lr 0.01 --json " + path("train.json"));
   ASSERT_EQ(trained.status, 0) << trained.log;
-  // The same seed, data and steps: a replay is the same computation.
+  // Seed, data and steps are the same, so the replay is the same computation.
   EXPECT_EQ(last_line(read("cpu.json"))["weights_sha256"], last_line(read("train.json"))["weights_sha256"]);
   const Outcome on_sim = run("replay " + schedule + " --device sim:cpu --json " + path("sim.json"));
   ASSERT_EQ(on_sim.status, 0) << on_sim.log;
   EXPECT_EQ(last_line(read("sim.json"))["device"], "sim:cpu");
   expect_obeys_schema(last_line(read("sim.json")));
-  // Were taken, and did nothing.
+  // Regression: replay accepted these options and ignored them.
   for (const std::string option : {"--steps", "--lr"}) {
     std::string arguments = "replay " + schedule + " --device sim:cpu ";
     arguments.append(option).append(" 1");
@@ -743,7 +746,7 @@ TEST_F(CliTest, AStoredScheduleReplaysOnCpuAndOnSim) {
   EXPECT_THAT(elsewhere.log, HasSubstr("another tape"));
 }
 
-// The schedule once held the name in the profile, "sim:mine", which no command knows.
+// Regression: the schedule stored the profile's name, "sim:mine", which no command can resolve.
 TEST_F(CliTest, AScheduleForADeviceFromAFileReplaysWithoutDevice) {
   json device = testing::read_json(VDNN_DEVICES_DIRECTORY "/titan-x.json");
   device["name"] = "mine";
@@ -794,7 +797,7 @@ TEST_F(CliTest, ADamagedScheduleIsRefused) {
   EXPECT_EQ(run("replay " + path("missing.json")).status, 2);
 }
 
-// An option that the origin forgot once made a replay refuse its own schedule.
+// Regression: the origin lacked an option, and a replay refused its own schedule.
 TEST_F(CliTest, EveryOptionThatChangesTheTapeIsInTheOriginOfASchedule) {
   const std::string schedule = path("schedule.json");
   const std::string options =
@@ -832,8 +835,8 @@ TEST_F(ProfileTest, IsWhatTheSchemaSays) {
   EXPECT_EQ(costs["threads"], 1);
 }
 
-// Only the images are copied: with ten times the seconds per op a step takes ten times as long, except for
-// that copy.
+// A step copies only the images. With ten times the seconds per op, all of the step but that copy takes ten
+// times as long.
 TEST_F(ProfileTest, IsWhatPlansAreMadeWith) {
   const json planned = plan(with_profile());
   expect_obeys_schema(planned);
@@ -877,7 +880,7 @@ TEST_F(CliTest, AProfileOfASimulatedDeviceIsWhatItPredictsWith) {
   }
 }
 
-// Predictions once looked the same whether the rates of a device were measured or guessed.
+// Regression: predictions did not show whether a device's rates were measured or assumed.
 TEST_F(CliTest, SaysWhereTimesFollowFromAssumedRates) {
   const std::string assumed = "times are estimates from assumed or published rates";
   EXPECT_EQ(plan("--model lenet --batch 8 --device cpu")["rates"], "assumed");
@@ -904,7 +907,7 @@ TEST_F(ProfileTest, SaysThatRatesAreMeasured) {
 
 class ReplanTest : public CliTest {
  protected:
-  // A link so slow that what `optimal` expected to move for nothing does not pay.
+  // On this slow link, copies that `optimal` expected to hide no longer pay.
   static inline const std::string kRun =
       "--model lenet --batch 8 --device cpu --threads 1 --seed 3 --policy optimal --memory 5632KiB ";
   static inline const std::string kSlow = "--data synthetic --steps 16 --link-gbytes-per-s 0.01 ";
@@ -935,8 +938,8 @@ TEST_F(ReplanTest, SaysWhatWasExpectedMeasuredAndChangedAndKeepsTheBits) {
   ASSERT_EQ(replans.size(), 2U);
   EXPECT_EQ(replans[0]["step"], 6);
   EXPECT_EQ(replans[1]["step"], 12);
-  // Where compute is slow the link may be fast enough for the plan. That a slow one changes it is held with
-  // given costs (ReplanningOptimal.PlansForTheLinkThatThereIs).
+  // On a slow CPU, the link may be fast enough for the plan. ReplanningOptimal.PlansForTheLinkThatThereIs
+  // checks with fixed costs that a slow link changes the plan.
   EXPECT_THAT(replans[0]["outcome"], AnyOf("replanned", "kept"));
   for (const json& replan : replans) {
     EXPECT_FALSE(replan["algorithms_changed"].get<bool>());
@@ -965,11 +968,11 @@ TEST_F(ReplanTest, ACheckpointBehindItIsGoneOnFrom) {
   const json resumed = train(kRun + kSlow + "--replan-after 6 --resume " + path("part"));
   EXPECT_EQ(resumed["weights_sha256"], whole["weights_sha256"]);
   ASSERT_EQ(lines("replan").size(), 1U);
-  EXPECT_EQ(lines("replan")[0]["step"], 15) << "nine before, and six of this run";
+  EXPECT_EQ(lines("replan")[0]["step"], 15) << "nine steps of the first run, and six of this one";
   EXPECT_THAT(lines("replan")[0]["outcome"], AnyOf("replanned", "kept"));
 }
 
-// Learned costs and a checkpoint may replace the files that the run began with.
+// Learned costs and a checkpoint may replace the files from which the run started.
 TEST_F(ReplanTest, MayReplaceWhatItBeganWith) {
   train(kRun + "--data synthetic --steps 7 --learned " + path("costs") + " --save " + path("checkpoint"));
   train(kRun + "--data synthetic --steps 14 --profile " + path("costs") + " --learned " + path("costs") +
@@ -992,8 +995,8 @@ TEST_F(ProfileTest, ChangesNoResultsWhereTheAlgorithmsAreTheSame) {
   const json whole = train(with_profile() + training + "--save " + path("whole"));
   expect_obeys_schema(whole);
   EXPECT_EQ(whole["algorithms_source"], "profile " + path("costs.json"));
-  // A checkpoint records the algorithms and their library: training resumes without the profile, and without
-  // a warning.
+  // A checkpoint records the algorithms and their library. So training resumes without the profile and
+  // without a warning.
   train(with_profile() + "--data synthetic --steps 2 --save " + path("part"));
   const Outcome resumed =
       run("train " + kProfiled + training + "--resume " + path("part") + " --json " + path("resumed.json"));
@@ -1065,12 +1068,12 @@ TEST_F(CliTest, PlanSaysWhatDevicesAndMachinesComeTo) {
 
 // --- what does not fit -------------------------------------------------------------------------------------
 
-// Each way out, taken, leads out.
+// A run that follows a suggested way out fits.
 TEST_F(CliTest, PlanAndTrainSayWhatWouldFit) {
   const std::string where = "--model lenet --device cpu --threads 1 --policy none --memory 9MiB";
   const Outcome planned = run("plan " + where + " --batch 64");
   EXPECT_EQ(planned.status, 3);
-  EXPECT_THAT(planned.out, HasSubstr("does not fit: predicted peak")) << "everything is said all the same";
+  EXPECT_THAT(planned.out, HasSubstr("does not fit: predicted peak")) << "the plan is printed all the same";
   EXPECT_THAT(planned.log, HasSubstr("policy none on cpu needs "));
   EXPECT_THAT(planned.log, HasSubstr(" more than --memory 9MiB: smallest budget "));
   const Outcome trained = run("train " + where + " --batch 64 --data synthetic --steps 1");
@@ -1088,7 +1091,7 @@ TEST_F(CliTest, PlanAndTrainSayWhatWouldFit) {
         text.substr(begin, std::min(text.find(" fits", begin), text.find(')', begin)) - begin);
     const std::string batch = way.starts_with("--batch") ? "" : " --batch 64";
     std::string changed = where;
-    if (!way.starts_with("--batch")) {  // replaces the given option
+    if (!way.starts_with("--batch")) {  // the way out replaces the given option
       const std::size_t given = changed.find(option);
       changed.erase(given, changed.find(" --", given + 1) - given);
     }
@@ -1101,7 +1104,7 @@ TEST_F(CliTest, PlanSaysThatPageLockedMemoryIsShort) {
   const Outcome outcome =
       run("plan --model vgg16 --batch 64 --device sim:titan-x --policy all --host-memory 64MiB");
   EXPECT_EQ(outcome.status, 3);
-  EXPECT_THAT(outcome.log, HasSubstr(" more page-locked memory than --host-memory 64MiB: this plan takes "));
+  EXPECT_THAT(outcome.log, HasSubstr(" more page-locked memory than --host-memory 64MiB: this plan needs "));
   EXPECT_THAT(outcome.log, HasSubstr(" (--host-memory "));
 }
 
@@ -1118,8 +1121,8 @@ TEST_F(CliTest, EachOfSeveralDevicesIsShortOfItsOwnBudget) {
   }
 }
 
-// A schedule is as it is: another batch or policy is no way out. Once it named fields of the library, and on
-// simulated devices ended with 0.
+// A schedule is fixed, so another batch or policy is no way out. Regression: the message named fields of the
+// library, and replays on simulated devices exited with 0.
 TEST_F(CliTest, AReplayThatDoesNotFitSaysWhatItNeeds) {
   const std::string schedule = path("schedule.json");
   const Outcome planned =
@@ -1138,12 +1141,13 @@ TEST_F(CliTest, AReplayThatDoesNotFitSaysWhatItNeeds) {
   }
 }
 
-// It ended with 0, whatever fitted.
+// Regression: the sweep exited with 0 although nothing fitted.
 TEST_F(CliTest, ASweepInWhichNothingFitsSaysWhatWould) {
   const std::string where = "sweep --model lenet --batch 64 --device sim:titan-x --points 2 ";
   const Outcome less = run(where + "--policy none,all --from 2MiB --to 4MiB");
   EXPECT_EQ(less.status, 3);
-  EXPECT_THAT(less.out, HasSubstr("policy all: does not fit any of these budgets")) << "all is said";
+  EXPECT_THAT(less.out, HasSubstr("policy all: does not fit any of these budgets"))
+      << "all lines are printed";
   EXPECT_THAT(less.log, HasSubstr(" more than --to 4MiB, "));
   const std::uint64_t smallest =
       plan("--model lenet --batch 64 --device sim:titan-x --policy all")["smallest_budget_bytes"];
@@ -1160,11 +1164,11 @@ class KeptAlgorithms : public CliTest {
  protected:
   static constexpr const char* kOther = "results differ in bits from those of policy none: ";
 
-  // The smallest budget of `optimal`, without the flag and with it.
+  // The smallest budget of `optimal` with these flags.
   std::string tight(const std::string& where, const std::string& flag = "") const {
     return exact_size(plan(where + " --policy optimal" + flag)["smallest_budget_bytes"]);
   }
-  // Which algorithms `cpu` has depends on the processor. On some, others need no less memory.
+  // The processor decides which algorithms `cpu` has. On some processors, others need no less memory.
   bool needs_others_on_cpu() const { return tight(kOnCpu) != tight(kOnCpu, " --keep-algorithms"); }
 
   static constexpr const char* kOnCpu = "--model fashion-vgg --batch 8 --threads 1";
@@ -1194,7 +1198,7 @@ TEST_F(KeptAlgorithms, HaveTheBitsOfNoneInATightBudget) {
 
 TEST_F(KeptAlgorithms, WhereTheyAreNotPlanAndTrainSaySo) {
   if (!needs_others_on_cpu()) {
-    GTEST_SKIP() << "on this processor other algorithms need no less memory";
+    GTEST_SKIP() << "on this processor, other algorithms need no less memory";
   }
   const std::string where = kOnCpu;
   const std::string budget = " --policy optimal --memory " + tight(where);
@@ -1202,7 +1206,7 @@ TEST_F(KeptAlgorithms, WhereTheyAreNotPlanAndTrainSaySo) {
   EXPECT_THAT(run("plan " + where + budget).out, said);
   EXPECT_THAT(run("train " + where + budget + " --data synthetic --steps 1").out, said);
   EXPECT_THAT(run("plan " + where + " --policy optimal").out, ::testing::Not(HasSubstr(kOther)))
-      << "with ample memory they are the same";
+      << "with ample memory the algorithms are the same";
 }
 
 TEST_F(KeptAlgorithms, AreKeptOnSimulatedDevices) {
@@ -1242,13 +1246,13 @@ class Followed : public CliTest {
   static constexpr int kSteps = 3000;
   static constexpr int kLeastOfLine = 50;  // bytes of JSON
 
-  // The log at the time when the run has written that many lines of JSON. The run has not ended by then: all
-  // its lines are more than fit into the pipe, which is not read further.
+  // The log when the run has written `lines` lines of JSON. The run is then still going: all its lines exceed
+  // the pipe's size, and nobody reads further.
   std::string log_after(std::ptrdiff_t lines, const std::string& option) const {
     const std::string pipe = path("pipe");
     EXPECT_EQ(::mkfifo(pipe.c_str(), 0600), 0);
     const int reader = ::open(pipe.c_str(), O_RDONLY | O_NONBLOCK);
-    const int size = ::fcntl(reader, F_SETPIPE_SZ, 4096);  // at least a page
+    const int size = ::fcntl(reader, F_SETPIPE_SZ, 4096);  // the kernel rounds up to a page
     EXPECT_TRUE(size > 0 && size < kSteps * kLeastOfLine);
     testing::Command command({VDNN_COMMAND, "train", "--model=lenet", "--batch=1", "--data=synthetic",
                               "--steps=" + std::to_string(kSteps), "--threads=1", "--json=" + pipe, option},
@@ -1256,7 +1260,7 @@ class Followed : public CliTest {
     std::string text;
     while (std::ranges::count(text, '\n') < lines && command.running()) {
       pollfd ready{.fd = reader, .events = POLLIN, .revents = 0};
-      ::poll(&ready, 1, 100);  // and again, as long as the command runs
+      ::poll(&ready, 1, 100);  // polls again while the command runs
       char each = 0;
       while (std::ranges::count(text, '\n') < lines && ::read(reader, &each, 1) == 1) {
         text += each;
@@ -1269,7 +1273,7 @@ class Followed : public CliTest {
   }
 };
 
-// It once came when the run had ended, for the buffer of a file is large.
+// Regression: a file's large buffer kept the header back until the run had ended.
 TEST_F(Followed, TheHeaderIsThereWhileTheRunGoesOn) {
   const std::string log = log_after(1, "--progress-every=0");
   EXPECT_THAT(log, ::testing::AllOf(HasSubstr("lenet, batch 1, on cpu"), HasSubstr("policy none"),
@@ -1277,7 +1281,7 @@ TEST_F(Followed, TheHeaderIsThereWhileTheRunGoesOn) {
   EXPECT_THAT(log, ::testing::Not(HasSubstr("step 1/")));
 }
 
-// The line of a step is in the log before that of the next one is among those of --json.
+// The log has a step's line before --json has the next step's.
 TEST_F(Followed, EachStepHasALineWhereAsManyAreAskedFor) {
   const std::string log = log_after(3, "--progress-every=1e-9");
   for (const std::string step : {"step 1/3000", "step 2/3000"}) {
@@ -1304,7 +1308,7 @@ TEST_F(CliTest, MaxBatchSaysWhatRunsAndOneSampleMoreIsRefused) {
     const auto largest = tried.back()["batch"].get<std::int64_t>();
     EXPECT_GT(largest, 1);
     EXPECT_EQ(tried.back()["options"]["batch"], largest);
-    EXPECT_EQ(tried.back()["options"]["engine_trial_seconds"], 0) << "once null, the default of others";
+    EXPECT_EQ(tried.back()["options"]["engine_trial_seconds"], 0) << "not null, the default of other devices";
     EXPECT_THAT(outcome.out, HasSubstr("largest batch: " + std::to_string(largest) + "\n"));
     for (const json& line : tried) {
       if (line["type"] == "batch") {
@@ -1320,7 +1324,7 @@ TEST_F(CliTest, MaxBatchSaysWhatRunsAndOneSampleMoreIsRefused) {
   }
 }
 
-// Each row's figures are those that `plan` prints with the arguments below the table.
+// Each row has the figures that `plan` prints with the arguments below the table.
 TEST_F(CliTest, MaxBatchPrintsWhatPlanReproduces) {
   const Outcome outcome =
       run("max-batch --model alexnet --device sim:titan-x --memory 2GiB --optimizer adam --json " +
@@ -1362,8 +1366,8 @@ TEST_F(CliTest, MaxBatchSaysInHowLittleMemoryARateIsReached) {
               HasSubstr("--memory " + std::to_string(summary["budget_bytes"].get<std::uint64_t>())));
 }
 
-// `plan` with the suggested options has the requested global batch, and fits; half as many micro-batches do
-// not.
+// `plan` with the suggested options has the requested global batch and fits. With half as many micro-batches
+// it does not fit.
 TEST_F(CliTest, MaxBatchSharesAGlobalBatchOut) {
   const std::string where =
       "--model lenet --device sim:v100-16 --memory 10MiB --policy none --devices 2 --machines 2";
@@ -1462,7 +1466,7 @@ TEST_F(CliTest, ASweepComparesPrecisions) {
   EXPECT_THAT(testing::XmlReader::read(read("sweep.svg"))[1].text, HasSubstr("in fp32, tf32, bf16 and fp16"));
 }
 
-// One precision is named as by `plan`, and the point tells it from the device's default.
+// The point has the precision's name as in `plan`, and tells it from the device's default.
 TEST_F(CliTest, ASweepInOnePrecisionSaysWhich) {
   for (const auto& [option, precision, products] :
        {std::tuple("", "fp32", R"({"convolutions":"tf32","matrix_products":"fp32"})"),
@@ -1497,7 +1501,7 @@ std::vector<std::string> texts_of(const std::vector<testing::XmlElement>& pictur
   return texts;
 }
 
-// Where the command of a page that draws `picture` stands, without `vdnn` and the picture's name.
+// Returns the arguments of the page's `vdnn` command that draws `picture`, without --svg.
 std::string drawing_command(const std::string& page, const std::string& picture) {
   const std::size_t end = page.find(" --svg " + picture);
   const std::size_t begin = page.rfind("vdnn sweep ", end);
@@ -1508,8 +1512,8 @@ std::string drawing_command(const std::string& page, const std::string& picture)
   return page.substr(begin + std::string("vdnn ").size(), end - begin - std::string("vdnn ").size());
 }
 
-// Compares a page's picture with one that its command has just drawn in other budgets: title, and how the
-// curves are told apart.
+// Compares a page's picture with one that its command has just drawn for other budgets. Title and legend must
+// agree.
 void expect_alike(const std::string& shown_file, const std::string& made_file) {
   const auto made = testing::XmlReader::read(read_whole(made_file));
   const auto shown = testing::XmlReader::read(read_whole(shown_file));
@@ -1541,7 +1545,7 @@ std::string percent_of(const json& part) {
   return std::to_string(std::lround(100 * part.get<double>())) + " %";
 }
 
-// The line of docs/comparison.md about a peer: its smallest budget, and the steps of both in it.
+// The row of docs/comparison.md about a peer: its smallest budget, and how much longer both steps are in it.
 std::string line_of_peer(const std::vector<json>& points, const std::string& peer) {
   const auto fits = std::ranges::find_if(
       points, [&](const json& point) { return point["policy"] == peer && point["fits"].get<bool>(); });
@@ -1555,7 +1559,7 @@ std::string line_of_peer(const std::vector<json>& points, const std::string& pee
          percent_of((*fits)["over_oracle"]) + " | " + percent_of((*optimal)["over_oracle"]) + " |";
 }
 
-// Of the four pictures of docs/comparison.md, those of the U-Net are made whole, with their tables.
+// Draws only the two pictures of the U-Net in docs/comparison.md, in full, and checks their tables.
 TEST_F(CliTest, TheComparisonWithPeersIsOfTheCommandsBesideIt) {
   const std::string docs = VDNN_DOCS_DIRECTORY;
   const std::string page = read_whole(docs + "/comparison.md");
@@ -1579,7 +1583,7 @@ TEST_F(CliTest, ASweepComparesWithPeers) {
           path("peers.json") + " --svg " + path("peers.svg"));
   ASSERT_EQ(outcome.status, 0) << outcome.log;
   const std::vector<json> points = points_of(read("peers.json"));
-  ASSERT_EQ(points.size(), 3 * (2 + 5U)) << "optimal, none and the peers";
+  ASSERT_EQ(points.size(), 3 * (2 + 5U)) << "optimal, none and five peers";
   for (const json& point : points) {
     expect_obeys_schema(point);
   }
@@ -1592,7 +1596,7 @@ TEST_F(CliTest, ASweepComparesWithPeers) {
   EXPECT_THAT(outcome.out, HasSubstr("\npolicy optimal"));
 }
 
-// README's first figures are those of the sweep beside them, and so is its picture.
+// The first figures and the picture of README.md are those of the sweep command beside them.
 TEST_F(CliTest, TheFirstFiguresAreThoseOfTheSweepBesideThem) {
   const std::string docs = VDNN_DOCS_DIRECTORY;
   const std::string page = read_whole(docs + "/../README.md");
@@ -1634,7 +1638,7 @@ TEST_F(CliTest, TheFirstFiguresAreThoseOfTheSweepBesideThem) {
   EXPECT_NE(page.find(table), std::string::npos) << table;
 }
 
-// Half the bytes: half the time where links have no latency, and less than that where they have.
+// Half the bytes take half the time on links without latency, and somewhat more on links with latency.
 TEST_F(CliTest, NarrowReductionsArePredictedToTakeLess) {
   const auto seconds = [&](const std::string& precision) {
     const std::string file = path(precision + ".json");
@@ -1677,7 +1681,7 @@ TEST_F(CliTest, ASweepGoesOnFromACheckpointsAlgorithms) {
 
 const std::string kExplain = "explain --model resnet20 --batch 64 --device sim:titan-x --memory 48MiB ";
 
-// Lines of those types, each as its schema has it, the last a summary.
+// `text` must be lines of these types in this order, the last a summary, and each must obey its schema.
 void expect_explanation(const std::string& text, const std::vector<std::string>& types) {
   std::istringstream lines(text);
   const json schema = testing::read_json(std::string(VDNN_DOCS_DIRECTORY) + "/explanation.schema.json");
@@ -1732,7 +1736,7 @@ bool came_later(const std::string& key) {
          key == "loss_scale" || key == "reduce_precision" || key == "step";
 }
 
-// Files from before --graph existed were once refused, since they lacked it.
+// Regression: replay refused files from before --graph existed, because they lacked it.
 TEST_F(CliTest, SchedulesFromBeforeAnOptionWasThereAreReplayed) {
   ASSERT_EQ(run("plan --model lenet --batch 8 --schedule " + path("schedule.json")).status, 0);
   json schedule = json::parse(read("schedule.json"));
@@ -1821,7 +1825,7 @@ struct BadInput {
 
 class BadInputTest : public CliTest, public ::testing::WithParamInterface<BadInput> {};
 
-// Each has files of its own: they are created for a moment to see whether they can be written.
+// Each case has its own files, because the command briefly creates outputs to see whether they are writable.
 TEST_P(BadInputTest, ExitsWithStatusTwoAndNamesIt) {
   const Outcome outcome = run(std::regex_replace(GetParam().arguments, std::regex("vdnn-test"),
                                                  std::string("vdnn-test-") + GetParam().name));
@@ -1993,22 +1997,22 @@ INSTANTIATE_TEST_SUITE_P(
                  "plan --model lenet --json /tmp/both.json --engine-timings /tmp/both.json", "two outputs"},
         BadInput{"NoDuration", "train --model lenet --data synthetic", "--epochs"},
         BadInput{"StepsOfZero", "train --model lenet --data synthetic --steps 0", "--steps"},
-        // Replay once said that --epochs was missing, which it does not have.
+        // Regression: the message named --epochs, an option that replay does not have.
         BadInput{"ReplayOfZeroSteps", "replay /nowhere/schedule.json --steps 0", "--steps 0: must be at"},
-        // Once overflowed to no steps at all, which were reported as a training.
+        // Regression: the product overflowed to zero steps, and the command reported a training.
         BadInput{"EpochsOverflow",
                  "train --model lenet --batch 1 --data synthetic --epochs 18446744073709551615", "overflow"},
         BadInput{"TwoDurations", "train --model lenet --data synthetic --steps 1 --epochs 1", "excludes"},
         BadInput{"EmptySize", "plan --model lenet --memory ''", "--memory"},
         BadInput{"RateIsNoNumber", "train --model lenet --data synthetic --steps 1 --lr nan", "--lr"},
-        // Once "must be finite", which it is.
+        // Regression: the message required a finite number, which 1e39 is.
         BadInput{"RateIsNoFloat", "train --model lenet --data synthetic --steps 1 --lr 1e39",
                  "--lr 1e+39: must be a number from 0 to 3.40282e+38"},
-        // Once named only the padding, which the user had not given.
+        // Regression: the message named only the padding, which the user had not given.
         BadInput{"ImagesSmallerThanThePadding",
                  "train --model resnet20 --input 3x4x4 --data synthetic --steps 1 --augment",
                  "--crop-padding"},
-        // Once exited with status 3, over a budget that the user had not given.
+        // Regression: the command exited with status 3 because of a budget that the user had not given.
         BadInput{"LargerThanTheSimulatorCanPlace", "plan --model vgg16 --batch 10000000 --device sim:titan-x",
                  "larger than the simulator can place"},
         BadInput{"TooManyThreads", "plan --model lenet --threads 40000", "--threads"},
@@ -2065,7 +2069,7 @@ INSTANTIATE_TEST_SUITE_P(
                  "--network-gbytes-per-s"},
         BadInput{"MaxBatchOfABatch", "max-batch --model lenet --batch 4", "--batch"},
         BadInput{"MaxBatchOfAnUnknownModel", "max-batch --model lenet9", "lenet9"},
-        // Once did not name the similar device.
+        // Regression: the message did not suggest the similar name.
         BadInput{"MisspeltModel", "plan --model rsenet50",
                  "unknown model 'rsenet50' (did you mean 'resnet50'?)"},
         BadInput{"MisspeltDevice", "plan --model lenet --device cpux", "(did you mean 'cpu'?)"},
@@ -2075,7 +2079,7 @@ INSTANTIATE_TEST_SUITE_P(
         BadInput{"MisspeltOption", "plan --model lenet --bacth 8", "--bacth (did you mean '--batch'?)"},
         BadInput{"MisspeltOptionWithItsValue", "plan --model lenet --polcy=all",
                  "--polcy (did you mean '--policy'?)"},
-        // The missing option is the misspelt one.
+        // The missing required option is the misspelt one.
         BadInput{"MisspeltRequiredOption", "plan --modle lenet", "--modle (did you mean '--model'?)"},
         BadInput{"MisspeltCommand", "trian --model lenet", "trian (did you mean 'train'?)"},
         BadInput{"MisspeltShell", "completion zhs", "(did you mean 'zsh'?)"},
@@ -2123,7 +2127,7 @@ INSTANTIATE_TEST_SUITE_P(
                  "--link-gbytes-per-s: nothing is measured on sim:h200"},
         BadInput{"ProfileOfFewSteps", "profile --model lenet --device cpu --steps 4 -o /tmp/costs.json",
                  "at least 5"},
-        // That an op was not timed was found when all steps had run.
+        // Regression: the command noticed only after all steps that an op was not timed.
         BadInput{"ProfileOfFewerStepsThanAnUpdate",
                  "profile --model lenet --device cpu --accumulate 6 --steps 5 -o /tmp/costs.json",
                  "--accumulate 6 --steps 5: "},
@@ -2145,7 +2149,7 @@ TEST_F(CliTest, ADamagedDataSetIsNamed) {
 TEST_F(CliTest, AnOutputThatCannotBeWrittenIsFoundBeforeTraining) {
   write("file", "in the way");
   for (const std::string option : {"--json", "--trace", "--save"}) {
-    // So many steps that the test would time out if they were run.
+    // If the command ran this many steps, the test would time out.
     const Outcome outcome = run("train --model fashion-vgg --data synthetic --steps 1000000 " + option + " " +
                                 path("file/out.json"));
     EXPECT_EQ(outcome.status, 2) << option;
@@ -2157,7 +2161,7 @@ TEST_F(CliTest, AnOutputThatCannotBeWrittenIsFoundBeforeTraining) {
   EXPECT_EQ(read("file"), "in the way");
 }
 
-// A disk that is full is no bad input.
+// A full disk is not bad input, which would be status 2.
 TEST_F(CliTest, AnOutputThatFailsWhileItIsWrittenExitsWithStatusOne) {
   for (const std::string option : {"--json", "--trace"}) {
     const Outcome outcome = run(kTrain + option + " /dev/full");

@@ -25,7 +25,7 @@ using Json = nlohmann::json;
 RunArguments lenet() {
   RunArguments arguments;
   arguments.model = "lenet";
-  arguments.batch = 64;  // whose engines are recorded
+  arguments.batch = 64;  // the batch whose engines are recorded
   arguments.device = "sim:a100";
   return arguments;
 }
@@ -72,7 +72,7 @@ TEST(InFlags, WaysOutAreFlags) {
 
 std::string origin_without(const RunArguments& arguments, const char* key) {
   RunArguments simulated = arguments;
-  simulated.engine_timings.reset();  // no run of this machine has them
+  simulated.engine_timings.reset();  // this machine cannot time the GPU's engines
   Json origin = to_origin(simulated, planned(simulated));
   if (arguments.engine_timings) {
     origin["engine_timings"] = *arguments.engine_timings;
@@ -81,7 +81,8 @@ std::string origin_without(const RunArguments& arguments, const char* key) {
   return origin.dump();
 }
 
-// Before there was the option nothing was timed by default, and nothing is where such a schedule is replayed.
+// Schedules from before --engine-trial-seconds have no such key. Nothing was timed by default then, so their
+// replay times nothing.
 TEST(Origin, WithoutALimitForTrialsNothingIsTimed) {
   EXPECT_EQ(from_origin(origin_without(lenet(), "engine_trial_seconds")).engine_trial_seconds, 0);
   EXPECT_EQ(from_origin(origin_without(lenet(), "no such key")).engine_trial_seconds, std::nullopt);
@@ -92,8 +93,8 @@ TEST(Origin, WithoutALimitForTrialsNothingIsTimed) {
 
 // --- precisions --------------------------------------------------------------------------------------------
 
-// A run that resumes with TF32 in its matrix products alone: the options in force permit as much, and give
-// the same plan again.
+// A run resumes with TF32 in its matrix products alone. The options in force permit no less, and lead to the
+// same plan.
 TEST(InForce, AreOptionsThatGiveTheSamePrecisions) {
   RunArguments both = lenet();
   both.tf32 = true;
@@ -155,7 +156,7 @@ CheckpointInfo written_by(const PlannedRun& run) {
   return info;
 }
 
-// Once it warned of every run that had timed engines, though it had the very algorithms of its checkpoint.
+// Regression: a run with exactly its checkpoint's algorithms warned if the engines had been timed.
 TEST(Resumed, HowTheSameAlgorithmsWereChosenIsNoDifference) {
   const PlannedRun run = planned();
   CheckpointInfo info = written_by(run);

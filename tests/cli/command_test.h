@@ -1,5 +1,5 @@
 #pragma once
-// The vdnn command run as a process, in a directory of the test's own.
+// Runs the vdnn command as a process, in the test's own directory.
 
 #include <string>
 
@@ -18,7 +18,7 @@ class CommandTest : public TemporaryDirectory {
  protected:
   std::string path(const std::string& name) const { return (directory_ / name).string(); }
 
-  // `before` is put in front of the command, in the same shell.
+  // The same shell runs `before` in front of the command.
   CommandOutcome run(const std::string& arguments, const std::string& before = "") const {
     const Outcome process =
         run_process("(" + before + VDNN_COMMAND + " " + arguments + " 2>" + path("standard-error") + ")");

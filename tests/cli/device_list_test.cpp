@@ -24,7 +24,7 @@ using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using Line = nlohmann::ordered_json;
 
-// Two GPUs, one of which has a profile. None of them computes.
+// Two GPUs, one of which has a profile. Neither computes.
 class TwoGpus : public GpuSystem {
  public:
   int count() override { return 2; }
@@ -65,11 +65,11 @@ TEST(DeviceList, HasGpusWithTheRatesThatTheyArePlannedWith) {
   EXPECT_EQ(devices[1]["uuid"], "GPU-0");
   EXPECT_EQ(devices[1]["compute_capability"], 90);
   EXPECT_EQ(devices[1]["memory_bytes"]["value"], 1U << 30U);
-  EXPECT_EQ(devices[2]["rates_of"], "a100") << "stands in for what has no profile";
+  EXPECT_EQ(devices[2]["rates_of"], "a100") << "planned with the rates of an a100, since it has no profile";
   EXPECT_EQ(present_devices(nullptr, none_is_refused).size(), 1U);
 }
 
-// Before, a GPU that another process has for itself ended the list.
+// Regression: a GPU in exclusive use by another process ended the list.
 TEST(DeviceList, HasTheOthersWhereAGpuCannotBeUsed) {
   class OneInUse : public TwoGpus {
    public:
@@ -109,7 +109,7 @@ TEST(DeviceList, PrintsFiguresAndTheirSources) {
   std::ostringstream out;
   print_devices(out, simulated_devices());
   EXPECT_THAT(out.str(), HasSubstr("sim:titan-x"));
-  EXPECT_THAT(out.str(), HasSubstr("memory bandwidth: 0.8, which is assumed, of the 336 GB/s"));
+  EXPECT_THAT(out.str(), HasSubstr("memory bandwidth: 0.8 (assumed) of the 336 GB/s"));
 }
 
 }  // namespace

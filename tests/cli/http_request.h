@@ -1,5 +1,5 @@
 #pragma once
-// HTTP as it goes over the wire, to a server on 127.0.0.1.
+// Sends HTTP requests to a server on 127.0.0.1, and returns responses as they arrive.
 
 #include <arpa/inet.h>
 #include <gtest/gtest.h>
@@ -21,7 +21,7 @@ inline sockaddr_in loopback(std::uint16_t port) {
   return address;
 }
 
-// The response up to the server's end of the connection; empty if it does not answer.
+// Returns the response up to the point where the server closes the connection; empty if it does not answer.
 inline std::string send_raw(std::uint16_t port, const std::string& text) {
   const int connection = ::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
   const sockaddr_in address = loopback(port);

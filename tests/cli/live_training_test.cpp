@@ -1,4 +1,4 @@
-// `vdnn train` that others look at while it runs. It has many more steps than are waited for, and ends by a
+// `vdnn train` that others watch while it runs. It has more steps than a test waits for, and ends by a
 // signal.
 
 #include <gmock/gmock.h>
@@ -40,7 +40,7 @@ class LiveTrainingTest : public testing::TemporaryDirectory {
     return all;
   }
   std::string output() const { return (directory_ / "output").string(); }
-  // That is printed.
+  // Waits until the command prints its port.
   std::uint16_t port(Command& command) const {
     const std::regex line("live: http://127\\.0\\.0\\.1:([0-9]+)/ ");
     std::smatch match;
@@ -55,13 +55,13 @@ class LiveTrainingTest : public testing::TemporaryDirectory {
     ADD_FAILURE() << "ended: " << read("output");
     return 0;
   }
-  // Of a line of /metrics; below 0 where there is none.
+  // The value of a metric in /metrics; negative if there is none.
   static double metric(std::uint16_t port, const std::string& name) {
     const std::string text = body_of(request(port, "GET", "/metrics"));
     const std::size_t begin = text.find("\n" + name + " ");
     return begin == std::string::npos ? -1 : std::stod(text.substr(begin + name.size() + 2));
   }
-  // Of the file `json`.
+  // The line of `step` in the file `json`.
   nlohmann::json line_of_step(std::uint64_t step) const {
     std::istringstream lines(read("json"));
     for (std::string text; std::getline(lines, text);) {
@@ -73,7 +73,7 @@ class LiveTrainingTest : public testing::TemporaryDirectory {
     ADD_FAILURE() << "no line of step " << step;
     return {};
   }
-  // Until more steps than `step` are done. Returns how many are.
+  // Waits until more than `step` steps are done, and returns how many are.
   double wait_for_step(Command& command, std::uint16_t port, double step) const {
     double now = 0;
     while (command.running() && (now = metric(port, "vdnn_step")) <= step) {
@@ -136,7 +136,7 @@ TEST_F(LiveTrainingTest, TheCommandThatGoesOnShowsItAgain) {
   EXPECT_THAT(read("output"), ::testing::ContainsRegex("continue with: vdnn train .* --metrics-port 0"));
 }
 
-// While it is planned it has no figures, and none of them begins at 0 before the checkpoint is read.
+// The server has no metrics while the run is planned. No metric shows 0 before the checkpoint is read.
 TEST_F(LiveTrainingTest, StartsAtTheStepOfItsCheckpoint) {
   const std::string saved = (directory_ / "saved").string();
   const testing::Outcome first = testing::run_process(
@@ -171,7 +171,7 @@ TEST_F(LiveTrainingTest, ThePageDrawsItInABrowser) {
       browser, directory_, "http://127.0.0.1:" + std::to_string(port) + "/", "--virtual-time-budget=4000");
   EXPECT_TRUE(command.running()) << read("output");
   EXPECT_EQ(outcome.status, 0) << read("log");
-  EXPECT_THAT(read("log"), ::testing::Not(HasSubstr("CONSOLE")));  // an error, or a refusal by the policy
+  EXPECT_THAT(read("log"), ::testing::Not(HasSubstr("CONSOLE")));  // an error, or a violation of its policy
   std::smatch drawn;
   ASSERT_TRUE(std::regex_search(outcome.text, drawn, std::regex("data-step=\"([0-9]+)\""))) << outcome.text;
   EXPECT_GT(std::stod(drawn[1]), step);

@@ -92,7 +92,7 @@ TEST_F(SelfDescription, VersionNamesTheCommitAndEveryLibrary) {
   }
 }
 
-// The script that each build runs, on a checkout and on a tarball.
+// Runs the script of each build on a checkout and on a tarball.
 TEST_F(SelfDescription, TheCommitIsThatOfACheckoutOrUnknown) {
   const auto header_of = [&](const std::string& source) {
     const testing::Outcome outcome =
@@ -115,7 +115,7 @@ TEST_F(SelfDescription, TheCommitIsThatOfACheckoutOrUnknown) {
   std::string commit = testing::run_process(git + "rev-parse --short=12 HEAD").text;
   commit.pop_back();
   EXPECT_THAT(header_of("checkout"), HasSubstr("#define VDNN_COMMIT \"" + commit + "\"\n"));
-  // An unchanged file is not written again, or every build would compile it.
+  // The script must not rewrite an unchanged file, or every build would recompile its users.
   const fs::file_time_type long_ago = fs::file_time_type::clock::now() - std::chrono::hours(1);
   fs::last_write_time(path("commit.h"), long_ago);
   header_of("checkout");
@@ -212,7 +212,7 @@ class BashCompletion : public SelfDescription {
   void SetUp() override {
     SelfDescription::SetUp();
     write("script", output_of("completion bash"));
-    // Completes a line as bash does where `complete -F _vdnn vdnn` holds.
+    // Completes a line like bash after `complete -F _vdnn vdnn`.
     write("complete",
           "set -u\n"
           "source \"$1\"\n"
@@ -251,7 +251,7 @@ TEST_F(BashCompletion, OffersValues) {
   EXPECT_THAT(offered("vdnn plan --model lenet --json scr"), ElementsAre("script")) << "files";
 }
 
-// Bash replaces what follows the last colon.
+// Bash replaces only the text after the last colon.
 TEST_F(BashCompletion, OffersDevicesByWhatFollowsTheColon) {
   EXPECT_THAT(offered("vdnn plan --device "), IsSupersetOf({"auto", "cpu", "cuda:0", "sim:titan-x"}));
   EXPECT_THAT(offered("vdnn plan --device sim:tit"), ElementsAre("titan-x"));

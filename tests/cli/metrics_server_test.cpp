@@ -1,4 +1,4 @@
-// The server of a training's figures, without a training.
+// The server of a training's metrics, without a training.
 
 #include "src/cli/metrics_server.h"
 
@@ -87,7 +87,8 @@ std::string status_with_host(const MetricsServer& server, const std::string& hos
       server.port(), "GET /metrics HTTP/1.1\r\nHost: " + host + "\r\nConnection: close\r\n\r\n"));
 }
 
-// A page of another site, whose name leads to 127.0.0.1, could read the figures in a browser of this machine.
+// If any name were accepted, a foreign page whose name resolves to 127.0.0.1 could read the metrics in a
+// browser.
 TEST_F(MetricsServerTest, AnswersOnALoopbackAddressOnlyToItsNames) {
   for (const std::string host :
        {"127.0.0.1", "127.0.0.1:80", "localhost", "localhost:9100", "[::1]", "[::1]:9100"}) {
@@ -105,7 +106,7 @@ TEST_F(MetricsServerTest, AnswersElsewhereToEveryName) {
   EXPECT_EQ(status_with_host(open, "gpu-7.example.org"), "HTTP/1.1 200 OK");
 }
 
-// Of the socket that listens at `port`; -1: there is none.
+// The socket that listens at `port`; -1 if there is none.
 int listening_socket(std::uint16_t port) {
   for (int descriptor = 0; descriptor < 1024; ++descriptor) {
     sockaddr_in address{};
@@ -121,12 +122,12 @@ int listening_socket(std::uint16_t port) {
   return -1;
 }
 
-// It was silent, and people waited for figures.
+// Regression: the server ended silently, and users waited for metrics.
 TEST_F(MetricsServerTest, WarnsWhereItEndsByItself) {
   std::promise<std::string> warning;
   const MetricsServer server("127.0.0.1", 0, live_,
                              [&](const std::string& text) { warning.set_value(text); });
-  ASSERT_EQ(::shutdown(listening_socket(server.port()), SHUT_RDWR), 0);  // accepting fails from here on
+  ASSERT_EQ(::shutdown(listening_socket(server.port()), SHUT_RDWR), 0);  // makes accept() fail from now on
   EXPECT_THAT(warning.get_future().get(), HasSubstr("the training goes on"));
 }
 
@@ -159,7 +160,7 @@ TEST_F(MetricsServerTest, AnswersSeveralClientsWhileStepsArePublished) {
   }
 }
 
-// The process's limit of open files; restored at the end.
+// Lowers the process's limit of open files, and restores it at the end.
 class DescriptorLimit {
  public:
   explicit DescriptorLimit(rlim_t limit) {
@@ -175,7 +176,8 @@ class DescriptorLimit {
   rlimit before_{};
 };
 
-// They were all accepted at once, and a training with 1024 descriptors could not write its checkpoint.
+// Regression: the server accepted all connections at once, and a training with 1024 descriptors could not
+// write its checkpoint.
 TEST_F(MetricsServerTest, LeavesDescriptorsToTheTrainingWhereManyConnectionsAreIdle) {
   constexpr int kConnections = 300;
   constexpr int kFree = 40;
@@ -188,7 +190,7 @@ TEST_F(MetricsServerTest, LeavesDescriptorsToTheTrainingWhereManyConnectionsAreI
   const sockaddr_in address = testing::loopback(server_.port());
   int refused = 0;
   for (const int client : clients) {
-    // Does not wait, and so has not succeeded yet.
+    // The socket does not block, so connect() has not succeeded yet.
     EXPECT_EQ(::connect(client, reinterpret_cast<const sockaddr*>(&address), sizeof(address)), -1);
     pollfd connected{.fd = client, .events = POLLOUT, .revents = 0};
     ::poll(&connected, 1, 1);  // gives the server a chance to accept it
@@ -201,7 +203,7 @@ TEST_F(MetricsServerTest, LeavesDescriptorsToTheTrainingWhereManyConnectionsAreI
   EXPECT_THAT(status_line(request(server_.port(), "GET", "/metrics")), HasSubstr(" 200 "));
 }
 
-// The library's way would be to share the port, so that each gets some of the requests.
+// By default, the library would share the port, so each server would get some of the requests.
 TEST_F(MetricsServerTest, RefusesAPortThatIsTaken) {
   try {
     const MetricsServer second("127.0.0.1", server_.port(), live_, unexpected);
@@ -246,7 +248,7 @@ TEST_F(MetricsServerTest, LeavesThePortToTheNextOne) {
   EXPECT_THAT(status_line(request(port, "GET", "/metrics")), HasSubstr(" 200 "));
 }
 
-// The library ignores it, and `vdnn train | head` would then not end.
+// The library would ignore SIGPIPE, and `vdnn train | head` would not end.
 TEST_F(MetricsServerTest, LeavesSigpipeAsItWas) {
   struct sigaction action {};
   for (const auto handler : {SIG_IGN, SIG_DFL}) {

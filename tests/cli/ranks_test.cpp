@@ -1,6 +1,5 @@
-// `vdnn train` as several ranks, as users start it: that it ends with the weights of one rank that
-// accumulates, in the memory that was predicted, and that whatever is wrong ends the job everywhere and is
-// named.
+// `vdnn train` in several ranks, started as users do. It ends with the weights of one rank that accumulates,
+// in the predicted memory. Any failure ends the job on all ranks with a message that names it.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -53,7 +52,7 @@ class Ranks : public testing::TemporaryDirectory {
 
   std::string path(const std::string& name) const { return (directory_ / name).string(); }
 
-  // A network without batch normalisation, with dropout.
+  // By default, trains a network with dropout and without batch normalisation.
   static std::string train(const std::string& arguments) {
     std::string command = std::string(VDNN_COMMAND) + " train " + arguments;
     for (const std::string usual : {"--device cpu", "--model fashion-vgg", "--data synthetic", "--threads 1",
@@ -69,7 +68,7 @@ class Ranks : public testing::TemporaryDirectory {
     return testing::run_process(testing::in_ranks_environment(command));
   }
 
-  // The summary of a training that is expected to succeed.
+  // Runs a training that must succeed, and returns its summary.
   json trained(const std::string& arguments) const {
     const testing::Outcome outcome = run(train(arguments + " --json " + path("json")));
     EXPECT_EQ(outcome.status, 0) << outcome.text;
@@ -93,15 +92,15 @@ TEST_P(RankPolicies, FourRanksHaveTheBitsOfOneThatAccumulatesInTheMemoryPredicte
   EXPECT_THAT(four["rank_peak_bytes"], AllOf(SizeIs(4), Each(four["predicted_peak_bytes"])));
 }
 
-// Where memory is short, `optimal` chooses other algorithms for ranks that accumulate than for ranks that do
-// not, unless it is to keep them.
+// In little memory, `optimal` chooses other algorithms for ranks that accumulate than for ranks that do not.
+// --keep-algorithms prevents this.
 constexpr const char* kTight = "optimal --memory 12MiB --keep-algorithms";
 
 INSTANTIATE_TEST_SUITE_P(Policies, RankPolicies,
                          ::testing::Values("baseline", "none", "conv", "all", "dyn", "optimal", kTight),
                          [](const auto& test) { return test.param == kTight ? "tight" : test.param; });
 
-// Sums of sums: the same number of batches, another order of additions.
+// Two ranks sum in another order, so the results differ in rounding.
 TEST_F(Ranks, TwoRanksThatAccumulateComeNear) {
   const json one = trained("--steps 10 --accumulate 4");
   const json two = trained("--steps 10 --devices 2 --accumulate 2");
@@ -119,8 +118,8 @@ TEST_F(Ranks, SynchronizedNormalizationComesNearOneLargeBatch) {
   EXPECT_EQ(four["options"]["sync_bn"], true);
 }
 
-// The sums differ from those in fp32 and are the same on all ranks. A training that resumes with another type
-// reports it.
+// The sums differ from those in fp32, but are the same on all ranks. A training that resumes with another
+// type reports it.
 TEST_F(Ranks, NarrowReductionsComeNearThoseInFp32) {
   const std::string options = "--devices 2 --clip-norm 1 --steps ";
   const json fp32 = trained(options + "8");
@@ -130,13 +129,14 @@ TEST_F(Ranks, NarrowReductionsComeNearThoseInFp32) {
   EXPECT_THAT(bf16["rank_peak_bytes"], AllOf(SizeIs(2), Each(bf16["predicted_peak_bytes"])));
   const testing::Outcome otherwise = run(train(options + "9 --resume " + path("bf16")));
   EXPECT_EQ(otherwise.status, 0) << otherwise.text;
-  EXPECT_THAT(otherwise.text, HasSubstr("gradients summed over devices in bf16, and continues with fp32"));
+  EXPECT_THAT(otherwise.text,
+              HasSubstr("gradients summed over devices in bf16, and training continues with fp32"));
   const testing::Outcome alike = run(train(options + "9 --reduce-precision bf16 --resume " + path("bf16")));
   EXPECT_EQ(alike.status, 0) << alike.text;
   EXPECT_THAT(alike.text, Not(HasSubstr("gradients summed")));
 }
 
-// The progress bar was once drawn, since mpirun gives its ranks a terminal.
+// Regression: ranks drew the progress bar, because mpirun gives them a terminal.
 TEST_F(Ranks, DrawNothingWhereNobodyLooks) {
   const testing::Outcome outcome = run(train("--steps 4 --devices 2"));
   EXPECT_EQ(outcome.status, 0) << outcome.text;
@@ -151,12 +151,12 @@ TEST_F(Ranks, GoOnFromTheCheckpointOfAnotherNumberOfRanks) {
   EXPECT_EQ(resumed["weights_sha256"], straight["weights_sha256"]);
 }
 
-// It trained on without a word.
+// Regression: the run trained on without a warning.
 TEST_F(Ranks, OneOfThemWarnsOfAnotherGlobalBatch) {
   const std::string checkpoint = path("checkpoint");
   trained("--steps 1 --devices 2 --save " + checkpoint);
   const std::string again = "--steps 2 --resume " + checkpoint;
-  const std::string warning = "global batch 8, and continues with 16";
+  const std::string warning = "global batch 8, and training continues with 16";
   const std::string with_another = run(train(again + " --devices 2 --accumulate 2")).text;
   ASSERT_THAT(with_another, HasSubstr(warning));
   EXPECT_EQ(with_another.find(warning), with_another.rfind(warning)) << with_another;
@@ -174,8 +174,8 @@ TEST_F(Ranks, SynchronizedNormalizationGoesOnFromOrdinaryAndTheOtherWayAround) {
         run(train("--steps 2 --check-ranks 1 --resume " + checkpoint + with(!first)));
     EXPECT_EQ(outcome.status, 0) << outcome.text;
     EXPECT_THAT(outcome.text,
-                HasSubstr(first ? "over the batches of all ranks, and continues with each rank's"
-                                : "over each rank's own batch, and continues with the batches"));
+                HasSubstr(first ? "over the batches of all ranks, and training continues with each rank's"
+                                : "over each rank's own batch, and training continues with the batches"));
   }
 }
 
@@ -192,7 +192,7 @@ TEST_F(Ranks, EndWithTheSameStepWhereTheyDivergeAndLeaveTheCheckpoint) {
   EXPECT_EQ(read("checkpoint"), before);
 }
 
-// The others are in the replay, or wait for it, when the rank that reads the checkpoint fails.
+// The rank that reads the checkpoint fails while the other ranks replay or wait for the replay.
 TEST_F(Ranks, EndAsDivergedWhereTheReplayOfOneFails) {
   testing::set_ranks_environment();
   ::setenv("ASAN_OPTIONS", (environment("ASAN_OPTIONS").value_or("") + ":verify_asan_link_order=0").c_str(),
@@ -216,7 +216,7 @@ TEST_F(Ranks, ABudgetIsEnforcedOnEach) {
 
 // --- a rank that is killed ---------------------------------------------------------------------------------
 
-// The process of that rank among those that know of `directory`; 0: there is none.
+// The process of this rank of the job that uses `directory`; 0 if there is none.
 pid_t process_of_rank(int rank, const std::string& directory) {
   for (const fs::directory_entry& entry : fs::directory_iterator("/proc")) {
     const auto contents = [&](const char* name) {
@@ -266,10 +266,10 @@ class KilledRank : public Ranks {
     return {std::istreambuf_iterator<char>(file), {}};
   }
 
-  // Until there is no rank left; the launcher has ended then, too. How long that took, in seconds.
+  // Waits until no rank is left and the launcher has ended. Returns the time in seconds.
   double expect_end(testing::Command& command) const {
     const auto begin = std::chrono::steady_clock::now();
-    constexpr int kTries = 1200;  // a busy machine
+    constexpr int kTries = 1200;  // enough for a busy machine
     int tries = 0;
     const auto left = [&] {
       bool any = command.running();
@@ -281,7 +281,7 @@ class KilledRank : public Ranks {
     for (; tries < kTries && left(); ++tries) {
       std::this_thread::sleep_for(std::chrono::milliseconds(100));
     }
-    EXPECT_LT(tries, kTries) << "something is left running: " << text_of("output");
+    EXPECT_LT(tries, kTries) << "processes are left running: " << text_of("output");
     return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
   }
 
@@ -295,8 +295,8 @@ class KilledRank : public Ranks {
   }
 };
 
-// At moments drawn by seed over start, steps and checkpoints. A moment at which there is no such rank, yet or
-// any more, is drawn again.
+// Kills at moments drawn by seed over start, steps and checkpoints. If the rank has not started or has ended
+// at that moment, the test draws again.
 TEST_F(KilledRank, EndsTheJobEverywhereAndTheCheckpointIsGoodToGoOnFrom) {
   double seconds = 0;
   {
@@ -311,7 +311,7 @@ TEST_F(KilledRank, EndsTheJobEverywhereAndTheCheckpointIsGoodToGoOnFrom) {
   int hit = 0;
   for (int drawn = 0; hit < kills; ++drawn) {
     SCOPED_TRACE("kill " + std::to_string(drawn));
-    ASSERT_LT(drawn, 10 * kills) << "no rank is ever there";
+    ASSERT_LT(drawn, 10 * kills) << "no drawn moment met a running rank";
     fs::remove(path("checkpoint"));
     fs::remove(path("json"));
     const int rank = static_cast<int>(random() % kRanks);
@@ -322,7 +322,7 @@ TEST_F(KilledRank, EndsTheJobEverywhereAndTheCheckpointIsGoodToGoOnFrom) {
     const bool killed = process != 0 && ::kill(process, SIGKILL) == 0;
     const double took = expect_end(command);
     if (!killed || text_of("output").find("steps,") != std::string::npos) {
-      continue;  // it was done before
+      continue;  // training had ended before the kill
     }
     ++hit;
     longest = std::max(longest, took);
@@ -332,7 +332,7 @@ TEST_F(KilledRank, EndsTheJobEverywhereAndTheCheckpointIsGoodToGoOnFrom) {
     expect_end(resumed);
     if (resumed.wait() == 0) {
       EXPECT_EQ(weights(), straight);
-    } else {  // the last checkpoint was written
+    } else {  // the last checkpoint was complete
       EXPECT_THAT(text_of("output"), HasSubstr("nothing left to do"));
     }
   }
@@ -341,10 +341,10 @@ TEST_F(KilledRank, EndsTheJobEverywhereAndTheCheckpointIsGoodToGoOnFrom) {
 
 // --- the launcher ------------------------------------------------------------------------------------------
 
-// `vdnn train --devices` with a script in mpirun's place.
+// `vdnn train --devices` with a script in place of mpirun.
 class Launcher : public testing::TemporaryDirectory {
  protected:
-  // Runs the shell's `commands`, to which $train is the command.
+  // Runs the shell's `commands`, in which $train is the command.
   testing::Outcome with_mpirun(const std::string& script, const std::string& commands) const {
     const fs::path mpirun = directory_ / "mpirun";
     std::ofstream(mpirun) << "#!/bin/sh\n" << script << "\n";
@@ -365,13 +365,13 @@ TEST_F(Launcher, ItsStatusIsTheCommands) {
   EXPECT_THAT(with_mpirun("echo \"$@\"", "$train").text, HasSubstr("-np 2 "));
 }
 
-TEST_F(Launcher, ThatCannotBeRunIsSaid) {
+TEST_F(Launcher, ThatCannotBeRunIsReported) {
   const testing::Outcome outcome = with_mpirun("", "rm mpirun; PATH=$PWD; $train");
   EXPECT_EQ(outcome.status, kUsage);
   EXPECT_THAT(outcome.text, HasSubstr("cannot run mpirun: No such file"));
 }
 
-// With mpirun in the place of the command this once went unnoticed.
+// Regression: this went unnoticed when mpirun replaced the command's process.
 TEST_F(Launcher, ThatStaysBehindItsRanksIsEnded) {
   const testing::Outcome outcome = with_mpirun("sleep 0.5 & echo $$ > launcher; exec sleep 600",
                                                "$train; status=$?; kill -0 $(cat launcher); exit $status");
@@ -379,16 +379,17 @@ TEST_F(Launcher, ThatStaysBehindItsRanksIsEnded) {
   EXPECT_THAT(outcome.text, AllOf(HasSubstr("mpirun was still running"), HasSubstr("No such process")));
 }
 
-// So that the ranks may end by themselves; asked to end, Open MPI would give them a second.
-TEST_F(Launcher, IsHandedOnWhatAsksTheCommandToEnd) {
+// The command passes the request on so that ranks end by themselves. If asked to end itself, Open MPI would
+// give them one second.
+TEST_F(Launcher, ReceivesTheCommandsRequestToEnd) {
   const testing::Outcome outcome = with_mpirun(
       "trap 'echo handed on > heard; exit 9' USR2; touch ready; for i in $(seq 2000); do sleep 0.05; done",
       "$train & until_there ready && kill $!; wait $!; echo $?; cat heard");
   EXPECT_THAT(outcome.text, ::testing::ContainsRegex("^143\nhanded on\n$"));
 }
 
-// As where ranks cannot save: it looked as if they had.
-TEST_F(Launcher, ThatFailsAfterARequestHasTheStatusOfTheFailure) {
+// This happens if ranks cannot save. Regression: the status was that of a saved run.
+TEST_F(Launcher, ThatFailsAfterARequestDeterminesTheStatus) {
   const testing::Outcome outcome =
       with_mpirun("trap 'exit 4' USR2; touch ready; for i in $(seq 2000); do sleep 0.05; done",
                   "$train & until_there ready && kill $!; wait $!; echo $?");
@@ -404,24 +405,25 @@ TEST_F(Launcher, IsAskedToEndBySecondRequests) {
   EXPECT_THAT(outcome.text, ::testing::ContainsRegex("^143\nended\n$"));
 }
 
-TEST_F(Launcher, IsHandedOnThatItIsToSave) {
+TEST_F(Launcher, ReceivesTheRequestToSave) {
   const testing::Outcome outcome = with_mpirun(
       "trap 'echo saved > heard; exit 9' USR1; touch ready; for i in $(seq 2000); do sleep 0.05; done",
       "$train & until_there ready && kill -s USR1 $!; wait $!; echo $?; cat heard");
   EXPECT_THAT(outcome.text, ::testing::ContainsRegex("^9\nsaved\n$"));
 }
 
-// As timeout and batch schedulers ask; Open MPI takes a second request for impatience.
+// timeout and batch schedulers signal the whole process group. Open MPI takes a second request as an order to
+// end at once.
 TEST_F(Launcher, HearsOnceWhatItsWholeGroupIsAsked) {
   const testing::Outcome outcome = with_mpirun(
       "trap 'echo asked >> heard' TERM USR2; touch ready; for i in $(seq 2000); do [ -e heard ] && break; "
       "sleep 0.05; done; "
       "sleep 1; exit 9",
       "setsid $train & until_there ready && kill -s TERM -- -$!; wait $!; echo $?; cat heard");
-  EXPECT_THAT(outcome.text, ::testing::ContainsRegex("^143\nasked\n$")) << "whatever the launcher's own is";
+  EXPECT_THAT(outcome.text, ::testing::ContainsRegex("^143\nasked\n$")) << "not the launcher's status";
 }
 
-// As daemons start their processes.
+// Daemons start their processes with SIGCHLD ignored.
 TEST_F(Launcher, IsSeenToEndWhereChildrenAreIgnored) {
   EXPECT_EQ(with_mpirun("exit 7", "trap '' CHLD; exec $train").status, 7);
 }
@@ -438,7 +440,7 @@ TEST_F(Launcher, EndsWithTheCommandHoweverThatEnds) {
 TEST_F(Ranks, MoreThanThereAreDevicesAreRefused) {
   const testing::Outcome outcome = run(train("--steps 1 --devices 2 --device cuda"));
   EXPECT_EQ(outcome.status, kUsage) << outcome.text;
-  EXPECT_THAT(outcome.text, HasSubstr("each rank wants one of its own"));
+  EXPECT_THAT(outcome.text, HasSubstr("each rank needs its own"));
 }
 
 TEST_F(Ranks, OneDeviceForAllIsRefused) {

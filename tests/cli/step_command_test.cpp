@@ -38,7 +38,7 @@ std::vector<json> lines_of(const std::string& text) {
 
 class StepCommand : public testing::CommandTest {
  protected:
-  // Of a run that ends well; each line keeps to the schema that its type names.
+  // Runs a command that must succeed. Each JSON line must obey the schema of its type.
   std::vector<json> json_lines(const std::string& arguments) const {
     const CommandOutcome outcome = run(arguments + " --json " + path("lines.json"));
     EXPECT_EQ(outcome.status, 0) << outcome.log;
@@ -55,7 +55,7 @@ class StepCommand : public testing::CommandTest {
   json plan(const std::string& arguments) const { return json_lines("plan " + arguments).back(); }
 };
 
-TEST_F(StepCommand, PlanSaysWhatTheStepTakesAndWhatThatStandsOn) {
+TEST_F(StepCommand, PlanReportsTheStepsCostsAndTheirSources) {
   const json step = json::parse(std::ifstream(kUnet));
   const CommandOutcome outcome =
       run("plan --step " + kUnet + " --device sim:a100 --policy none --json " + path("plan.json"));
@@ -165,7 +165,7 @@ TEST_F(StepCommand, AStepThatDoesNotSayItsBatchIsPlannedAsItIs) {
   }
 }
 
-// Options that do not go with a learned step.
+// Options that do not apply to a learned step.
 TEST_F(StepCommand, WhatAStepIsNotIsRefusedByName) {
   struct Refused {
     std::string arguments;

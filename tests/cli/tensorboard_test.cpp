@@ -26,14 +26,14 @@ class TensorboardTest : public testing::TemporaryDirectory {
            " train --model lenet --data synthetic --device cpu --batch 4 --threads 1 " + more;
   }
   static testing::Outcome train(const std::string& more) { return testing::run_process(train_command(more)); }
-  // With events in `runs` and JSON lines in the file `json`.
+  // Writes events to `runs` and JSON lines to the file `json`.
   void train_to(int steps, const std::string& more, const std::string& json) const {
     const testing::Outcome outcome =
         train("--steps " + std::to_string(steps) + " --tensorboard " + (directory_ / "runs").string() +
               " --json '" + (directory_ / json).string() + "' " + more);
     ASSERT_EQ(outcome.status, 0) << outcome.text;
   }
-  // Pairs of step and value by tag, of the events in `runs`.
+  // Reads the events in `runs`: pairs of step and value by tag.
   nlohmann::json scalars_in_tensorboard() const {
     write("read.py", R"(
 import json, sys
@@ -56,8 +56,8 @@ print("found:" + json.dumps({tag: [[s.step, s.value] for s in events.Scalars(tag
   }
 };
 
-// TensorBoard's own reader finds each step once, both after a training was resumed and where an earlier
-// resumed one had gone on beyond the checkpoint.
+// TensorBoard's own reader finds each step once. This holds after a training was resumed, even if an earlier
+// resumed run had gone on beyond the checkpoint.
 TEST_F(TensorboardTest, ReadsTheFiguresOfTheJsonLines) {
   if (!std::filesystem::exists(VDNN_TENSORBOARD_PYTHON)) {
     constexpr const char* kNoTensorboard =
@@ -86,10 +86,10 @@ TEST_F(TensorboardTest, ReadsTheFiguresOfTheJsonLines) {
   EXPECT_EQ(found["peak_bytes"].size(), 6U);
   EXPECT_EQ(found["memory_bytes"].size(), 6U);
   EXPECT_EQ(found["stall_seconds"].size(), 6U);
-  EXPECT_EQ(found["images_per_second"].size(), 4U);  // all but the first of each run
+  EXPECT_EQ(found["images_per_second"].size(), 4U);  // the first step of each run has no rate
 }
 
-// A limit on the size of files stands in for a full disk.
+// A limit on the size of files imitates a full disk.
 TEST_F(TensorboardTest, ATrainingGoesOnWhereEventsCannotBeWritten) {
   const std::string folder = (directory_ / "runs").string();
   const testing::Outcome outcome = testing::run_process(
@@ -113,8 +113,9 @@ TEST_F(TensorboardTest, AFolderThatCannotBeWrittenIsFoundBeforeTraining) {
   EXPECT_EQ(read("file"), "in the way");
 }
 
-// It became a folder before the first step, and after the last one there was no place for the checkpoint.
-TEST_F(TensorboardTest, AFolderWhereAnOutputIsIsFoundBeforeTraining) {
+// Regression: TensorBoard's folder took the path of another output, so that the checkpoint could not be
+// written at the end.
+TEST_F(TensorboardTest, AFolderAtTheSamePathAsAnOutputIsRefusedBeforeTraining) {
   const std::string path = (directory_ / "runs").string();
   for (const std::string option : {"--save ", "--json ", "--trace ", "--learned "}) {
     for (const std::string& folder : {path, path + "/", path + "/first/again"}) {

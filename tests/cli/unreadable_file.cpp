@@ -1,5 +1,5 @@
-// Preloaded into a program: a file of that name cannot be opened for reading. To root, who runs tests in
-// containers, permissions forbid nothing.
+// Preloaded into a program, this makes open() fail for reading $VDNN_TEST_UNREADABLE. Permissions would not:
+// tests in containers run as root.
 
 #include <dlfcn.h>
 #include <fcntl.h>

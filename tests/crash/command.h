@@ -1,5 +1,5 @@
 #pragma once
-// A program that runs beside the test, which can kill it and change its files and disk.
+// A program that runs beside the test. The test can kill it and change its files and disk.
 
 #include <fcntl.h>
 #include <gtest/gtest.h>
@@ -18,7 +18,8 @@ namespace vdnn::testing {
 
 class Command {
  public:
-  // It ends with the thread that makes it, even if that is killed. Its output goes to `output`.
+  // The program ends with the thread that starts it, even if that thread is killed. Its output goes to
+  // `output`.
   Command(std::vector<std::string> arguments, const std::filesystem::path& output) {
     std::vector<char*> pointers(arguments.size() + 1, nullptr);
     std::ranges::transform(arguments, pointers.begin(),
@@ -29,7 +30,7 @@ class Command {
       if (::prctl(PR_SET_PDEATHSIG, SIGKILL) != 0 || ::getppid() != parent) {
         ::_exit(kNotRun);
       }
-      ::signal(SIGINT, SIG_DFL);  // programs that a shell starts in the background ignore it
+      ::signal(SIGINT, SIG_DFL);  // a shell's background programs ignore SIGINT
       const int file = ::open(output.c_str(), O_WRONLY | O_CREAT | O_TRUNC, 0666);
       ::dup2(file, STDOUT_FILENO);
       ::dup2(file, STDERR_FILENO);
@@ -51,7 +52,7 @@ class Command {
     return !status_;
   }
   void send(int signal) const { ::kill(process_, signal); }
-  // Kill -9. Returns whether it was still running.
+  // Sends SIGKILL. Returns whether the program was still running.
   bool kill() {
     if (running()) {
       ::kill(process_, SIGKILL);
@@ -59,12 +60,12 @@ class Command {
     }
     return WIFSIGNALED(*status_) && WTERMSIG(*status_) == SIGKILL;
   }
-  // Its exit status; -1 where a signal ended it.
+  // The program's exit status; -1 if a signal ended it.
   int wait() {
     reap(0);
     return WIFEXITED(*status_) ? WEXITSTATUS(*status_) : -1;
   }
-  // The signal that ended it; 0: none has.
+  // The signal that ended the program; 0 if none did.
   int ending_signal() {
     reap(0);
     return WIFSIGNALED(*status_) ? WTERMSIG(*status_) : 0;
@@ -81,7 +82,7 @@ class Command {
   }
 
   pid_t process_ = -1;
-  std::optional<int> status_;  // of waitpid(), once it has ended
+  std::optional<int> status_;  // from waitpid(), once the program has ended
 };
 
 }  // namespace vdnn::testing

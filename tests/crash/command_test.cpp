@@ -10,7 +10,7 @@
 namespace vdnn::testing {
 namespace {
 
-// Programs that a test had started once ran on for ever after ctest had killed the test at its time limit.
+// Regression: after ctest killed a test at its time limit, programs that the test had started ran on.
 TEST(Command, EndsWithATestThatIsKilled) {
   ASSERT_EQ(::prctl(PR_SET_CHILD_SUBREAPER, 1), 0);
   const pid_t test = ::fork();
@@ -20,7 +20,7 @@ TEST(Command, EndsWithATestThatIsKilled) {
   }
   int status = 0;
   ASSERT_EQ(::waitpid(test, &status, 0), test);
-  // The orphan: it has slept to its end (0) unless it was killed, or did not begin to sleep.
+  // The orphaned sleep ends with status 0 unless it was killed or did not start.
   ASSERT_GT(::waitpid(-1, &status, 0), 0);
   EXPECT_NE(status, 0);
 }

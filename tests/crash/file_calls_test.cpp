@@ -1,4 +1,4 @@
-// Atomic files on file systems that do not answer, answer late or answer strangely.
+// Atomic files on file systems that do not respond, respond late or respond inconsistently.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -36,7 +36,7 @@ class FileCalls : public testing::TemporaryDirectory {
     return static_cast<std::size_t>(std::distance(fs::directory_iterator(directory_), {}));
   }
 
-  // The error of creating a file after a call of `arm`.
+  // Calls `arm`, then creates a file, and returns the error's text.
   template <class Arm>
   std::string error_with(const Arm& arm) const {
     arm();
@@ -49,7 +49,7 @@ class FileCalls : public testing::TemporaryDirectory {
     testing::fail_call(0, 0);
     return error;
   }
-  // From 1: the number of each call of that name that creating makes.
+  // The numbers, from 1, of the calls of `name` during a creation.
   std::vector<std::uint64_t> calls_named(const std::string& name) const {
     testing::record_calls();
     { const AtomicFile file(target()); }
@@ -64,7 +64,8 @@ class FileCalls : public testing::TemporaryDirectory {
   }
 };
 
-// Any error counted as that there is no file, so that what replaced a private one was for all to read.
+// Regression: any error of fstatat counted as a missing file, so the replacement of a private file became
+// readable for all.
 TEST_F(FileCalls, WhatIsReplacedHasToBeKnown) {
   write("target", "private");
   ASSERT_EQ(::chmod(target().c_str(), 0600), 0);
@@ -75,8 +76,8 @@ TEST_F(FileCalls, WhatIsReplacedHasToBeKnown) {
   EXPECT_EQ(read("target"), "private");
 }
 
-// The name once counted as taken, the next one was tried, and the file stayed behind; on a file system that
-// never answers, this went on for ever.
+// Regression: the name counted as taken, the next one was tried, and the file was left behind. On a file
+// system that never answered, this went on forever.
 TEST_F(FileCalls, AFileThatCannotBeLookedAtIsGivenUp) {
   write("target", "previous");
   for (const char* const name : {"fstat", "fstatat"}) {
@@ -86,8 +87,8 @@ TEST_F(FileCalls, AFileThatCannotBeLookedAtIsGivenUp) {
   }
 }
 
-// This, too, went on for ever, since no name was ever that of the newly made file.
-TEST_F(FileCalls, FilesThatAreNotWhatTheirNamesSayAreNotMadeWithoutEnd) {
+// Regression: this went on forever, because no name ever referred to the new file.
+TEST_F(FileCalls, CreationEndsIfNamesNeverReferToTheNewFile) {
   write("target", "previous");
   constexpr std::size_t kMost = 1'000;
   for (int writer = 0; writer < 2; ++writer) {
@@ -99,7 +100,7 @@ TEST_F(FileCalls, FilesThatAreNotWhatTheirNamesSayAreNotMadeWithoutEnd) {
   EXPECT_EQ(files(), 1U);
 }
 
-// A lock that a signal interrupted was none, and the file of this writer looked abandoned.
+// Regression: a lock interrupted by a signal was not retried, so this writer's file looked abandoned.
 TEST_F(FileCalls, SignalsAndShortWritesChangeNothing) {
   constexpr std::array<std::byte, 5> kBytes{};
   testing::disturb_calls();

@@ -1,5 +1,5 @@
 // `vdnn train` on a disk that is full, has no room for another file, becomes read-only or disappears. The
-// command reports it with the exit status of a failed output, and the previous checkpoint is unchanged.
+// command reports it and exits with the status of a failed output. The previous checkpoint stays unchanged.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -52,7 +52,7 @@ class FullDisk : public testing::TemporaryDirectory {
     }
   }
 
-  // Its exit status; its output is in `output`.
+  // Returns the exit status; the output goes to the file `output`.
   int train(std::uint64_t steps, const std::vector<std::string>& others) const {
     return testing::Command(arguments(steps, others), directory_ / "output").wait();
   }
@@ -64,7 +64,8 @@ class FullDisk : public testing::TemporaryDirectory {
     return nlohmann::json::parse(text.substr(begin))["weights_sha256"];
   }
 
-  // A training that resumes from there ends with the weights of an uninterrupted training of four steps.
+  // Resumes from `checkpoint` after two steps, and expects the weights of an uninterrupted training of four
+  // steps.
   void expect_two_steps_are_gone_on_from(const fs::path& checkpoint) const {
     const fs::path whole = directory_ / "whole";
     const fs::path resumed = directory_ / "resumed";
@@ -91,7 +92,7 @@ TEST_F(FullDisk, ASaveThatHasNoSpaceLeavesThePreviousCheckpoint) {
   expect_two_steps_are_gone_on_from(checkpoint);
 }
 
-// Files of killed runs once filled the disk.
+// Regression: files of killed runs filled the disk.
 TEST_F(FullDisk, ASaveFirstTakesBackWhatKilledRunsLeft) {
   const testing::SmallDisk disk(directory_ / "disk", "size=10m");
   const fs::path checkpoint = disk / "checkpoint";
@@ -101,7 +102,7 @@ TEST_F(FullDisk, ASaveFirstTakesBackWhatKilledRunsLeft) {
   EXPECT_FALSE(fs::exists(disk / "checkpoint.vdnn-tmp0"));
 }
 
-// One page holds the lines of some steps, not of all.
+// One page has room for the lines of some steps, but not of all.
 TEST_F(FullDisk, JsonLinesThatFindNoSpaceEndTheTraining) {
   const testing::SmallDisk disk(directory_ / "disk", "size=4k");
   EXPECT_EQ(train(200, {"--json", disk / "json"}), kExitOther);
@@ -109,7 +110,7 @@ TEST_F(FullDisk, JsonLinesThatFindNoSpaceEndTheTraining) {
   EXPECT_THAT(contents(disk / "json"), HasSubstr("\"step\":1,"));
 }
 
-// The summary used to be lost with the trace, and the message gave no reason.
+// Regression: the summary was lost with the trace, and the message gave no reason.
 TEST_F(FullDisk, ATraceThatFindsNoSpaceIsReportedAndTakesNothingElseWithIt) {
   const testing::SmallDisk disk(directory_ / "disk", "size=4k");
   const fs::path checkpoint = directory_ / "checkpoint";
@@ -131,7 +132,7 @@ TEST_F(FullDisk, ADiskWithoutRoomForAnotherFileIsSeenBeforeTraining) {
   EXPECT_TRUE(contents(checkpoint) == before);
 }
 
-// The JSON lines take the last one.
+// The JSON lines use the last file.
 TEST_F(FullDisk, ADiskThatRunsOutOfFilesLeavesThePreviousCheckpoint) {
   const testing::SmallDisk disk(directory_ / "disk", "nr_inodes=3");
   const fs::path checkpoint = disk / "checkpoint";
@@ -155,10 +156,10 @@ TEST_F(FullDisk, AReadOnlyDiskIsSeenBeforeTraining) {
   expect_two_steps_are_gone_on_from(checkpoint);
 }
 
-// While a training goes on that saves after every step.
+// Takes the disk away from a training that saves after every step.
 class DiskTakenAway : public FullDisk {
  protected:
-  // `take_away` is called until it returns true; then the training has to end.
+  // Calls `take_away` until it returns true; the training must then end.
   template <class TakeAway>
   void train_until(const fs::path& checkpoint, const TakeAway& take_away) {
     testing::Command command(arguments(kForEver, {"--save", checkpoint, "--save-every", "1"}),

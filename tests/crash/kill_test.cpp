@@ -1,10 +1,10 @@
-// `vdnn train` under kill -9, at moments drawn by seed over its start, steps and saves: the checkpoint from
-// which it resumes, and its final weights. There are two kills per training, so that a resumed run is killed,
-// too, under another policy each time.
+// Kills `vdnn train` with SIGKILL at moments drawn by seed over its start, steps and saves. Then checks the
+// checkpoint from which it resumes, and its final weights. Each training is killed twice, so that a resumed
+// run is killed, too, each time under another policy.
 //
-// A moment is an instant of progress (a number of steps reported, or a save begun) and a random time after
-// it, which spreads the kills over everything between two such instants. The exact place of a kill depends on
-// the machine; the checks hold for each place.
+// A moment is a point of progress (a number of reported steps, or the beginning of a save) plus a random
+// delay. The delays spread the kills over the time between two such points. Exactly where a kill strikes
+// depends on the machine, but the checks hold at each place.
 
 #include <gtest/gtest.h>
 #include <unistd.h>
@@ -41,8 +41,8 @@ enum class Phase { kStarting, kSteps, kSaves };
 
 struct Moment {
   Phase phase = Phase::kStarting;
-  std::uint64_t steps = 0;  // of this process, reported before
-  double delay = 0;         // part of what starting takes, or of a step with its save
+  std::uint64_t steps = 0;  // that this process has reported
+  double delay = 0;         // fraction of the time to start, or of a step with its save
 };
 
 class Kill : public testing::TemporaryDirectory {
@@ -80,7 +80,7 @@ class Kill : public testing::TemporaryDirectory {
   }
   const char* next_policy() { return kPolicies[policy_++ % kPolicies.size()]; }
 
-  // Lines of JSON that are whole.
+  // The complete lines of JSON.
   std::vector<json> reports() const {
     std::vector<json> result;
     std::string text = read("json");
@@ -93,7 +93,7 @@ class Kill : public testing::TemporaryDirectory {
     return result;
   }
 
-  // Trains to the end, from the checkpoint where there is one, as usual; the weights.
+  // Trains to the end, from the checkpoint if there is one, and returns the weights' hash.
   std::string finish() {
     fs::remove(directory_ / "json");
     testing::Command command(arguments(next_policy()), directory_ / "output");
@@ -104,7 +104,7 @@ class Kill : public testing::TemporaryDirectory {
     const Clock::time_point started = Clock::now();
     EXPECT_EQ(command.wait(), 0) << read("output");
     const Clock::time_point end = Clock::now();
-    EXPECT_FALSE(save_has_begun()) << "a file is left behind";
+    EXPECT_FALSE(save_has_begun()) << "a temporary file is left behind";
     const std::vector<json> lines = reports();
     if (lines.empty()) {
       return "";
@@ -116,7 +116,7 @@ class Kill : public testing::TemporaryDirectory {
 
   Moment draw(std::uint64_t steps_left) {
     const auto phase = static_cast<Phase>(std::uniform_int_distribution(0, 2)(random_));
-    // A process that has one step to do is killed before or in it.
+    // A process with one step to do is killed before or during that step.
     const std::uint64_t most = phase == Phase::kStarting ? 0 : (steps_left - 1) / 2;
     return {.phase = phase,
             .steps = std::uniform_int_distribution<std::uint64_t>(0, most)(random_),
@@ -128,7 +128,7 @@ class Kill : public testing::TemporaryDirectory {
            (moment.phase != Phase::kSaves || (!reports().empty() && save_has_begun()));
   }
 
-  // Trains until that moment, and returns what the kill has hit, judged by the files that are left.
+  // Trains until `moment`, and returns which phase the kill has hit, judged by the remaining files.
   std::string kill_at(const Moment& moment) {
     fs::remove(directory_ / "json");
     testing::Command command(arguments(next_policy()), directory_ / "output");
@@ -148,7 +148,7 @@ class Kill : public testing::TemporaryDirectory {
     return save_has_begun() ? kSaves : kSteps;
   }
 
-  // With a save after every step, a step that was reported was preceded by the save of the one before.
+  // Each step is saved before the next one is reported.
   void expect_nothing_saved_was_lost(std::uint64_t before) const {
     const std::vector<json> lines = reports();
     const std::uint64_t saved = saved_step();
@@ -160,7 +160,7 @@ class Kill : public testing::TemporaryDirectory {
     }
   }
 
-  // Kills one training, again and again.
+  // Kills one training repeatedly.
   void kill_training() {
     fs::remove(checkpoint());
     for (int kill = 0; kill < kKillsATraining && saved_step() < kTrainingSteps; ++kill) {
@@ -174,20 +174,20 @@ class Kill : public testing::TemporaryDirectory {
   static constexpr const char* kStarting = "starting";
   static constexpr const char* kSteps = "steps";
   static constexpr const char* kSaves = "saves";
-  static constexpr const char* kNothing = "nothing, for it came too late";
+  static constexpr const char* kNothing = "nothing: the kill came too late";
   std::mt19937_64 random_;
   std::size_t policy_ = 0;
   double start_seconds_ = 0;  // until the first report
   double step_seconds_ = 0;
   std::map<std::string, int> struck_;
-  int kills_ = 0;  // that have hit something
+  int kills_ = 0;  // those that came in time
 };
 
 TEST_F(Kill, AtRandomMomentsEndsWithTheSameWeights) {
   const std::string weights = finish();
   ASSERT_FALSE(weights.empty());
   const std::string last_checkpoint = read("checkpoint");
-  // Some come too late, or find that the one before struck in the last save. Where most do, the test is
+  // Some kills come too late, or the earlier kill has already hit the last save. If most do, the test is
   // broken.
   const int kills = static_cast<int>(testing::extent({.usual = 20, .in_long_run = 100}));
   const int most_trainings = 2 * kills;
@@ -201,7 +201,7 @@ TEST_F(Kill, AtRandomMomentsEndsWithTheSameWeights) {
     }
     EXPECT_TRUE(read("checkpoint") == last_checkpoint);
   }
-  std::printf("kills that have hit");
+  std::printf("phases that kills have hit:");
   for (const auto& [what, count] : struck_) {
     std::printf(" %s: %d;", what.c_str(), count);
   }

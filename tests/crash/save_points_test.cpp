@@ -1,6 +1,6 @@
-// A save that is killed at every point where a file changes: before each of its system calls, and in the
-// middle of each write. The file must then be the previous checkpoint or the new one, byte for byte, and the
-// next save must succeed.
+// Kills a save at every point where a file changes: before each system call, and in the middle of each write.
+// The file must then be the previous checkpoint or the new one, byte for byte, and the next save must
+// succeed.
 
 #include <gtest/gtest.h>
 #include <sys/wait.h>
@@ -51,7 +51,7 @@ void save(
 
 enum class End { kDone, kKilled, kFailed };
 
-// Threads do not survive a fork(): the parent has none.
+// Runs `action` in a child, since threads do not survive a fork() and this process must have none.
 End in_a_child(const std::function<void()>& action) {
   const pid_t child = ::fork();
   if (child == 0) {
@@ -72,7 +72,7 @@ End in_a_child(const std::function<void()>& action) {
   return WIFEXITED(status) && WEXITSTATUS(status) == 0 ? End::kDone : End::kFailed;
 }
 
-// Whether there is a previous checkpoint.
+// The parameter is whether there is a previous checkpoint.
 class SavePoints : public testing::TemporaryDirectory, public ::testing::WithParamInterface<bool> {
  protected:
   void SetUp() override {
@@ -94,7 +94,7 @@ class SavePoints : public testing::TemporaryDirectory, public ::testing::WithPar
     return names;
   }
 
-  // A save over the previous checkpoint with `arm` called before; then what must be true whatever its end.
+  // Calls `arm`, saves over the previous checkpoint, and checks the invariants of any outcome.
   End save_and_check(const std::function<void()>& arm) {
     fs::remove_all(saves());
     fs::create_directory(saves());
@@ -117,7 +117,7 @@ class SavePoints : public testing::TemporaryDirectory, public ::testing::WithPar
     return end;
   }
 
-  // Kills at the first, second... point until there is none; how many there were.
+  // Kills at the first point, the second and so on, until a save completes. Returns the number of points.
   std::uint64_t kill_at_every(void (*arm)(std::uint64_t)) {
     std::uint64_t point = 1;
     while (save_and_check([&] { arm(point); }) == End::kKilled && !HasFailure()) {
@@ -146,14 +146,14 @@ TEST_P(SavePoints, LeaveOneWholeCheckpoint) {
       GetParam() ? "over another" : "for the first time", static_cast<unsigned long long>(calls),
       static_cast<unsigned long long>(writes), static_cast<unsigned long long>(left_behind_),
       static_cast<unsigned long long>(replaced_ - 2));
-  // Header and length, and a write for each of four parameters and their momenta.
+  // One write each for header, length, four parameters and their momenta.
   EXPECT_GE(writes, 10U);
   EXPECT_GE(calls, writes + 4);
   EXPECT_GE(left_behind_, writes) << "no save was killed while it wrote";
   EXPECT_GE(replaced_, 3U) << "no save was killed after the new checkpoint was in place";
 }
 
-// A killed process loses nothing that the system has accepted; a machine that fails does. So the order of
+// A killed process loses nothing that the system has accepted, but a machine that fails does. So the order of
 // calls matters, too.
 using SaveOrder = testing::TemporaryDirectory;
 

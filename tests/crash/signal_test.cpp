@@ -1,6 +1,6 @@
-// `vdnn train` that signals ask to save or to end. The step at which a signal arrives depends on the machine,
-// and the checks hold for each step. A run that is interrupted and later resumed has many more steps than the
-// test waits for; one that is only interrupted cannot end by itself.
+// Signals ask `vdnn train` to save or to end. The machine decides at which step a signal arrives, and the
+// checks hold for each step. A run that is interrupted and resumed has many more steps than the test waits
+// for. A run that is only interrupted never ends by itself.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -66,21 +66,21 @@ class Signals : public testing::TemporaryDirectory {
     }
     return result;
   }
-  // Waits until that many steps are reported.
+  // Waits until `steps` steps are reported.
   void wait_for_steps(testing::Command& command, std::size_t steps) const {
     while (command.running() && lines().size() < steps) {
       ::usleep(1000);
     }
     ASSERT_TRUE(command.running()) << read("output");
   }
-  // Until there is a checkpoint.
+  // Waits until there is a checkpoint.
   void wait_for_save(testing::Command& command) const {
     while (command.running() && saved_step() == 0) {
       ::usleep(1000);
     }
     ASSERT_TRUE(command.running()) << read("output");
   }
-  // Of a command that writes its lines to that file.
+  // Runs a command that writes its JSON lines to `file`, and returns the weights' hash.
   std::string weights_of(const std::vector<std::string>& all, const std::string& file = "json") const {
     fs::remove(directory_ / file);
     testing::Command command(all, directory_ / "other output");
@@ -88,7 +88,7 @@ class Signals : public testing::TemporaryDirectory {
     const std::vector<json> written = lines(file);
     return written.empty() ? "" : written.back().value("weights_sha256", "");
   }
-  // The options of the command that is printed to go on with.
+  // The options of the printed command that continues the run.
   std::string printed_options() const {
     const std::string before = "continue with: vdnn ";
     const std::string output = read("output");
@@ -100,7 +100,7 @@ class Signals : public testing::TemporaryDirectory {
     const std::size_t first = begin + before.size();
     return output.substr(first, output.find_first_of("\r\n", first) - first);
   }
-  // Runs it, as a shell does.
+  // Runs the printed command, as a shell does.
   std::string weights_gone_on_to() const {
     const std::string options = printed_options();
     EXPECT_THAT(options, AllOf(HasSubstr(" --resume " + checkpoint().string()), Not(HasSubstr("--json"))));
@@ -108,22 +108,22 @@ class Signals : public testing::TemporaryDirectory {
                              (directory_ / "gone on").string() + "'";
     return weights_of({"/bin/sh", "-c", line}, "gone on");
   }
-  // The checkpoint at the end of the run.
+  // Checks the checkpoint at the end of the run.
   void expect_saved_between_the_steps(const std::string& signal) const {
     const std::uint64_t saved = saved_step();
     EXPECT_GE(saved, 3U);
     EXPECT_LT(saved, kSteps);
     ASSERT_GE(lines().size(), 2U);
     EXPECT_EQ(lines().back()["type"], "summary");
-    EXPECT_EQ(lines().at(lines().size() - 2)["step"], saved) << "what is saved is the last step";
+    EXPECT_EQ(lines().at(lines().size() - 2)["step"], saved) << "the checkpoint is of the last step";
     EXPECT_THAT(read("output"),
                 HasSubstr(signal + " after step " + std::to_string(saved) + ", which is saved"));
   }
 
-  // Ends by the signal with that status and a saved step; the resumed training ends with the usual weights.
+  // The signal ends the run with `status` and a saved step. The resumed training ends with the usual weights.
   void expect_graceful_end(int signal, const std::string& name, int status) const {
     {
-      // More steps than are left when it ends.
+      // --replan-after exceeds the steps that are left, so the printed command must drop it.
       testing::Command command(saving(kSteps, {"--replan-after=" + std::to_string(kSteps - 1)}),
                                directory_ / "output");
       wait_for_steps(command, 3);
@@ -187,7 +187,7 @@ TEST_F(Signals, ASchedulersWarningSavesAndTrainingGoesOn) {
   EXPECT_EQ(weights, weights_of(arguments({}, last)));
 }
 
-// It ended the run.
+// Regression: the signal ended the run.
 TEST_F(Signals, ASchedulersWarningBeforeTheFirstStepIsHeard) {
   testing::Command command(saving(kEndless), directory_ / "output");
   while (command.running() && read("output").empty()) {
@@ -199,8 +199,8 @@ TEST_F(Signals, ASchedulersWarningBeforeTheFirstStepIsHeard) {
   EXPECT_EQ(command.wait(), 143) << read("output");
 }
 
-// As `trap '' INT` or a shell's `&` has it.
-TEST_F(Signals, OneThatIsIgnoredStaysIgnored) {
+// `trap '' INT` and a shell's `&` make a program ignore the signal.
+TEST_F(Signals, AnIgnoredSignalStaysIgnored) {
   std::vector<std::string> words = {"/bin/sh", "-c", "trap '' INT; exec \"$@\"", "sh"};
   std::ranges::copy(saving(), std::back_inserter(words));
   testing::Command command(words, directory_ / "output");
@@ -210,7 +210,7 @@ TEST_F(Signals, OneThatIsIgnoredStaysIgnored) {
   EXPECT_EQ(saved_step(), kSteps);
 }
 
-// Each rank hears it between other steps; all save and end after the same one.
+// Each rank receives the signal between other steps; all save and end after the same step.
 TEST_F(Signals, RanksEndTogether) {
   if (const std::string why = VDNN_HAS_RANKS ? testing::why_no_mpirun() : "built without MPI"; !why.empty()) {
     GTEST_SKIP() << why;
@@ -225,8 +225,8 @@ TEST_F(Signals, RanksEndTogether) {
   EXPECT_EQ(weights_gone_on_to(), weights_of(arguments({"--devices=2"})));
 }
 
-// They come together, in the middle of a step that takes long.
-TEST_F(Signals, ASecondOneEndsAtOnce) {
+// Both signals arrive during one long step.
+TEST_F(Signals, ASecondSignalEndsAtOnce) {
   std::vector<std::string> slow = saving(kEndless);
   slow[4] = "--batch=512";
   slow[6] = "--memory=2GiB";
@@ -240,8 +240,8 @@ TEST_F(Signals, ASecondOneEndsAtOnce) {
   EXPECT_FALSE(fs::exists(checkpoint()));
 }
 
-// As timeout(1) sends it. Before, the second one ended the run, and nothing was saved.
-TEST_F(Signals, OneThatComesTwiceAtOnceIsOneRequest) {
+// timeout(1) sends the signal twice. Regression: the second one ended the run, and nothing was saved.
+TEST_F(Signals, TheSameSignalTwiceAtOnceIsOneRequest) {
   testing::Command command(saving(kEndless), directory_ / "output");
   wait_for_steps(command, 1);
   command.send(SIGTERM);

@@ -1,7 +1,7 @@
 #pragma once
-// A small file system in memory: full after some bytes or files. It is mounted where this process and its
-// children alone see it, so it needs no privileges where user namespaces are allowed, and is gone with the
-// process however that ends.
+// A small file system in memory that is full after some bytes or files. Only this process and its children
+// see the mount. So it needs no privileges where user namespaces are allowed, and disappears with the
+// process, however that ends.
 
 #include <fcntl.h>
 #include <sched.h>
@@ -48,7 +48,7 @@ inline std::optional<std::string> enter_own_mounts() {
 
 }  // namespace detail
 
-// Why there can be no SmallDisk here; nullopt where there can. For a process with one thread.
+// Why SmallDisk is impossible here; nullopt if it is possible. Call it while the process has one thread.
 inline std::optional<std::string> no_small_disk() {
   static const std::optional<std::string> reason = detail::enter_own_mounts();
   return reason;
@@ -56,7 +56,7 @@ inline std::optional<std::string> no_small_disk() {
 
 class SmallDisk {
  public:
-  // `options` of tmpfs: "size=4m", "nr_inodes=3" (the directory is one). Throws std::runtime_error.
+  // `options` are those of tmpfs: "size=4m", "nr_inodes=3" (the directory is one). Throws std::runtime_error.
   SmallDisk(std::filesystem::path place, const std::string& options) : place_(std::move(place)) {
     std::filesystem::create_directory(place_);
     if (::mount("vdnn", place_.c_str(), "tmpfs", 0, options.c_str()) != 0) {

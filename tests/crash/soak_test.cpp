@@ -1,6 +1,6 @@
-// Ten thousand steps in four hundred sessions, each planned anew with another policy and budget, the state
-// carried from one to the next by a checkpoint or by hand, with an evaluation after each: nothing grows, and
-// the weights are those of ten thousand steps in one session, within which nothing grows either.
+// Trains ten thousand steps in four hundred sessions, each planned anew with another policy and budget and
+// followed by an evaluation. A checkpoint or the program carries the state to the next session. No resource
+// grows, and the weights are those of ten thousand steps in one session, in which nothing grows either.
 
 #include <gtest/gtest.h>
 #include <malloc.h>
@@ -31,18 +31,18 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr std::int64_t kBatch = 8;
-constexpr std::uint64_t kStepsASession = 25;  // an epoch
+constexpr std::uint64_t kStepsASession = 25;  // one epoch
 constexpr std::uint64_t kSessions = 400;
-// Until then, in sessions or epochs, caches of the libraries fill: oneDNN's primitives, the allocator's free
-// lists.
+// The warm-up, in sessions or epochs. Caches of the libraries fill in it: oneDNN's primitives, the
+// allocator's free lists.
 constexpr std::uint64_t kWarmUp = 100;
 constexpr std::uint64_t kLargestBudget = 64 << 20;
 
-// Of this process, between sessions or epochs.
+// Resources of this process, measured between sessions or epochs.
 struct Footprint {
   std::uint64_t heap_bytes = 0;      // blocks in use
   std::uint64_t resident_bytes = 0;  // after the allocator's free memory was returned
-  std::uint64_t mapped_bytes = 0;    // address space: what devices reserve, commit and page-lock is mapped
+  std::uint64_t mapped_bytes = 0;    // address space that devices reserve, commit and page-lock
   std::uint64_t threads = 0;
   std::uint64_t descriptors = 0;
 };
@@ -94,7 +94,7 @@ class Soak : public testing::TemporaryDirectory {
     return trainer.train(report);
   }
 
-  // From the smallest budget that the policy can run in.
+  // Draws a policy, and a budget from the policy's smallest one upwards.
   RunOptions draw() {
     constexpr std::size_t kLast = std::size(testing::kPolicies) - 1;
     const Policy policy = testing::kPolicies[std::uniform_int_distribution<std::size_t>(0, kLast)(random_)];
@@ -104,7 +104,7 @@ class Soak : public testing::TemporaryDirectory {
     return options(policy, std::uniform_int_distribution(smallest_[policy], kLargestBudget)(random_));
   }
 
-  // An epoch more than before, with the state that the last one saved.
+  // Trains one more epoch from the state that the previous session saved.
   TrainingResult train_session(std::uint64_t session) {
     const RunOptions run_options = draw();
     const std::optional<Checkpoint> checkpoint =
@@ -135,7 +135,7 @@ class Soak : public testing::TemporaryDirectory {
   std::mt19937_64 random_{1};
 };
 
-// The most that it has grown since the warm-up.
+// The most that the figure has grown since the warm-up.
 std::int64_t growth(const std::vector<Footprint>& footprints, std::uint64_t Footprint::*figure,
                     const char* name) {
   const auto after = footprints.begin() + kWarmUp;
@@ -152,7 +152,7 @@ std::int64_t growth(const std::vector<Footprint>& footprints, std::uint64_t Foot
   return grown;
 }
 
-// The least over kWarmUp steps from the one of that number, so that temporary memory does not count.
+// The minimum over kWarmUp footprints from number `from` on, which excludes temporary memory.
 std::uint64_t least(const std::vector<Footprint>& footprints, std::uint64_t from,
                     std::uint64_t Footprint::*figure) {
   const auto begin = footprints.begin() + static_cast<std::ptrdiff_t>(from);
@@ -164,7 +164,7 @@ std::uint64_t least(const std::vector<Footprint>& footprints, std::uint64_t from
 TEST_F(Soak, TenThousandStepsOfLenetGrowNothing) {
   path_ = directory_ / "checkpoint";
   std::vector<Footprint> footprints;
-  footprints.reserve(kSessions);  // no growth of its own
+  footprints.reserve(kSessions);  // so that the vector itself does not grow
   TrainingResult last;
   for (std::uint64_t session = 0; session < kSessions; ++session) {
     last = train_session(session);
@@ -172,20 +172,20 @@ TEST_F(Soak, TenThousandStepsOfLenetGrowNothing) {
   }
   constexpr std::int64_t kKib = 1024;
   constexpr std::int64_t kMib = 1024 * kKib;
-  // A hundred bytes a session: what threads keep of freed blocks counts as in use and comes and goes.
+  // About a hundred bytes per session: freed blocks in threads' caches count as in use, and their number
+  // varies.
   EXPECT_LE(growth(footprints, &Footprint::heap_bytes, "heap bytes"), 32 * kKib);
-  // Less than a page a session.
+  // Less than one page per session.
   EXPECT_LE(growth(footprints, &Footprint::resident_bytes, "resident bytes"), kMib);
-  // Half a megabyte a session, where a device reserves several: the heap maps 64 MiB at once for a thread
-  // that finds its other heaps busy.
+  // Half a megabyte per session, whereas a leaked device would be several. The heap maps 64 MiB at once for a
+  // thread that finds its other heaps busy.
   EXPECT_LE(growth(footprints, &Footprint::mapped_bytes, "mapped bytes"), 128 * kMib);
   growth(footprints, &Footprint::threads, "threads");
-  // One that was joined may be seen for a moment more, so that of many sessions the one with the fewest
-  // counts.
+  // The kernel may report a joined thread a moment longer, so the minimum over many sessions counts.
   EXPECT_EQ(least(footprints, kSessions - kWarmUp, &Footprint::threads), 1U);
   EXPECT_EQ(growth(footprints, &Footprint::descriptors, "descriptors"), 0);
 
-  // A leak of a step shows only within a session, which releases it at its end.
+  // A leak in a step shows only within a session, since each session releases its memory at the end.
   std::printf("within one session\n");
   footprints.clear();
   const TrainingResult at_once = train(plan_run(network(), options(Policy::kOffloadNone, kLargestBudget)),
@@ -196,8 +196,8 @@ TEST_F(Soak, TenThousandStepsOfLenetGrowNothing) {
                                        });
   ASSERT_EQ(footprints.size(), kSessions);
   growth(footprints, &Footprint::heap_bytes, "heap bytes");
-  // The trainer keeps two times of each step, for their medians, in vectors that grow by doubling. The
-  // smallest block that malloc has, lost in each step, would be as much again.
+  // The trainer keeps two times of each step for their medians, in vectors that double as they grow. Losing
+  // malloc's smallest block in each step would add as much again.
   constexpr std::uint64_t kStepsBetween = (kSessions - 2 * kWarmUp) * kStepsASession;
   EXPECT_LE(least(footprints, kSessions - kWarmUp, &Footprint::heap_bytes),
             least(footprints, kWarmUp, &Footprint::heap_bytes) + 2 * (2 * sizeof(double)) * kStepsBetween);

@@ -21,19 +21,19 @@ struct State {
   std::uint64_t calls = 0;
   std::uint64_t writes = 0;
   bool disturbing = false;
-  bool interrupted = false;  // the call before
+  bool interrupted = false;  // the previous call
   bool disguising = false;
   bool recording = false;
   std::vector<std::string> recorded;
 };
 
-// Belongs to the one thread that saves.
+// Used by the one thread that saves.
 State& state() {
   static State state;
   return state;
 }
 
-// Whether the call is to be made; otherwise errno is set.
+// Returns whether to make the call; if not, sets errno.
 bool pass(const char* name) {
   if (++state().calls == state().fatal_call) {
     ::raise(SIGKILL);
@@ -48,7 +48,7 @@ bool pass(const char* name) {
   return true;
 }
 
-// The same for a call that is made again when a signal has interrupted it.
+// Like pass(), for a call that its caller repeats after a signal.
 bool pass_interruptible(const char* name) {
   State& now = state();
   now.interrupted = now.disturbing && !now.interrupted;
@@ -104,7 +104,7 @@ const std::vector<std::string>& recorded_calls() {
 
 }  // namespace vdnn::testing
 
-// The linker's names.
+// These names are the linker's.
 // NOLINTBEGIN(bugprone-reserved-identifier)
 extern "C" {
 
@@ -153,7 +153,7 @@ int __wrap_fstatat(int directory, const char* path, struct stat* status, int fla
   return result;
 }
 
-// Of its commands, those with a number or nothing.
+// Supports only the commands with a number or no argument.
 int __wrap_fcntl(int file, int command, ...) {
   std::va_list arguments;
   va_start(arguments, command);

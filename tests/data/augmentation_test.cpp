@@ -23,8 +23,7 @@ constexpr std::int64_t kHeight = 7;
 constexpr std::int64_t kWidth = 10;
 constexpr std::int64_t kPadding = 3;
 
-// Every value of every sample is another, and none is 0: what an augmented image shows tells where it is
-// from.
+// All values of all samples differ and none is 0, so an augmented image shows where its pixels come from.
 class Places : public Dataset {
  public:
   explicit Places(Dims dims, Dims map = {}) : dims_(std::move(dims)), map_(std::move(map)) {}
@@ -60,7 +59,7 @@ std::unique_ptr<Dataset> places(std::uint64_t seed, std::int64_t padding = kPadd
                    {.seed = seed, .crop_padding = padding});
 }
 
-// Pixel by pixel, as the paper says: pad, cut out, mirror.
+// Pixel by pixel, as in the paper: pad, crop, mirror.
 template <typename T>
 std::vector<T> shown(const std::vector<T>& image, const View& view, std::int64_t channels, T padding) {
   std::vector<T> result;
@@ -89,7 +88,7 @@ std::vector<View> all_views(std::int64_t padding) {
   return views;
 }
 
-// How often each view comes up; what is no view of its own sample fails.
+// Counts how often each view occurs. An image that is no view of its own sample fails.
 std::map<View, int> count_views(const Dataset& data, std::uint64_t epochs) {
   const Places plain({kChannels, kHeight, kWidth});
   const std::vector<View> views = all_views(kPadding);
@@ -118,7 +117,7 @@ TEST(Augmentation, ShowsEveryViewAndNothingElse) {
   int mirrored = 0;
   for (const auto& [view, count] : counts) {
     mirrored += view.mirrored ? count : 0;
-    // 2000 over 98 views: within five deviations.
+    // 2000 images over 98 views; the limit is five standard deviations.
     EXPECT_LT(count, 43) << view.down << ", " << view.right;
   }
   EXPECT_NEAR(mirrored, 1000, 112);
@@ -153,11 +152,11 @@ TEST(Augmentation, IsAFunctionOfSeedEpochAndIndex) {
   }
   EXPECT_GT(differs_by_seed, 90);
   EXPECT_GT(differs_by_epoch, 90);
-  EXPECT_EQ(read_sample(*one, 99, 3), late) << "whatever was read before";
+  EXPECT_EQ(read_sample(*one, 99, 3), late) << "independent of earlier reads";
 }
 
-// A stored seed has to mean the same pixels on every machine and in every version; computed apart, in Python,
-// from splitmix64 as published.
+// A stored seed must mean the same pixels on every machine and in every version. The expected values were
+// computed separately in Python, from splitmix64 as published.
 TEST(Augmentation, IsTheSameEverywhere) {
   const Places plain({kChannels, kHeight, kWidth});
   const auto view = [&](std::uint64_t seed, std::uint64_t epoch, std::uint64_t index) {
@@ -201,7 +200,7 @@ TEST(Augmentation, RefusesWhatCannotBe) {
   EXPECT_THAT(problem({12}, 1), HasSubstr("two dimensions"));
   EXPECT_THAT(problem({1, 8, 8}, -1), HasSubstr("crop_padding = -1"));
   EXPECT_THAT(problem({1, 4, 8}, 4), AllOf(HasSubstr("crop_padding = 4"), HasSubstr("1x4x8")));
-  // The padding was named, which nobody need have asked for, and not the option that sets it.
+  // Regression: the message named the padding, which is there by default, but not the option that sets it.
   EXPECT_THAT(problem({1, 8, 4}, 4), AllOf(HasSubstr("crop_padding = 4"), HasSubstr("height and width")));
   EXPECT_THAT(problem({1, 8, 8}, 4, {4, 4}), AllOf(HasSubstr("8x8"), HasSubstr("found 4x4")));
   EXPECT_EQ(problem({1, 4, 8}, 3), "nothing was thrown");

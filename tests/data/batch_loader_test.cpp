@@ -20,7 +20,7 @@ using ::testing::HasSubstr;
 
 constexpr std::size_t kElements = 6;
 
-// Sample i is i, i + 1/8, i + 2/8, ..., its class i % 5.
+// Sample i has the values i, i + 1/8, i + 2/8, ..., and the class i % 5.
 class Numbers : public Dataset {
  public:
   explicit Numbers(std::uint64_t size) : size_(size) {}
@@ -58,7 +58,7 @@ class FailsAt : public Numbers {
   std::uint64_t bad_;
 };
 
-// The epoch is in every value of the image, and in every place of the label map of two.
+// Every value of the image is the epoch. The label map has the index and the epoch.
 class Epochs : public Numbers {
  public:
   using Numbers::Numbers;
@@ -120,7 +120,8 @@ TEST_F(BatchLoaderTest, GivesEveryBatchOfSeveralEpochsInOrder) {
   EXPECT_THROW(loader.next(), InvalidArgument);
 }
 
-// The last batch of an epoch held zeros with target -1, which no loss counts but batch normalisation does.
+// Regression: an epoch's last batch had zeros with target -1. No loss counts these, but batch normalisation
+// does.
 TEST_F(BatchLoaderTest, ABatchOfTrainingHoldsNothingButSamples) {
   for (const std::uint64_t samples : {1U, 3U, 5U, 10U}) {
     const Numbers data(samples);
@@ -138,7 +139,7 @@ TEST_F(BatchLoaderTest, ABatchOfTrainingHoldsNothingButSamples) {
   }
 }
 
-// Evaluation, ten samples in batches of four: the third batch of an epoch has two places that nobody fills.
+// Evaluation of ten samples in batches of four: an epoch's third batch has two empty places.
 TEST_F(BatchLoaderTest, LabelMapsAreWholeAndEverySampleKnowsItsEpoch) {
   const Epochs data(10);
   const BatchOrder in_order{.samples = 10, .batch = 4, .shuffle = false, .seed = 0};
@@ -159,8 +160,8 @@ TEST_F(BatchLoaderTest, LabelMapsAreWholeAndEverySampleKnowsItsEpoch) {
   }
 }
 
-// What failed before: a class that is none came as far as the loss, which did not know the sample.
-TEST_F(BatchLoaderTest, NamesTheSampleWhoseClassIsNone) {
+// Regression: an invalid class reached the loss, which did not know the sample.
+TEST_F(BatchLoaderTest, NamesTheSampleWhoseClassIsInvalid) {
   class Mislabelled : public Numbers {
    public:
     using Numbers::Numbers;
@@ -214,8 +215,8 @@ TEST_F(BatchLoaderTest, BatchesMayComeBackInAnyOrder) {
   expect_batch(loader.next(), kOrder);
 }
 
-// A batch is not written again before the frontier that it was recycled with is reached: readers that the
-// device holds up at random still find their own batch.
+// The loader rewrites a batch only after the frontier with which it was recycled. Readers that the device
+// delays at random still find their own batch.
 TEST_F(BatchLoaderTest, WaitsForTheFrontierBeforeItWritesASlotAgain) {
   constexpr std::uint64_t kBatches = 60;
   const auto slow = make_cpu_device({.budget_bytes = 1 << 20, .host_budget_bytes = 1 << 20, .delay_seed = 3});
@@ -274,8 +275,8 @@ TEST_F(BatchLoaderTest, StopsWhenNobodyRecycles) {
   loader.next();
 }
 
-// The last batch may still be on its way to the device when training ends: its memory goes back to the pool
-// with everything submitted so far, not as if it were free.
+// The last batch may still be on its way to the device when training ends. The pool must reuse its memory
+// only after everything submitted so far.
 TEST_F(BatchLoaderTest, MemoryNeverRecycledIsReusedOnlyAfterWhatWasSubmitted) {
   std::promise<void> go;
   std::atomic<bool> done = false;
@@ -338,7 +339,7 @@ TEST_F(BatchLoaderTest, AFrontierThatWasNeverSubmittedIsRefused) {
   loader.recycle(batch, {});
 }
 
-// With every slot at the caller, next() would wait for ever.
+// If the caller has every slot, next() would wait forever.
 TEST_F(BatchLoaderTest, AskingWithEverySlotOutIsAnErrorNotAHang) {
   BatchLoader loader(*device_, pool_, data_, kOrder, 0, 9, 2);
   const StagedBatch first = loader.next();
@@ -355,7 +356,7 @@ TEST_F(BatchLoaderTest, RecyclingTwiceOrAStrangerIsAnError) {
   EXPECT_THROW(loader.recycle(batch, {}), InvalidArgument);
   EXPECT_THROW(loader.recycle({.number = 1, .slot = 7}, {}), InvalidArgument);
   const StagedBatch second = loader.next();
-  // The same slot, an older batch.
+  // The slot is the same, but the batch is older.
   EXPECT_THROW(loader.recycle(batch, {}), InvalidArgument);
   loader.recycle(second, {});
 }
@@ -373,12 +374,12 @@ TEST_F(BatchLoaderTest, RefusesWhatCannotBe) {
   EXPECT_EQ(pool_.statistics().in_use_bytes, 0U);
 }
 
-TEST_F(BatchLoaderTest, NoBatchesAreFineToo) {
+TEST_F(BatchLoaderTest, ZeroBatchesAreAllowed) {
   BatchLoader loader(*device_, pool_, data_, kOrder, 3, 0);
   EXPECT_THROW(loader.next(), InvalidArgument);
 }
 
-// On `sim` addresses are offsets: whoever writes there writes anywhere.
+// On `sim`, addresses are offsets, so the loader must not write to them.
 TEST(BatchLoaderOnSim, NumbersBatchesAndTouchesNothing) {
   const auto device = make_sim_device({.profile = sim_profile("titan-x")});
   PinnedPool pool(*device);

@@ -63,8 +63,8 @@ TEST(BatchOrder, EveryEpochBeginsWithEverySampleOnce) {
   }
 }
 
-// The last batch of an epoch was short, and its missing places were filled with zeros, which batch
-// normalisation took for samples.
+// Regression: an epoch's last batch was short and padded with zeros, which batch normalisation treated as
+// samples.
 TEST(BatchOrder, TrainingFillsTheLastBatchOfAnEpochFromItsBeginning) {
   for (const std::uint64_t samples : {1U, 3U, 8U, 20U, 101U}) {
     const BatchOrder order{.samples = samples, .batch = 8, .shuffle = true, .seed = 3};
@@ -93,8 +93,8 @@ TEST(BatchOrder, EpochsAndSeedsDiffer) {
   }
 }
 
-// A stored seed has to mean the same batches on every machine and in every version; computed apart, in
-// Python, from splitmix64 as published.
+// A stored seed must mean the same batches on every machine and in every version. The expected values were
+// computed separately in Python, from splitmix64 as published.
 TEST(BatchOrder, IsTheSameEverywhere) {
   const BatchOrder order{.samples = 8, .batch = 8, .shuffle = true, .seed = 42};
   EXPECT_EQ(order.indices(0), (std::vector<std::uint64_t>{1, 2, 7, 4, 5, 3, 0, 6}));
@@ -105,8 +105,8 @@ TEST(BatchOrder, IsTheSameEverywhere) {
   EXPECT_EQ(uneven.indices(2), (std::vector<std::uint64_t>{6, 4, 3, 2, 0}));
 }
 
-// Each of the 24 orders of four samples should come up in a 24th of the epochs: chi-squared with 23 degrees
-// of freedom stays below 50 in all but one of a thousand generators.
+// Each of the 24 orders of four samples should occur in 1/24 of the epochs. Chi-squared with 23 degrees of
+// freedom stays below 50 for all but one in a thousand generators.
 TEST(BatchOrder, PrefersNoOrder) {
   constexpr std::uint64_t kEpochs = 24'000;
   const BatchOrder order{.samples = 4, .batch = 4, .shuffle = true, .seed = 7};
@@ -145,7 +145,7 @@ BatchOrder part_of(BatchOrder order, std::uint32_t parts, std::uint32_t first, s
   return order;
 }
 
-// However it is shared out, in the order of ranks and then of their micro-steps.
+// Together, the parts are the batch in the order of ranks and then of micro-steps, however it is divided.
 TEST(BatchOrder, PartsOfABatchTogetherAreTheBatch) {
   for (const bool shuffle : {true, false}) {
     const BatchOrder whole{.samples = 45, .batch = 12, .shuffle = shuffle, .seed = 3};
@@ -169,14 +169,15 @@ TEST(BatchOrder, PartsOfABatchTogetherAreTheBatch) {
   }
 }
 
-// Of 7 samples in batches of 4 the second has 3: two for the first rank, one for the other.
+// With 7 samples in batches of 4, the second batch has 3: two for the first rank, one for the other.
 TEST(BatchOrder, EvaluationsShortBatchIsSharedToo) {
   const BatchOrder whole{.samples = 7, .batch = 4};
   EXPECT_EQ(part_of(whole, 2, 0, 1).indices(1), (std::vector<std::uint64_t>{4, 5}));
   EXPECT_EQ(part_of(whole, 2, 1, 1).indices(1), (std::vector<std::uint64_t>{6}));
   const BatchOrder shorter{.samples = 5, .batch = 4};
   EXPECT_EQ(part_of(shorter, 2, 0, 1).indices(1), (std::vector<std::uint64_t>{4}));
-  EXPECT_EQ(part_of(shorter, 2, 1, 1).indices(1), (std::vector<std::uint64_t>{})) << "it has none of these";
+  EXPECT_EQ(part_of(shorter, 2, 1, 1).indices(1), (std::vector<std::uint64_t>{}))
+      << "no sample for this rank";
 }
 
 TEST(BatchOrder, RefusesPartsThatCannotBe) {

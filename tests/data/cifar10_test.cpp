@@ -22,8 +22,8 @@ using testing::write_file;
 constexpr std::size_t kRecordBytes = 3073;
 const Dims kShape{3, 32, 32};
 
-// A directory with a small, sound data set: training batches of 1, 2, 3, 4 and 5 records, two for test.
-// Record i of file f has the label (f + i) % 10, byte j of its pixels is f + 2 i + j.
+// A directory with a small, sound data set: training batches of 1, 2, 3, 4 and 5 records, and a test batch of
+// two. Record i of file f has the label (f + i) % 10, and byte j of its pixels is f + 2 i + j.
 class Cifar10Test : public testing::TemporaryDirectory {
  protected:
   void SetUp() override {
@@ -91,7 +91,7 @@ TEST_F(Cifar10Test, ReadsBothSplits) {
   EXPECT_THROW(read_sample(*splits.training, 15), InvalidArgument);
 }
 
-TEST_F(Cifar10Test, MayLieAsTheArchiveUnpacks) {
+TEST_F(Cifar10Test, MayBeInTheArchivesFolder) {
   fs::remove_all(directory_);
   fs::create_directories(directory_ / "cifar-10-batches-bin");
   write_files(directory_ / "cifar-10-batches-bin");
@@ -148,7 +148,7 @@ TEST_F(Cifar10Test, RefusesAnotherShapeNamingBoth) {
   wrong = options();
   wrong.target_dims = {32, 32};
   EXPECT_THAT(refusal(wrong),
-              AllOf(HasSubstr("cifar10 has one class a sample"), HasSubstr("label map of 32x32")));
+              AllOf(HasSubstr("cifar10 has one class per sample"), HasSubstr("label map of 32x32")));
 }
 
 TEST_F(Cifar10Test, OnlyTrainingIsAugmented) {

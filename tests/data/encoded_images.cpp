@@ -32,7 +32,7 @@ int png_colour_type(PngColour colour) {
   return -1;
 }
 
-// Values packed into bytes, as PNG stores them: most significant first, each row from a byte of its own.
+// Packs values into bytes as PNG does: most significant bits first, and each row begins a new byte.
 std::vector<Bytes> packed_rows(const PngFile& file) {
   const std::size_t per_row = file.values.size() / file.height;
   std::vector<Bytes> rows(file.height);
@@ -123,7 +123,7 @@ Bytes with_right_checksums(Bytes png) {
     return std::size_t{png[at]} << 24 | std::size_t{png[at + 1]} << 16 | std::size_t{png[at + 2]} << 8 |
            png[at + 3];
   };
-  // Length, type, data, checksum of type and data.
+  // Each chunk has length, type, data, and a checksum of type and data.
   for (std::size_t at = 8; at + 12 <= png.size();) {
     const std::size_t length = big_endian(at);
     if (length > png.size() - at - 12) {
@@ -155,7 +155,7 @@ Bytes encode(const JpegFile& file) {
   if (file.colour == JpegColour::kYcck) {
     jpeg_set_colorspace(&info, JCS_YCCK);
   }
-  // Without Adobe's marker, which says that the white is stored.
+  // Without Adobe's marker, the values are ink. With it, they are inverted.
   if (file.colour == JpegColour::kCmyk) {
     info.write_Adobe_marker = FALSE;
   }
@@ -174,7 +174,7 @@ Bytes encode(const JpegFile& file) {
   jpeg_finish_compress(&info);
   Bytes bytes(data, data + size);
   jpeg_destroy_compress(&info);
-  std::free(data);  // as jpeg_mem_dest() wants it
+  std::free(data);  // jpeg_mem_dest() allocates with malloc()
   return bytes;
 }
 

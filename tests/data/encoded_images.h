@@ -1,5 +1,5 @@
 #pragma once
-// PNG and JPEG files made for tests, through the libraries' own encoders.
+// PNG and JPEG files for tests, made by the libraries' own encoders.
 
 #include <cstdint>
 #include <vector>
@@ -16,15 +16,14 @@ struct PngFile {
   PngColour colour = PngColour::kRgb;
   int depth = 8;
   bool interlaced = false;
-  Bytes palette;  // red, green, blue of each entry
-  Bytes
-      transparency;  // of the first entries of the palette, or the grey level that is transparent (one byte)
+  Bytes palette;       // red, green, blue of each entry
+  Bytes transparency;  // alpha of the first palette entries, or the one transparent grey level (one byte)
   std::vector<std::uint16_t> values;  // row by row, the channels of a pixel together
 };
 
 Bytes encode(const PngFile& file);
 
-// The chunks' checksums as they should be.
+// Corrects the checksum of each chunk.
 Bytes with_right_checksums(Bytes png);
 
 enum class JpegColour : std::uint8_t { kGrey, kRgb, kCmyk, kYcck };
@@ -34,7 +33,7 @@ struct JpegFile {
   std::uint32_t height = 0;
   JpegColour colour = JpegColour::kRgb;
   bool progressive = false;
-  Bytes pixels;  // CMYK and YCCK: as stored, which Adobe's marker (written with YCCK) makes the white
+  Bytes pixels;  // CMYK and YCCK: as stored; inverted with Adobe's marker, which YCCK files have
 };
 
 Bytes encode(const JpegFile& file);

@@ -49,7 +49,7 @@ constexpr std::size_t kPixels = 784;  // 28x28
 const Dims kShape{1, 28, 28};
 
 // A directory with a small, sound data set: three training samples, two test samples. Pixel j of sample i is
-// (i + j) % 256, its label 9 - i.
+// (i + j) % 256, and its label is 9 - i.
 class FashionMnistTest : public testing::TemporaryDirectory {
  protected:
   void SetUp() override {
@@ -135,7 +135,7 @@ TEST_F(FashionMnistTest, HasNoLabelMaps) {
   DatasetOptions maps = options(kShape, 10);
   maps.target_dims = {28, 28};
   EXPECT_THAT(testing::problem<InvalidArgument>([&] { open_dataset(maps); }),
-              HasSubstr("one class a sample, the network wants a label map of 28x28"));
+              HasSubstr("one class per sample, the network needs a label map of 28x28"));
 }
 
 TEST_F(FashionMnistTest, AMissingDirectoryNamesTheDebianPackage) {
@@ -163,7 +163,8 @@ TEST_F(FashionMnistTest, ADirectoryInPlaceOfAFileIsAnError) {
   EXPECT_THAT(problem(), AllOf(HasSubstr(images("train").string()), HasSubstr("directory")));
 }
 
-// Every prefix of a compressed file is truncated; zlib's own file functions call some of them complete.
+// Every proper prefix of a compressed file is truncated, though zlib's own file functions accept some as
+// complete.
 TEST_F(FashionMnistTest, EveryTruncationIsFound) {
   const Bytes sound = read_file(images("train"));
   for (std::size_t size = 0; size < sound.size(); ++size) {
@@ -172,8 +173,8 @@ TEST_F(FashionMnistTest, EveryTruncationIsFound) {
   }
 }
 
-// Or does no harm: a match may be found at another distance too, and the last bits of the data are padding.
-TEST_F(FashionMnistTest, DamagedCompressedDataIsFound) {
+// Some damage changes nothing: a match may also occur at another distance, and the last bits are padding.
+TEST_F(FashionMnistTest, DamagedCompressedDataIsFoundOrHarmless) {
   const Bytes sound = read_file(images("train"));
   const std::vector<Sample> samples = read_all(*open().training);
   constexpr std::size_t kGzipHeader = 10;
@@ -206,7 +207,7 @@ TEST_F(FashionMnistTest, FilesThatAreNotCompressedAreRefused) {
 
 struct Damage {
   const char* name;
-  std::function<Bytes(const Bytes&)> images;  // what becomes of the training images, decompressed
+  std::function<Bytes(const Bytes&)> images;  // damages the decompressed training images
   std::function<Bytes(const Bytes&)> labels;
   std::vector<const char*> says;
 };
@@ -288,8 +289,7 @@ TEST_F(FashionMnistTest, DamagedContentsAreFound) {
   }
 }
 
-// Failed before: all of it was decompressed, a thousand times what the file takes, before the header was
-// looked at.
+// Regression: the reader decompressed all data before it read the header, a thousand times the file's size.
 TEST_F(FashionMnistTest, NoMoreIsDecompressedThanTheHeaderSays) {
   Bytes bytes = label_bytes(3);
   bytes.resize(std::size_t{64} << 20);
@@ -300,7 +300,7 @@ TEST_F(FashionMnistTest, NoMoreIsDecompressedThanTheHeaderSays) {
   EXPECT_LT(std::stoull(text.substr(text.find(found) + found.size())), std::uint64_t{1} << 20);
 }
 
-// Failed before: opening it waited for somebody to write.
+// Regression: opening the pipe waited for a writer.
 TEST_F(FashionMnistTest, PipesAreRefused) {
   fs::remove(labels("train"));
   ASSERT_EQ(::mkfifo(labels("train").c_str(), 0600), 0);
@@ -314,7 +314,7 @@ TEST(FashionMnist, IsWhereDebianPutsIt) {
   const DatasetSplits splits = open_dataset({.text = "fashion-mnist", .sample_dims = kShape, .classes = 10});
   EXPECT_EQ(splits.training->size(), 60'000U);
   EXPECT_EQ(splits.test->size(), 10'000U);
-  // Normalised with the split's own mean and deviation.
+  // The samples are normalised with the split's own mean and standard deviation.
   std::vector<int> labels(10);
   double sum = 0;
   double squares = 0;
@@ -330,7 +330,7 @@ TEST(FashionMnist, IsWhereDebianPutsIt) {
   EXPECT_NEAR(sum / count, 0, 1e-3);
   EXPECT_NEAR(std::sqrt(squares / count), 1, 1e-3);
   EXPECT_THAT(labels, Each(6'000));
-  // As in every version: published hashes of weights depend on it.
+  // Every version must read the same samples, because published hashes of weights depend on them.
   EXPECT_EQ(testing::sha256_of_samples(*splits.training, splits.training->size()),
             "5e1f295981a01660721bff1ee863632443f996a5cadff6532e5ca108b56c087c");
   EXPECT_EQ(testing::sha256_of_samples(*splits.test, splits.test->size()),

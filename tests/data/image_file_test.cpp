@@ -36,7 +36,7 @@ std::string problem_with(const Bytes& bytes) {
   return problem<DataError>([&] { decode_image(bytes, 3); });
 }
 
-// Data that are damaged are found, or do no harm.
+// Damaged data are either found or do no harm.
 void decode_or_refuse(const Bytes& bytes) {
   try {
     const Image image = decode_image(bytes, 3);
@@ -47,7 +47,7 @@ void decode_or_refuse(const Bytes& bytes) {
   }
 }
 
-// Values of every size that `depth` bits have, different from place to place.
+// Values over the whole range of `depth` bits, different from place to place.
 std::vector<std::uint16_t> noise(std::size_t count, int depth) {
   SplitMix64 random(static_cast<std::uint64_t>(depth));
   std::vector<std::uint16_t> values(count);
@@ -92,7 +92,7 @@ std::size_t channels_of(PngColour colour) {
   }
 }
 
-// 13x11: an odd size, larger than a block of the interlaced order.
+// 13x11 is odd in both dimensions, and larger than a block of the interlaced order.
 PngFile png_file(const PngKind& kind, bool interlaced, bool transparent) {
   PngFile file{.width = 13,
                .height = 11,
@@ -140,7 +140,7 @@ Bytes grey_of(const Bytes& rgb) {
 TEST(DecodeImage, EveryKindOfPngHasItsPixels) {
   for (const PngKind& kind : kPngKinds) {
     for (const bool interlaced : {false, true}) {
-      // Files with an alpha channel have no transparent colour besides.
+      // Only files without an alpha channel can have a transparent colour.
       const bool may_be_transparent = kind.colour != PngColour::kGreyAlpha && kind.colour != PngColour::kRgba;
       for (const bool transparent : {false, may_be_transparent}) {
         SCOPED_TRACE(::testing::Message()
@@ -190,7 +190,7 @@ TEST(DecodeImage, DamageToAPngIsFoundByItsChecksums) {
   }
 }
 
-// As a hostile file would have it.
+// A hostile file has right checksums.
 TEST(DecodeImage, DamageToAPngWithRightChecksumsDoesNoHarm) {
   for (const PngFile& file :
        {png_file({PngColour::kRgb, 8}, false, false), png_file({PngColour::kPalette, 4}, true, true)}) {
@@ -207,7 +207,7 @@ TEST(DecodeImage, DamageToAPngWithRightChecksumsDoesNoHarm) {
 
 // --- JPEG --------------------------------------------------------------------------------------------------
 
-// A gradient: what JPEG keeps well. Channel c is `base + c * 40 + 3 x + 2 y`.
+// A gradient, which JPEG preserves well. Channel c is `20 + 40 c + 3 x + 2 y`.
 Bytes gradient(std::size_t width, std::size_t height, std::size_t channels) {
   Bytes pixels;
   for (std::size_t y = 0; y < height; ++y) {
@@ -264,7 +264,7 @@ TEST(DecodeImage, AGreyJpegHasItsPixels) {
   expect_near(decode_image(encode(file), 3).pixels, rgb, kJpegTolerance);
 }
 
-// ImageNet has some.
+// ImageNet has some images in CMYK.
 TEST(DecodeImage, InkBecomesColour) {
   for (const bool stores_white : {false, true}) {
     const JpegFile file = jpeg_file(stores_white ? JpegColour::kYcck : JpegColour::kCmyk, false);
@@ -291,14 +291,15 @@ TEST(DecodeImage, EveryTruncationOfAJpegIsFound) {
   }
 }
 
-// Of the first segment that begins so.
+// The position of the first `beginning`.
 std::size_t place_of(const Bytes& bytes, const Bytes& beginning) {
   const auto found = std::search(bytes.begin(), bytes.end(), beginning.begin(), beginning.end());
   EXPECT_NE(found, bytes.end());
   return static_cast<std::size_t>(found - bytes.begin());
 }
 
-// All of libjpeg's warnings ended in an error, and files with such oddities are in public data sets.
+// Regression: every warning of libjpeg ended in an error, although public data sets have files with such
+// oddities.
 TEST(DecodeImage, StrayBytesBeforeAMarkerOfAJpegDoNotMatter) {
   const Bytes stray{0x00, 0x2a, 0x00};
   for (const bool progressive : {false, true}) {
@@ -435,8 +436,8 @@ TEST(CropAndScale, KeepsWhatHasTheSizeAlready) {
   }
 }
 
-// Half the size: every new centre lies between two pixels. Twice the size: a quarter and three quarters of
-// the way, and the border repeated.
+// At half the size, every new centre is midway between two pixels. At twice the size, centres are at a
+// quarter and three quarters of the way, and the border is repeated.
 TEST(CropAndScale, CentresLieAtHalves) {
   Image line = make_image(4, 1, 1);
   line.pixels = {0, 255, 51, 102};
@@ -465,7 +466,7 @@ TEST(CropAndScale, TakesTheCentre) {
   EXPECT_EQ(scaled(tall, 3, 1), (std::vector<float>{3 / 255.0F, 4 / 255.0F, 5 / 255.0F}));
 }
 
-// Bilinear interpolation as textbooks have it.
+// Bilinear interpolation as in textbooks.
 double reference(const Image& image, double y, double x, std::int64_t c) {
   const auto at = [&](double row, double column) {
     const auto i = std::clamp<std::int64_t>(static_cast<std::int64_t>(row), 0, image.height - 1);
@@ -480,7 +481,7 @@ double reference(const Image& image, double y, double x, std::int64_t c) {
          (at(top + 1, left) * (1 - (x - left)) + at(top + 1, left + 1) * (x - left)) * (y - top);
 }
 
-// Of the same shape, so that nothing is cut off.
+// Images and results have the same shape, so nothing is cropped.
 TEST(CropAndScale, InterpolatesBetweenFourPixels) {
   for (const std::int64_t factor : {1, 2, 3, 5, 8}) {
     for (const std::int64_t size : {1, 2, 3, 4, 7, 30}) {

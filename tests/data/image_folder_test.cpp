@@ -41,7 +41,7 @@ class ImageFolderTest : public testing::TemporaryDirectory {
     fs::create_directories((directory_ / name).parent_path());
     write_file(directory_ / name, bytes);
   }
-  // Red tells the files of a sound data set apart.
+  // The red value tells the files of a sound data set apart.
   void put_red(const std::string& name, std::uint8_t red) const { put(name, png(red, 0, 0)); }
 
   void put_both_splits() const {
@@ -62,7 +62,7 @@ class ImageFolderTest : public testing::TemporaryDirectory {
   }
 };
 
-// Red of the first pixel of each sample, from 0 to 255, and its class.
+// For each sample, the red value of its first pixel (0 to 255) and its class.
 std::vector<std::pair<long, std::int32_t>> reds(const Dataset& data) {
   std::vector<std::pair<long, std::int32_t>> result;
   for (const testing::Sample& sample : testing::read_all(data)) {
@@ -149,7 +149,7 @@ TEST_F(ImageFolderTest, NormalisesByChannel) {
 }
 
 TEST_F(ImageFolderTest, AnyImageIsCroppedAndScaled) {
-  // 12x4 black, 6x4 in its middle white.
+  // A black image of 12x4 with a white 6x4 in its middle.
   testing::PngFile file{.width = 12, .height = 4, .palette = {}, .transparency = {}, .values = {}};
   for (int y = 0; y < 4; ++y) {
     for (int x = 0; x < 12; ++x) {
@@ -236,7 +236,7 @@ TEST_F(ImageFolderTest, HasNoLabelMaps) {
   put_both_splits();
   DatasetOptions wrong = options();
   wrong.target_dims = {4, 6};
-  EXPECT_THAT(refusal(wrong), AllOf(HasSubstr("one class a sample"), HasSubstr("label map of 4x6")));
+  EXPECT_THAT(refusal(wrong), AllOf(HasSubstr("one class per sample"), HasSubstr("label map of 4x6")));
 }
 
 }  // namespace

@@ -73,7 +73,7 @@ class FirstSamples : public Dataset {
   std::uint64_t size_;
 };
 
-// Of images and targets of the first `count` samples, as bytes.
+// Hashes images and targets of the first `count` samples, as bytes.
 inline std::string sha256_of_samples(const Dataset& data, std::uint64_t count) {
   Sha256 digest;
   for (std::uint64_t i = 0; i < count; ++i) {
@@ -84,7 +84,7 @@ inline std::string sha256_of_samples(const Dataset& data, std::uint64_t count) {
   return digest.hex_digest();
 }
 
-// The text of the `Expected` error that `act` throws.
+// Returns the text of the `Expected` error that `act` throws.
 template <typename Expected, typename Act>
 std::string problem(Act&& act) {
   try {

@@ -22,7 +22,7 @@ DatasetOptions options(const Dims& dims, std::int64_t classes, std::uint64_t see
   return {.text = "synthetic", .sample_dims = dims, .classes = classes, .seed = seed};
 }
 
-// Label maps of the samples' space.
+// Label maps in the space of the samples.
 DatasetOptions map_options(const Dims& dims, std::int64_t classes, std::uint64_t seed) {
   DatasetOptions result = options(dims, classes, seed);
   result.target_dims = Dims(dims.begin() + 1, dims.end());
@@ -66,7 +66,8 @@ TEST(Synthetic, EveryClassComesUpEquallyOften) {
   EXPECT_THAT(counts, Each(512));
 }
 
-// The mean image of each class over the first half classifies the second: there is something to learn.
+// The mean image of each class over the first half of the samples classifies the second half, so training can
+// learn.
 TEST(Synthetic, CanBeLearned) {
   const auto data = open_dataset(options({3, 16, 16}, 10, 3)).training;
   const std::size_t elements = 768;
@@ -100,8 +101,8 @@ TEST(Synthetic, RefusesWhatCannotBe) {
   EXPECT_THROW(open_dataset(options({3, 4, 4}, std::int64_t{1} << 31, 0)), InvalidArgument);
 }
 
-// What trains with a published seed has to train the same in every version: the digests are those of the
-// version in which a sample had one class only.
+// A training with a published seed must be the same in every version. The digests come from the version in
+// which a sample had one class only.
 TEST(Synthetic, IsTheSameInEveryVersion) {
   EXPECT_EQ(testing::sha256_of_samples(*open_dataset(options({3, 16, 20}, 7, 5)).training, 50),
             "b2916428a6a1554f43402db870a378cd27dabf36dd50911e76640c2bfc5da5cb");
@@ -118,7 +119,8 @@ TEST(SyntheticLabelMaps, LieOverTheSameImages) {
     EXPECT_EQ(maps->target_dims(), Dims(dims.begin() + 1, dims.end()));
     for (std::uint64_t i = 0; i < 10; ++i) {
       EXPECT_EQ(read_sample(*maps, i).image, read_sample(*one_class, i).image) << i;
-      EXPECT_EQ(read_sample(*maps, i).targets, read_sample(*maps, i + 5).targets) << "of the same class";
+      EXPECT_EQ(read_sample(*maps, i).targets, read_sample(*maps, i + 5).targets)
+          << "both have the same class";
       EXPECT_NE(read_sample(*maps, i).targets, read_sample(*maps, i + 1).targets) << i;
     }
   }
@@ -134,8 +136,8 @@ TEST(SyntheticLabelMaps, HaveEveryClass) {
   EXPECT_EQ(labels, (std::set<std::int32_t>{0, 1, 2, 3, 4, 5}));
 }
 
-// What one 3x3 convolution sees tells two labels apart nearly everywhere: the mean of the first channel there
-// is the pattern under a little noise, or two patterns at the border of cells.
+// A 3x3 convolution can tell two labels apart nearly everywhere: the mean of the first channel is the pattern
+// with a little noise, or a mix of two patterns at a cell's border.
 TEST(SyntheticLabelMaps, CanBeLearned) {
   constexpr std::int64_t kExtent = 32;
   const auto data = open_dataset(map_options({2, kExtent, kExtent}, 2, 3)).training;

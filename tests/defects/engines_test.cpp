@@ -1,5 +1,5 @@
-// Engines that were trusted (docs/known_defects.md): oneDNN's implementations are taken only where they have
-// been held to our reference (tests/ops), and those that are known to be wrong are refused.
+// Engines that were trusted (docs/known_defects.md). oneDNN's implementations are used only where they have
+// been compared with our reference (tests/ops), and known wrong ones are refused.
 
 #include <gtest/gtest.h>
 
@@ -44,7 +44,7 @@ const char* pass_of(Direction direction) {
   return "update ";
 }
 
-// "forward jit:avx2", ...: the algorithms of a layer in any of its passes.
+// The algorithms of a layer in any of its passes, for example "forward jit:avx2".
 std::set<std::string> engines_of(const LayerRecipe& recipe) {
   std::set<std::string> names;
   for (const std::vector<OpRecipe>* ops : {&recipe.forward, &recipe.backward}) {
@@ -57,7 +57,7 @@ std::set<std::string> engines_of(const LayerRecipe& recipe) {
   return names;
 }
 
-// Everything that FilterLayerTest.EveryAlgorithmIsWithinTheErrorBound runs.
+// All engines that FilterLayerTest.EveryAlgorithmIsWithinTheErrorBound runs.
 std::set<std::string> verified_engines(const OpCatalog& catalog) {
   std::set<std::string> names;
   for (const LayerCase& layer : filter_layer_cases()) {
@@ -77,7 +77,7 @@ bool fits(const Dims& input, const ConvolutionSpec& spec) {
   return true;
 }
 
-// The layer of an op with one sample and little space; empty where its window does not fit into that.
+// The layer of `op` for one sample with little space; empty if its window exceeds that space.
 std::optional<LayerCase> smaller(const Op& op, std::int64_t space) {
   Dims input = op.layer_inputs[0].dims;
   input[0] = 1;
@@ -95,10 +95,10 @@ std::optional<LayerCase> smaller(const Op& op, std::int64_t space) {
                                   : std::nullopt;
 }
 
-// The largest work that the reference in double precision does in a second or two.
+// The most products that the reference in double precision computes in a second or two.
 constexpr double kMostProducts = 5e6;
 
-// A small layer among those of `ops` that may use `engine`.
+// A small version of a layer among those of `ops` that may use `engine`.
 std::optional<LayerCase> small_layer_with(const OpCatalog& catalog, const std::string& engine,
                                           const std::vector<const Op*>& ops) {
   for (const std::int64_t space : {3, 5, 7, 14, 28}) {
@@ -117,10 +117,10 @@ std::optional<LayerCase> small_layer_with(const OpCatalog& catalog, const std::s
   return std::nullopt;
 }
 
-// cuDNN 9.8 to 9.10 computed bf16 convolutions in 3-D wrongly (pytorch#163539). Whatever oneDNN chooses, or
-// offers, for any layer with filters of the zoo at its publication's size has been compared with a reference
-// in double precision, in the same pass, on the machine that the tests run on: by the cases of tests/ops or,
-// where the processor has instructions that make oneDNN choose otherwise, here and now.
+// cuDNN 9.8 to 9.10 computed bf16 convolutions in 3-D wrongly (pytorch#163539). This test covers every
+// implementation that oneDNN offers for a zoo layer with filters at its published size. Each has been
+// compared, in the same pass and on the machine of the tests, with a reference in double precision. The cases
+// of tests/ops compare most; this test compares those that oneDNN offers only on this processor.
 class TrustedEngines : public ::testing::Test {
  protected:
   TrustedEngines() {
@@ -136,7 +136,7 @@ class TrustedEngines : public ::testing::Test {
     }
   }
 
-  // Compares them on layers of the zoo made small; those for which there is none.
+  // Compares the engines on small versions of zoo layers. Returns those for which there is none.
   std::set<std::string> not_comparable(const std::set<std::string>& engines) {
     std::set<std::string> left;
     for (const std::string& engine : engines) {
@@ -164,18 +164,18 @@ TEST_F(TrustedEngines, AreComparedWithAReferenceBeforeAnybodyTrustsThem) {
     }
   }
   std::cout << used_.size() << " implementations in the zoo, " << others.size()
-            << " of them in no case of tests/ops\n";
+            << " of them not in tests/ops\n";
   EXPECT_FALSE(used_.empty());
   std::string skipped;
   for (const std::string& engine : not_comparable(others)) {
     skipped += " '" + engine + "'";
   }
   if (!skipped.empty()) {
-    GTEST_SKIP() << "this processor has implementations that no small layer takes:" << skipped;
+    GTEST_SKIP() << "this processor has implementations that no small layer can use:" << skipped;
   }
 }
 
-// Other processors have only one implementation per pass: each is found on a small layer here, too.
+// On processors where tests/ops compares everything, this test ensures that small layers are found.
 TEST_F(TrustedEngines, AreFoundOnSmallerLayers) {
   std::set<std::string> some;
   for (const char* pass : {"forward ", "backward data ", "backward filter "}) {
@@ -187,8 +187,9 @@ TEST_F(TrustedEngines, AreFoundOnSmallerLayers) {
   EXPECT_EQ(not_comparable(some), std::set<std::string>());
 }
 
-// The list of refused engines on `cpu`. oneDNN 2.6's fast local response normalisation is wrong in its
-// backward pass from windows of 7 channels up, and cannot be made for windows of 1: only 3 and 5 may take it.
+// The list of refused engines on `cpu`. oneDNN 2.6's fast local response normalisation has a wrong backward
+// pass for windows of 7 or more channels, and cannot be created for windows of 1. So only windows of 3 and 5
+// may use it.
 TEST(KnownDefects, EnginesKnownToBeWrongStayRefused) {
   const auto library = make_cpu_ops({});
   for (const std::int64_t size : {1, 3, 5, 7, 9, 11}) {
@@ -208,7 +209,7 @@ TEST(KnownDefects, EnginesKnownToBeWrongStayRefused) {
   }
 }
 
-// oneDNN's reference kernels take a thousand times as long: no layer with filters uses one if there is any
+// oneDNN's reference kernels are a thousand times slower, so a layer with filters uses one only if it has no
 // other.
 TEST(KnownDefects, SlowReferenceIsNoChoiceForFilters) {
   const auto library = make_cpu_ops({});

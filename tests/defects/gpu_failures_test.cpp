@@ -1,5 +1,5 @@
-// Defects of memory and of failures (docs/known_defects.md) on the `cuda` driver, over the fake runtime,
-// which counts the calls that reach CUDA and the leaks.
+// Defects of memory and of failures (docs/known_defects.md) in the `cuda` driver. The fake runtime counts the
+// calls that reach CUDA and the leaks.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -33,7 +33,7 @@ class KnownDefectsOnCuda : public ::testing::Test {
  protected:
   void TearDown() override { give_back(); }
 
-  // Destroys the GPU; misuse or a leak on it fails the test.
+  // Destroys the device, and fails the test if the fake has seen misuse or a leak.
   void give_back() {
     device_.reset();
     cuda_.reset();
@@ -45,7 +45,7 @@ class KnownDefectsOnCuda : public ::testing::Test {
       }
     }
   }
-  // A GPU with these bytes of device and of page-locked memory; 0: more than any test needs.
+  // Makes a GPU with `bytes` of device memory and of page-locked memory; 0: more than any test needs.
   void have(std::uint64_t bytes, std::uint64_t seed = 0) {
     give_back();
     fake_ = std::make_shared<FakeCuda>(
@@ -69,8 +69,8 @@ class KnownDefectsOnCuda : public ::testing::Test {
 
 // --- 4 -----------------------------------------------------------------------------------------------------
 
-// After the first step neither page-locking nor CUDA's allocator is reached; a pool that gave its blocks back
-// between steps would show.
+// After the first step, no call page-locks memory or reaches CUDA's allocator. The test would notice a pool
+// that gives blocks back between steps.
 TEST_F(KnownDefectsOnCuda, PageLockingInsideTheLoop) {
   have(0);
   const TapePtr tape = training_tape(random_network(1));
@@ -105,8 +105,9 @@ class KnownDefectsOnAFullGpu : public KnownDefectsOnCuda {
   }
 };
 
-// All memory is out, one block comes back with work in flight on it: the next request gets it. Of CUDA it
-// takes one wait of a stream for an event, and order is kept; nothing is waited for or allocated.
+// All memory is in use, and one block comes back with work in flight on it. The next request gets this block.
+// CUDA sees one wait of a stream for an event; the host does not wait, nothing is allocated, and order is
+// kept.
 TEST_F(KnownDefectsOnAFullGpu, OutOfMemoryThoughAFittingBlockCameBack) {
   DevicePool pool(*device_, {});
   PinnedPool pinned(*device_);
@@ -137,7 +138,7 @@ TEST_F(KnownDefectsOnAFullGpu, OutOfMemoryThoughAFittingBlockCameBack) {
   }
 }
 
-// No memory will be freed: both pools report it at once, without a call of CUDA.
+// No memory will be freed, so both pools report the shortage at once, without a call of CUDA.
 TEST_F(KnownDefectsOnAFullGpu, WaitingForMemoryWithNothingInFlight) {
   DevicePool pool(*device_, {});
   PinnedPool pinned(*device_);
@@ -154,9 +155,9 @@ TEST_F(KnownDefectsOnAFullGpu, WaitingForMemoryWithNothingInFlight) {
 
 // --- 5, 9 --------------------------------------------------------------------------------------------------
 
-// Each call of two steps fails once; the first step finds another one in flight. The caller that steps or
-// waits gets the error, the thread has no error left for its next launch, and after the executor is gone no
-// memory is kept: another one runs steps in the same memory.
+// Each call of two steps fails once, while an earlier step is in flight. The caller that steps or waits gets
+// the error, and the thread keeps no error for its next launch. Once the executor is gone, it holds no
+// memory, and another executor runs steps in the same memory.
 TEST_F(KnownDefectsOnCuda, StashedMapsKeptAfterACallOfAStepFailed) {
   const TapePtr tape = training_tape(zoo_network("lenet", 1));
   const Schedule schedule = schedule_of(*tape, Policy::kOffloadAll);
@@ -177,7 +178,7 @@ TEST_F(KnownDefectsOnCuda, StashedMapsKeptAfterACallOfAStepFailed) {
         fake_->fail_call(nth, status);
         loop.run(2);
         device_->synchronize_all();
-        // A failure to restore the thread's capture mode could not be reported to any caller.
+        // No caller learns of a failure to restore the thread's capture mode.
         told = !fake_->failed_call().empty();
         EXPECT_THAT(fake_->failed_call(), AnyOf("", "cudaThreadExchangeStreamCaptureMode"));
         fake_->fail_call(0, status);

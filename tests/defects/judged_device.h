@@ -1,6 +1,6 @@
 #pragma once
-// Devices that check the order of their work, so that the same planted defect of order is found on each:
-// `sim` by its own checks, the `cuda` driver over the fake runtime by CUDA's rules.
+// Devices that check the order of their work, so that tests can plant the same defect on each. `sim` uses its
+// own checks; the `cuda` driver runs over the fake runtime, which checks by CUDA's rules.
 
 #include <cstdint>
 #include <iosfwd>
@@ -19,7 +19,7 @@ class JudgedDevice {
   JudgedDevice& operator=(const JudgedDevice&) = delete;
   virtual ~JudgedDevice() = default;
 
-  // Submitted work counts as making its declared accesses.
+  // The judge assumes that submitted work makes its declared accesses.
   virtual Device& device() = 0;
   virtual std::vector<SimFinding> findings() const = 0;
 };
@@ -29,7 +29,7 @@ inline constexpr Judge kJudges[] = {Judge::kSim, Judge::kCuda};
 std::string to_string(Judge judge);
 std::ostream& operator<<(std::ostream& out, Judge judge);
 
-// Executes in an order drawn from `seed`; on `cuda` the order only decides the answers of queries.
+// The order of execution is drawn from `seed`; on `cuda`, the order only determines the answers of queries.
 std::unique_ptr<JudgedDevice> make_judged_device(Judge judge, std::uint64_t seed);
 
 }  // namespace vdnn::testing

@@ -1,7 +1,7 @@
 #pragma once
-// A device on which some waits go to another stream than the one that needs them, as in a library that asks
-// for the "current" stream when that is the wrong one (torchtitan#2581). Nothing fails; the wait has no
-// effect.
+// A device on which some waits go to another stream than the one that needs them. This happens in a library
+// that asks for the "current" stream when that is the wrong one (torchtitan#2581). Nothing fails, but the
+// wait has no effect.
 
 #include <cstdint>
 #include <functional>
@@ -15,7 +15,7 @@ namespace vdnn::testing {
 // Not synchronised. `below` must outlive it.
 class MisdirectedWaits final : public ForwardingDevice {
  public:
-  // `goes_astray`: does the wait of this stream for that point go to the wrong stream?
+  // `goes_astray` returns whether this stream's wait for that point goes to the wrong stream.
   MisdirectedWaits(Device& below, std::function<bool(StreamId, Point)> goes_astray)
       : ForwardingDevice(below), goes_astray_(std::move(goes_astray)) {}
 
@@ -36,7 +36,7 @@ class MisdirectedWaits final : public ForwardingDevice {
 
  private:
   const std::function<bool(StreamId, Point)> goes_astray_;
-  std::optional<StreamId> current_;  // after the streams that this device's user knows
+  std::optional<StreamId> current_;  // created after all streams of this device's user
   std::uint64_t astray_ = 0;
 };
 

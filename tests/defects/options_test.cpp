@@ -1,5 +1,5 @@
-// Names of options that drift (docs/known_defects.md): every reader of text refuses unknown names, and its
-// error contains the name.
+// Misspelt names of options (docs/known_defects.md): every parser refuses unknown names, with the name in its
+// error.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -39,7 +39,7 @@ struct UnknownName {
   std::function<void()> read;
 };
 
-// Known names with a suffix, too: a parser that stops early would accept them.
+// Includes known names with a suffix, which a parser that stops early would accept.
 std::vector<UnknownName> unknown_names() {
   std::vector<UnknownName> result{
       {"lenin", [] { plan_with([](RunOptions& options) { options.model.model = "lenin"; }); }},
@@ -71,7 +71,8 @@ std::vector<UnknownName> unknown_names() {
   return result;
 }
 
-// Swallowed before: an algorithm recorded for an op that the network does not have, outside checkpoints.
+// Regression: outside checkpoints, an algorithm recorded for an op that the network does not have was
+// ignored.
 TEST(KnownDefects, UnknownNamesAreRefusedByName) {
   plan_run(lenet());
   open_data("synthetic");

@@ -1,5 +1,5 @@
-// A defect of several GPUs (docs/known_defects.md) on the `cuda` driver, over the fake runtime, which knows
-// what each GPU may touch.
+// A defect of several GPUs (docs/known_defects.md) in the `cuda` driver, over the fake runtime, which knows
+// which memory each GPU may access.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -20,11 +20,11 @@ namespace {
 
 using ::testing::IsEmpty;
 
-// As large as granules are on GPUs without virtual memory.
+// The size of a granule on GPUs without virtual memory.
 constexpr std::uint64_t kGranule = 2 << 20;
 constexpr int kReaders = 2;
 
-// Memory of one GPU, read by two others. The parameter: whether the GPUs have virtual memory.
+// Memory of one GPU that two others read. The parameter is whether the GPUs have virtual memory.
 class KnownDefectsOfPeers : public ::testing::TestWithParam<bool> {
  protected:
   void have(std::vector<int> peers) {
@@ -48,7 +48,7 @@ class KnownDefectsOfPeers : public ::testing::TestWithParam<bool> {
       EXPECT_EQ(launched, CudaStatus::kSuccess);
     });
   }
-  // Accesses by a kernel and by a copy of the GPU `ordinal`; returns the copied contents.
+  // Reads `range` by a kernel and by a copy of GPU `ordinal`; returns the copied bytes.
   std::vector<std::uint8_t> read(int ordinal, AddressRange range) const {
     Device& reader = *readers_.at(static_cast<std::size_t>(ordinal - 1));
     const AddressRange seen = reader.allocate_pinned(range.bytes);
@@ -62,12 +62,13 @@ class KnownDefectsOfPeers : public ::testing::TestWithParam<bool> {
     reader.free_pinned(seen);
     return bytes;
   }
-  // Both ways in which the fake reports that a GPU touched memory without access to it.
+  // Whether the fake has reported an access without permission. It must report the copy if it reports the
+  // kernel.
   bool found() const {
     const std::vector<SimFinding> findings = fake_->findings();
     const bool by_kernel =
         std::ranges::any_of(findings, [](const SimFinding& finding) { return finding.second == "read"; });
-    EXPECT_EQ(by_kernel, !fake_->misuses().empty()) << "the copy is judged as the kernel is";
+    EXPECT_EQ(by_kernel, !fake_->misuses().empty()) << "kernel and copy are judged alike";
     return by_kernel;
   }
   void expect_spotless() {
@@ -85,14 +86,14 @@ class KnownDefectsOfPeers : public ::testing::TestWithParam<bool> {
   AddressRange block_;
 
  private:
-  // On the device's stream; the host waits.
+  // Runs `give` on the device's first stream and waits for it.
   static void run(Device& device, std::function<void(void*)> give) {
     device.submit(0, {.name = "work", .reads = {}, .writes = {}, .cost = {}, .run = std::move(give)});
     device.synchronize_all();
   }
 };
 
-// Each mapping is granted to each peer, including a mapping that is made while others are in use.
+// The driver grants each peer access to each mapping, including mappings made while others are in use.
 TEST_P(KnownDefectsOfPeers, BlocksNeedAccessGrantedForEachPeer) {
   have({2, 1});
   const auto expect_read = [this](AddressRange range, std::uint8_t value) {
@@ -123,8 +124,8 @@ TEST_P(KnownDefectsOfPeers, AGpuThatIsNoPeerIsFound) {
   EXPECT_TRUE(found());
 }
 
-// Without virtual memory GPUs are let in once, for all that the process does; a second device finds that
-// done.
+// Without virtual memory, peers get access once for the whole process; a second device must accept that it is
+// already granted.
 TEST_P(KnownDefectsOfPeers, ASecondDeviceOfAGpuHasTheSamePeers) {
   have({1});
   const auto second = make_cuda_device({.budget_bytes = kGranule, .library_bytes = 0, .peers = {1}}, fake_);

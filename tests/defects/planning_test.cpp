@@ -1,5 +1,5 @@
-// Defects of planners (docs/known_defects.md): planted, the figures show them; what we plan does not have
-// them.
+// Defects of planners (docs/known_defects.md). If a test plants one, the figures show it; our plans do not
+// have them.
 
 #include <gtest/gtest.h>
 
@@ -28,7 +28,7 @@ namespace {
 constexpr std::uint64_t kSteps = 3;
 constexpr std::uint64_t kBoundless = std::uint64_t{1} << 50;
 
-// The memory of a schedule: bytes committed by the pool, and the most of them handed out at once.
+// The memory of a schedule: the bytes that the pool commits, and the most bytes handed out at once.
 struct Peak {
   std::uint64_t committed = 0;
   std::uint64_t live = 0;
@@ -47,7 +47,7 @@ std::unique_ptr<SimDevice> make_sim(const SimProfile& profile) {
 
 // --- 8 -----------------------------------------------------------------------------------------------------
 
-// Some feature maps of `all` leave, the others stay.
+// Some of the feature maps that leave under `all` stay here.
 Plan mixed_plan(const Plan& all, std::uint64_t seed) {
   SplitMix64 random(seed);
   Plan mixed = all;
@@ -55,7 +55,7 @@ Plan mixed_plan(const Plan& all, std::uint64_t seed) {
   return mixed;
 }
 
-// Fetches as if the device were empty: everything as soon as the backward pass begins.
+// Prefetches as if the device were empty: everything at the beginning of the backward pass.
 Plan forgetting_residents(const Tape& tape, Plan plan) {
   for (Transfer& transfer : plan.transfers) {
     transfer.prefetch_with = std::max(transfer.prefetch_with > tape.forward_ops() ? tape.forward_ops() : 0,
@@ -64,9 +64,9 @@ Plan forgetting_residents(const Tape& tape, Plan plan) {
   return plan;
 }
 
-// Megatron-LM#7575: where only some feature maps left, the order of their return ignored those that had
-// stayed, and the peak rose. A mixed plan hands out no more memory than keeping everything, and takes exactly
-// the predicted memory on `cpu`; the prediction exposes a plan whose order ignores the resident maps.
+// Megatron-LM#7575: if only some feature maps left, the order of their return ignored those that had stayed,
+// and the peak rose. A mixed plan hands out no more memory than keeping everything, and uses exactly the
+// predicted memory on `cpu`. The prediction exposes a plan whose order ignores the resident maps.
 TEST(KnownDefects, PrefetchOrderThatForgetsTheResidentLayers) {
   constexpr std::uint64_t kNetworks = 20;
   constexpr std::uint64_t kPlans = 5;
@@ -98,7 +98,7 @@ TEST(KnownDefects, PrefetchOrderThatForgetsTheResidentLayers) {
       rises += wrong.live > right.live ? 1 : 0;
     }
   }
-  std::cout << rises << " of " << kNetworks * kPlans << " mixed plans take more where the order is wrong\n";
+  std::cout << rises << " of " << kNetworks * kPlans << " mixed plans need more memory in the wrong order\n";
   EXPECT_GT(rises, kNetworks);
 }
 
@@ -116,8 +116,8 @@ Network large_network(std::int64_t extent) {
   return std::move(net).build();
 }
 
-// A feature map of 2^33 elements: its product in 32 bits is 0. Every policy plans it, and the figures are
-// those of the whole.
+// A feature map of 2^33 elements: the product of its dimensions in 32 bits is 0. Every policy can plan it,
+// with the figures of the whole map.
 TEST(KnownDefects, ProductsOfDimensionsIn32BitIntegers) {
   const Network network = large_network(4096);
   const std::uint64_t map_bytes = std::uint64_t{8} * 64 * 4096 * 4096 * 4;
@@ -128,7 +128,8 @@ TEST(KnownDefects, ProductsOfDimensionsIn32BitIntegers) {
     const Schedule schedule = schedule_of(*tape, policy);
     EXPECT_TRUE(check_schedule(*tape, schedule).empty());
     const Prediction prediction = predict(*tape, schedule, {.profile = sim_profile("h200")});
-    // The gradient map of the convolution's output and the map that the rectifier's backward pass reads.
+    // The gradient map of the convolution's output, and the feature map that the rectifier's backward pass
+    // reads.
     EXPECT_GE(prediction.peak_bytes, 2 * map_bytes) << to_string(policy);
     EXPECT_LT(prediction.peak_bytes, 8 * map_bytes) << to_string(policy);
     const bool transfers = policy == Policy::kOffloadAll;
@@ -138,13 +139,13 @@ TEST(KnownDefects, ProductsOfDimensionsIn32BitIntegers) {
 
 // A product that exceeds 64 bits is an error that reports the overflow, wherever the product is made.
 TEST(KnownDefects, ProductsOfDimensionsBeyond64Bits) {
-  // 2^65 elements, and 2^63 of 4 bytes each.
+  // 2^65 elements, and 2^63 elements of 4 bytes each.
   for (const std::int64_t extent : {std::int64_t{1} << 28, std::int64_t{1} << 27}) {
     EXPECT_THROW(lower_to_tape(large_network(extent), *make_classic_catalog(), kMomentum), InvalidArgument);
   }
 }
 
-// Every value's bytes, once more in 128 bits.
+// Computes the bytes of every value again in 128 bits.
 void expect_right_sizes(const Tape& tape) {
   using Wide = unsigned __int128;
   for (const Value& value : tape.values()) {
@@ -157,8 +158,8 @@ void expect_right_sizes(const Tape& tape) {
   }
 }
 
-// Every kind of layer, over extents from a few elements to more than 64 bits can hold. A network that can be
-// planned has the right sizes; any other is refused with an error of ours.
+// Every kind of layer, with extents from a few elements to more than 64 bits can represent. Either the plan
+// has the right sizes, or planning fails with an error of ours.
 TEST(KnownDefects, ProductsOfDimensionsInEveryLayer) {
   std::size_t planned = 0;
   std::size_t refused = 0;
@@ -189,7 +190,7 @@ TEST(KnownDefects, ProductsOfDimensionsInEveryLayer) {
 
 // --- 13 ----------------------------------------------------------------------------------------------------
 
-// The end of all persistent blocks, and the begin of all transient ones.
+// Checks that all persistent blocks end below the first transient one.
 void expect_persistent_below_transient(ExecutorRig& rig, const Executor& executor, const Schedule& schedule) {
   std::uint64_t persistent_end = 0;
   std::uint64_t transient_begin = std::numeric_limits<std::uint64_t>::max();
@@ -210,11 +211,11 @@ void expect_persistent_below_transient(ExecutorRig& rig, const Executor& executo
   EXPECT_LE(persistent_end, transient_begin);
 }
 
-// A plan that fits on paper and fragments in the pool. Here the pool itself is the plan's model of memory, so
-// the predicted peak includes fragmentation. Persistent and transient blocks need no opposite ends:
-// persistent blocks are allocated before the first step, and so lie below all transient ones, without a hole
-// in between. For each network, the test prints the committed bytes beyond those handed out at once.
-// Network-wide allocation, where all blocks stay, loses less than a granule.
+// A plan that fits on paper can fragment in the pool. Our plans model memory with the pool itself, so the
+// predicted peak includes fragmentation. Persistent and transient blocks need no opposite ends: persistent
+// blocks are allocated before the first step, and so are below all transient ones, without a hole in between.
+// For each network, the test prints committed bytes over the bytes handed out at once. Network-wide
+// allocation, where all blocks stay, loses less than a granule.
 TEST(KnownDefects, PlanThatFitsOnPaperAndFragmentsInThePool) {
   const auto catalog = make_classic_catalog();
   const SimProfile profile = sim_profile("titan-x");
@@ -246,8 +247,8 @@ TEST(KnownDefects, PlanThatFitsOnPaperAndFragmentsInThePool) {
   }
 }
 
-// The planted defect: a budget that fits on paper (the bytes handed out at once, in whole granules) while the
-// pool commits more. It is refused before anything runs, with the sufficient budget.
+// Plants a budget that fits only on paper: it has room for the bytes handed out at once, in whole granules,
+// but the pool commits more. Such a run is refused before it starts, with the sufficient budget.
 TEST(KnownDefects, BudgetThatFitsOnPaperAloneIsRefusedBeforeARun) {
   const SimProfile profile = sim_profile("titan-x");
   std::size_t planted = 0;

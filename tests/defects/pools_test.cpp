@@ -1,5 +1,5 @@
-// Defects of stream-ordered allocators (docs/known_defects.md): planted defects are found, and our pools do
-// not have them.
+// Defects of stream-ordered allocators (docs/known_defects.md): planted ones are found, and our pools do not
+// have them.
 
 #include <gtest/gtest.h>
 
@@ -64,7 +64,7 @@ INSTANTIATE_TEST_SUITE_P(Judges, KnownDefectsOfReuse, ::testing::ValuesIn(kJudge
 
 // --- 2 -----------------------------------------------------------------------------------------------------
 
-// A feature map is released after its offload; its block goes to the next layer's, on the compute stream.
+// Frees a feature map after its offload. The next layer's feature map reuses the block on the compute stream.
 void reuse_after_offload(Device& device) {
   create_streams(device);
   DevicePool pool(device, {});
@@ -76,9 +76,9 @@ void reuse_after_offload(Device& device) {
   pool.free(y, work(device, kCompute, "conv2", {}, {y}));
 }
 
-// torchtitan#2581: the wait for the last user of a block is issued on the "current" stream, and not on the
-// one that receives the block, which corrupts data silently. The pool knows the stream. If its wait went to
-// another, the check of races would name both.
+// torchtitan#2581: the wait for a block's last user was issued on the "current" stream instead of the one
+// that received the block, which corrupted data silently. Our pool knows the stream. If its wait went to
+// another stream, the race check would name both users.
 TEST_P(KnownDefectsOfReuse, WaitForAReusedBlockOnTheWrongStreamIsFound) {
   const auto right = make_judged_device(GetParam(), 0);
   reuse_after_offload(right->device());
@@ -93,9 +93,9 @@ TEST_P(KnownDefectsOfReuse, WaitForAReusedBlockOnTheWrongStreamIsFound) {
 
 // --- 3 -----------------------------------------------------------------------------------------------------
 
-// A block whose last reader is on another stream than the one that frees it. If it is freed after both, the
-// next owner waits for both; if it is freed with the freeing stream's frontier alone, the next owner races
-// the reader.
+// A block's last reader is on another stream than the one that frees it. If the block is freed after both,
+// the next owner waits for both. If it is freed with the freeing stream's frontier alone, the next owner
+// races with the reader.
 TEST_P(KnownDefectsOfReuse, BlockFreedOnAnotherStreamThanItsLastReaders) {
   for (const bool forgets_the_reader : {false, true}) {
     const auto judged = make_judged_device(GetParam(), 0);
@@ -124,7 +124,7 @@ TEST_P(KnownDefectsOfReuse, BlockFreedOnAnotherStreamThanItsLastReaders) {
 
 // --- 6 -----------------------------------------------------------------------------------------------------
 
-// A device with room for `blocks` blocks of kBytes, and as many page-locked ones.
+// A device with room for `blocks` blocks of kBytes, and for as many page-locked ones.
 FakeDevice fitting(std::uint64_t blocks) {
   DeviceProperties properties = FakeDevice::small_properties();
   properties.budget_bytes = blocks * kBytes;
@@ -137,7 +137,8 @@ class KnownDefectsOnAFullDevice : public ::testing::Test {
   KnownDefectsOnAFullDevice() { create_streams(device_); }
 
   Frontier in_flight(StreamId stream) { return Frontier(device_.submit(stream, {})); }
-  // One wait of `stream`, on the device: the host has not blocked, and nothing was given back.
+  // The only event is one wait of `stream` on the device: the host has not waited, and no memory was given
+  // back.
   void expect_only_wait(StreamId stream, Point point) {
     EXPECT_EQ(
         device_.take_events(),
@@ -148,9 +149,9 @@ class KnownDefectsOnAFullDevice : public ::testing::Test {
   FakeDevice device_{fitting(kBlocks)};
 };
 
-// pytorch#189504: out of memory although a fitting block had come back; #171771: waiting for everything where
-// one block would do. All memory is in use, one block comes back with work in flight on it: the next request
-// gets it, waits on the device for this one's frontier and for nothing else, and neither grows nor fails.
+// pytorch#189504 ran out of memory although a fitting block had come back; #171771 waited for everything
+// although one block sufficed. Here all memory is in use, and one block comes back with work in flight on it.
+// The next request gets this block, waits on the device for its frontier alone, and neither grows nor fails.
 TEST_F(KnownDefectsOnAFullDevice, OutOfMemoryThoughAFittingBlockCameBack) {
   DevicePool pool(device_, {});
   std::array<AddressRange, kBlocks> blocks;
@@ -172,7 +173,7 @@ TEST_F(KnownDefectsOnAFullDevice, OutOfMemoryThoughAFittingBlockCameBack) {
   }
 }
 
-// A free piece as large as the request, made of two blocks that were freed on different streams.
+// A free piece exactly as large as the request, merged from two blocks that were freed on different streams.
 TEST_F(KnownDefectsOnAFullDevice, OutOfMemoryThoughNeighboursCameBack) {
   DevicePool pool(device_, {});
   const AddressRange left = pool.allocate(kBytes, kCompute).value();
@@ -204,7 +205,7 @@ TEST_F(KnownDefectsOnAFullDevice, OutOfPageLockedMemoryThoughAFittingBlockCameBa
   expect_only_wait(kOffload, prefetched.points()[0]);
   EXPECT_EQ(pool.statistics().page_locks, kBlocks);
 
-  // Of another size: the host waits for the one block that has to go, and for no other.
+  // For another size, the host waits for the one block that must be evicted, and for no other.
   const Frontier older = in_flight(kPrefetch);
   pool.free(blocks[2], older);
   pool.free(blocks[0], in_flight(kCompute));
@@ -217,8 +218,8 @@ TEST_F(KnownDefectsOnAFullDevice, OutOfPageLockedMemoryThoughAFittingBlockCameBa
   pool.free(blocks[1], {});
 }
 
-// The same with work that runs: the host is handed the block while its last user is still at work, and the
-// requester is held up by that one alone, not by a third stream.
+// The same with running work: the host gets the block while its last user still runs. The requester waits for
+// that user alone, not for a third stream.
 TEST(KnownDefects, ReuseWaitsForNoMoreThanTheBlocksOwnUsers) {
   const auto device = make_cpu_device({.budget_bytes = 1 << 20});
   create_streams(*device);
@@ -241,23 +242,22 @@ TEST(KnownDefects, ReuseWaitsForNoMoreThanTheBlocksOwnUsers) {
   });
   pool.free(block, last_use);
 
-  // Would not return if the host waited for either.
+  // This call would not return if the host waited for either stream.
   ASSERT_EQ(pool.allocate(everything, kPrefetch), block);
   const Frontier reused = run(kPrefetch, [&](void*) { saw_offloaded = offloaded; });
   offload_may_end.set_value();
-  // Would not return if the reuse waited for the compute stream.
+  // This call would not return if the reuse waited for the compute stream.
   device->synchronize(reused);
   EXPECT_TRUE(saw_offloaded);
   compute_may_end.set_value();
   pool.free(block, reused);
-  device->synchronize_all();  // the work on the compute stream may only begin now, and uses what lives here
+  device->synchronize_all();  // the compute stream's work uses local variables
 }
 
 // --- 7 -----------------------------------------------------------------------------------------------------
 
-// Waiting for memory with nothing in flight would hang. No memory will be freed here, so both pools report it
-// at once, with the numbers, and neither waits. (There is one thread, so a hang would end in the test's
-// timeout.)
+// Waiting for memory with nothing in flight would hang. No memory will be freed here, so both pools report
+// the shortage with its numbers at once. (With one thread, a wait would last until the test's timeout.)
 TEST_F(KnownDefectsOnAFullDevice, WaitingForMemoryWithNothingInFlight) {
   DevicePool pool(device_, {});
   PinnedPool pinned(device_);
@@ -274,7 +274,7 @@ TEST_F(KnownDefectsOnAFullDevice, WaitingForMemoryWithNothingInFlight) {
   EXPECT_FALSE(pool.allocate(kBytes + 1, kOffload).has_value());
   EXPECT_FALSE(pinned.allocate(kBytes + 1, kOffload).has_value());
   EXPECT_FALSE(pinned.allocate_for_host(kBytes + 1).has_value());
-  EXPECT_TRUE(device_.take_events().empty()) << "something was waited for";
+  EXPECT_TRUE(device_.take_events().empty()) << "a pool has waited";
   for (const MemoryShortage& shortage : {pool.shortage(kBytes + 1), pinned.shortage(kBytes + 1)}) {
     EXPECT_EQ(shortage.asked, kBytes + 1);
     EXPECT_EQ(shortage.in_use, 2 * kBytes);

@@ -1,4 +1,4 @@
-// Defects of training loops (docs/known_defects.md): under every policy, on the `cpu` device.
+// Defects of training loops (docs/known_defects.md), under every policy on the `cpu` device.
 
 #include <gtest/gtest.h>
 
@@ -25,7 +25,7 @@ namespace {
 constexpr std::int64_t kBatch = 4;
 constexpr std::int64_t kClasses = 3;
 
-// Doubles its input, except in one launch.
+// Doubles its input, but throws in one launch.
 class Throwing final : public CustomLayer {
  public:
   std::string kind() const override { return "throwing"; }
@@ -43,7 +43,7 @@ class Throwing final : public CustomLayer {
 
  private:
   Doubling doubling_;
-  mutable int launches_ = 0;  // by the stream's thread alone
+  mutable int launches_ = 0;  // written only by the stream's thread
 };
 
 Network network_with(const std::shared_ptr<const CustomLayer>& layer) {
@@ -82,7 +82,7 @@ struct Batch {
   }
 };
 
-// Steps with evaluations in between.
+// Trains, with an evaluation after each step.
 void train(Session& session, const Batch& batch, int steps) {
   for (int step = 0; step < steps; ++step) {
     session.step(batch.inputs(), 0.1F);
@@ -95,7 +95,7 @@ class KnownDefectsOfTraining : public ::testing::TestWithParam<Policy> {
   static PlannedRun run_with(const std::shared_ptr<const CustomLayer>& layer) {
     return plan_run(network_with(layer), options(GetParam()));
   }
-  // The result of an undisturbed training.
+  // The weights' hash after an undisturbed training.
   std::string weights_after(int steps) const {
     Session session(run_with(std::make_shared<Throwing>()), {.seed = 5});
     for (int step = 0; step < steps; ++step) {
@@ -117,8 +117,8 @@ bool alike(const DeviceCounters& a, const DeviceCounters& b) {
          a.pinned_allocations == b.pinned_allocations && a.pinned_frees == b.pinned_frees;
 }
 
-// Page-locking and unpinning stall the device. After the first step, and the first evaluation, the loop does
-// neither, and takes no device memory either; a pool that gave its blocks back between steps would show.
+// Page-locking and unpinning stall the device. After the first step and evaluation, the loop does neither,
+// and commits no device memory. The test would notice a pool that gives blocks back between steps.
 TEST_P(KnownDefectsOfTraining, PageLockingInsideTheLoop) {
   Session session(run_with(std::make_shared<Throwing>()));
   train(session, batch_, 1);
@@ -144,9 +144,9 @@ bool runs_out_of_memory(const Action& action) {
   return false;
 }
 
-// TRL#5700: feature maps stashed on the host stayed there after an exception. Here a step runs out of
-// page-locked memory in the middle, again and again: nothing of it is kept, restore() goes on in the memory
-// that was predicted, and with the usual bits.
+// TRL#5700: feature maps stashed on the host stayed there after an exception. Here a step repeatedly runs out
+// of page-locked memory in the middle. The session keeps none of it. restore() continues in the predicted
+// memory and with the usual bits.
 TEST_P(KnownDefectsOfTraining, StashedMapsKeptAfterAnException) {
   PlannedRun run = run_with(std::make_shared<Throwing>());
   const Prediction predicted = run.prediction;
@@ -160,7 +160,7 @@ TEST_P(KnownDefectsOfTraining, StashedMapsKeptAfterAnException) {
   int thrown = 0;
   for (int failure = 0; failure < kFailures; ++failure) {
     SCOPED_TRACE("failure " + std::to_string(failure));
-    // Other programs hold all but this many bytes of the host's memory: some maps find room, others do not.
+    // Other programs hold all but a part of the host's memory, so only some maps find room.
     std::vector<AddressRange> hoard;
     while (const auto block = session.pinned().allocate_for_host(64)) {
       hoard.push_back(*block);
@@ -185,8 +185,8 @@ TEST_P(KnownDefectsOfTraining, StashedMapsKeptAfterAnException) {
   EXPECT_LE(session.device().counters().peak_pinned_bytes, predicted.host_bytes);
 }
 
-// A layer throws, in either pass of any of three steps: the caller that waits gets the error, and training
-// from the earlier checkpoint ends with the usual bits, in the failed session as in a new one.
+// A layer throws in either pass of any of three steps. The caller that waits gets the error. Training from
+// the earlier checkpoint ends with the usual bits, in the failed session as in a new one.
 TEST_P(KnownDefectsOfTraining, StashedMapsKeptAfterALayerThrew) {
   const std::string usual = weights_after(3);
   for (int throw_at = 0; throw_at < 6; ++throw_at) {
@@ -230,8 +230,8 @@ void submit_two(Session& session, const Batch& batch) {
   block.used_until(session.submit(ranges, 0.1F).inputs_copied);
 }
 
-// An early exit: a session ends with two steps in flight. Their work is done to the end before the memory
-// that it uses goes; the layer has run in both passes of both.
+// A session ends early, with two steps in flight. It finishes their work before it frees the memory that the
+// work uses, so the layer has run in both passes of both steps.
 TEST_P(KnownDefectsOfTraining, SessionThatEndsWithStepsInFlight) {
   const auto layer = std::make_shared<Throwing>();
   {
@@ -242,8 +242,8 @@ TEST_P(KnownDefectsOfTraining, SessionThatEndsWithStepsInFlight) {
 }
 
 // However a session ends, its device is destroyed with nothing committed, nothing page-locked and no
-// reservation: with steps in flight, whether or not one of them is about to throw, and after the error was
-// reported.
+// reservation. It may end with steps in flight, one of which may be about to throw, or after it reported the
+// error.
 TEST_P(KnownDefectsOfTraining, MemoryKeptByASessionThatEndedEarly) {
   const auto run_two_steps = [&](Session& session, bool wait) {
     if (!wait) {
@@ -252,14 +252,14 @@ TEST_P(KnownDefectsOfTraining, MemoryKeptByASessionThatEndedEarly) {
     }
     session.step(batch_.inputs(), 0.1F);
     session.step(batch_.inputs(), 0.1F);
-    session.finish();  // waiting for a step ends when its loss is there
+    session.finish();  // step() returns as soon as the loss is available
   };
   for (int throw_at = -1; throw_at < 4; ++throw_at) {
     for (const bool wait : {false, true}) {
       SCOPED_TRACE("launch " + std::to_string(throw_at) + (wait ? ", waited for" : ", in flight"));
       const auto layer = std::make_shared<Throwing>();
       layer->throw_at = throw_at;
-      // Until the device reports an error.
+      // Nonzero values that the device must replace when it is destroyed.
       DeviceFaults device{.leaked_device_bytes = 1, .leaked_pinned_bytes = 1, .leaked_reservations = 1};
       SessionOptions options{.seed = 5, .delay_seed = 3};
       options.wrap_device = [&](std::unique_ptr<Device> cpu) {
@@ -274,7 +274,7 @@ TEST_P(KnownDefectsOfTraining, MemoryKeptByASessionThatEndedEarly) {
           told = true;
         }
       }
-      // A stream that has failed refuses work: also who does not wait may be told.
+      // A failed stream refuses work, so even a caller that does not wait may get the error.
       EXPECT_TRUE(wait ? told == (throw_at >= 0) : !told || throw_at >= 0);
       EXPECT_EQ(device.leaked_device_bytes, 0U);
       EXPECT_EQ(device.leaked_pinned_bytes, 0U);

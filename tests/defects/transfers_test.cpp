@@ -1,5 +1,5 @@
-// Defects of order between transfers and computation (docs/known_defects.md): planted, they are found, on
-// `sim` and on the `cuda` driver; the executor with our pools does not have them.
+// Defects of order between transfers and computation (docs/known_defects.md). `sim` and the `cuda` driver
+// find planted ones; the executor with our pools does not have them.
 
 #include <gtest/gtest.h>
 
@@ -31,7 +31,7 @@ struct Subject {
   Schedule schedule;
 };
 
-// Forks, joins and pooling that reads feature maps again, under the policies that move something.
+// Networks with forks, joins and pooling that reads feature maps again, under the policies that offload.
 std::vector<Subject> transferring_subjects() {
   std::vector<Subject> result;
   for (std::uint64_t seed = 0; seed < kNetworks; ++seed) {
@@ -44,7 +44,7 @@ std::vector<Subject> transferring_subjects() {
   return result;
 }
 
-// Addresses of the page-locked blocks of each step, in order of the schedule's buffers.
+// Returns the addresses of each step's page-locked blocks, in order of the schedule's buffers.
 std::vector<std::vector<std::uint64_t>> run_steps(Device& device, const Subject& subject) {
   std::vector<std::vector<std::uint64_t>> host_blocks;
   ExecutorRig rig(device, *subject.tape);
@@ -69,9 +69,9 @@ INSTANTIATE_TEST_SUITE_P(Judges, KnownDefectsOfOrder, ::testing::ValuesIn(kJudge
 
 // --- 1 -----------------------------------------------------------------------------------------------------
 
-// Megatron-LM#7398: page-locked buffers are kept from step to step; the offload of one step fills a buffer
-// that the reload of the step before still reads, and the loss falls all the same. Here each step does reuse
-// the blocks of the step before, and in no permitted order does a reload find anything but its own copy.
+// Megatron-LM#7398: page-locked buffers persist from step to step. The offload of one step overwrote a buffer
+// that the previous step's reload still read, and the loss fell all the same. Here each step reuses the
+// blocks of the previous step, and in every permitted order a reload finds its own copy.
 TEST_P(KnownDefectsOfOrder, ReloadRacesItsOwnEarlierCopyAcrossTheStepBorder) {
   for (const Subject& subject : transferring_subjects()) {
     for (std::uint64_t seed = 0; seed < kOrders; ++seed) {
@@ -79,14 +79,14 @@ TEST_P(KnownDefectsOfOrder, ReloadRacesItsOwnEarlierCopyAcrossTheStepBorder) {
       const auto judged = make_judged_device(GetParam(), seed);
       const auto host_blocks = run_steps(judged->device(), subject);
       ASSERT_FALSE(host_blocks[0].empty());
-      EXPECT_EQ(host_blocks[1], host_blocks[0]) << "nothing is reused: this test would test nothing";
+      EXPECT_EQ(host_blocks[1], host_blocks[0]) << "no block is reused, so this test tests nothing";
       ASSERT_TRUE(judged->findings().empty()) << judged->findings().front().text;
     }
   }
 }
 
-// A step that offloads the images and reloads them, on streams that nothing but their own waits orders,
-// through page-locked memory that the pool hands out again in the next step.
+// Each step offloads the images and reloads them through page-locked memory, which the pool hands out again
+// in the next step. Nothing orders the streams except their own waits.
 class ReloadingLoop {
  public:
   explicit ReloadingLoop(Device& device)
@@ -104,7 +104,7 @@ class ReloadingLoop {
   ReloadingLoop(const ReloadingLoop&) = delete;
   ReloadingLoop& operator=(const ReloadingLoop&) = delete;
 
-  // Gives the page-locked block of the step.
+  // Runs a step, and returns its page-locked block.
   AddressRange step() {
     const AddressRange host = pinned_.allocate(kBytes, offload_).value();
     const Point offloaded = device_.copy(offload_, {.name = "offload images",
@@ -131,8 +131,8 @@ class ReloadingLoop {
   const AddressRange reloaded_;
 };
 
-// Only the pool waits across the border of two steps. If this wait is lost, the offload of a step races the
-// prefetch of the previous step, and the check reports both by name.
+// Only the pool waits across the border of two steps. If this wait is lost, the offload of a step races with
+// the previous step's prefetch, and the check reports both by name.
 TEST_P(KnownDefectsOfOrder, ReloadThatNothingOrdersAcrossTheStepBorderIsFound) {
   for (const bool lost : {false, true}) {
     const auto judged = make_judged_device(GetParam(), 0);
@@ -155,8 +155,8 @@ TEST_P(KnownDefectsOfOrder, ReloadThatNothingOrdersAcrossTheStepBorderIsFound) {
   }
 }
 
-// Page-locked buffers as Megatron-LM keeps them: one for good for each feature map, in place of blocks that
-// are taken and released in each step.
+// Page-locked buffers as in Megatron-LM: one persistent buffer per feature map, instead of blocks that each
+// step allocates and releases.
 Schedule with_lasting_host_buffers(const Schedule& schedule) {
   const auto is_host = [&](const Instruction& instruction) {
     return instruction.buffer != kNone && schedule.buffers[instruction.buffer].space == Space::kHost &&
@@ -182,7 +182,7 @@ Schedule with_lasting_host_buffers(const Schedule& schedule) {
   return result;
 }
 
-// Each offload waits for the reload that read its buffer in the step before.
+// Each offload waits for the previous step's reload, which read its buffer.
 void order_across_the_border(Schedule& schedule) {
   std::map<BufferId, std::uint32_t> prefetches;
   for (std::uint32_t index = 0; index < schedule.instructions.size(); ++index) {
@@ -197,8 +197,8 @@ void order_across_the_border(Schedule& schedule) {
   }
 }
 
-// Most readers and writers of such a buffer are ordered through the ops in between; the copy of the images on
-// the load stream is not. The checker finds it; the oracle, which shares no code with it, shows an order in
+// The ops in between order most readers and writers of such a buffer, but not the copy of the images on the
+// load stream. The checker finds this. The oracle shares no code with the checker, and finds an order in
 // which an op reads other contents.
 TEST(KnownDefects, LastingPageLockedBuffersNeedAWaitForTheStepBefore) {
   const auto objection = [](const Subject& subject) {
@@ -218,11 +218,12 @@ TEST(KnownDefects, LastingPageLockedBuffersNeedAWaitForTheStepBefore) {
 
 // --- 2 -----------------------------------------------------------------------------------------------------
 
-// torchtitan#2581: a wait is issued on the "current" stream, which is not the one that needs it. Streams are
-// arguments here; a driver that confused them would be found out, whichever stream loses its waits.
+// torchtitan#2581: a wait was issued on the "current" stream instead of the one that needed it. Here the
+// stream is an argument. The checks would find a driver that confused streams, whichever stream loses its
+// waits.
 TEST_P(KnownDefectsOfOrder, WaitOnTheWrongStreamIsFound) {
   for (const Subject& subject : transferring_subjects()) {
-    // A device that trains alone has no stream to reduce on.
+    // A device that trains alone has no reduce stream.
     for (std::size_t role = 0; role < static_cast<std::size_t>(StreamRole::kReduce); ++role) {
       const std::string name = to_string(static_cast<StreamRole>(role));
       SCOPED_TRACE(subject.name + ", waits of " + name);
@@ -239,7 +240,7 @@ TEST_P(KnownDefectsOfOrder, WaitOnTheWrongStreamIsFound) {
 
 // --- 3 -----------------------------------------------------------------------------------------------------
 
-// A release waits for the last users of the buffer on all streams: without any one of its waits the schedule
+// A release waits for the buffer's last users on all streams. Without any one of its waits, the schedule
 // frees a block that another stream may still read.
 TEST(KnownDefects, ReleaseThatForgetsALastReaderIsFound) {
   std::size_t dropped = 0;

@@ -1,5 +1,5 @@
-// NCCL itself, over all GPUs of this machine, one thread per GPU. Without a GPU each case is skipped with the
-// reason.
+// NCCL itself, over all GPUs of this machine, one thread per GPU. Without a GPU, each case is skipped with
+// the reason.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -32,7 +32,7 @@ using ::testing::HasSubstr;
 constexpr std::uint64_t kBytes = std::uint64_t{64} << 20;
 constexpr std::uint64_t kFloats = kBytes / sizeof(float);
 
-// Rank 0's id for all threads.
+// Passes rank 0's id to all threads.
 class Board {
  public:
   void exchange(int rank, NcclId& id) {
@@ -41,7 +41,7 @@ class Board {
       id_ = id;
       posted_.notify_all();
     }
-    // A rank 0 that could not even make its device posts nothing.
+    // If rank 0 fails before it has an id, it posts nothing.
     posted_.wait_for(lock, std::chrono::minutes(1), [this] { return id_.has_value(); });
     id = id_.value_or(NcclId{});
   }
@@ -52,7 +52,7 @@ class Board {
   std::optional<NcclId> id_;
 };
 
-// A GPU with a block of its memory and of the host's, and its place among the ranks.
+// A rank: its GPU, a block of the GPU's memory and one of the host's.
 class Rank {
  public:
   Rank(Board& board, int rank, int size, double wait_seconds)
@@ -84,7 +84,7 @@ class Rank {
                             .destination = {.range = host_},
                             .source = {.range = block_}});
   }
-  // As a bucket of two parameters, of different sizes.
+  // Reduces the block as a bucket of two parameters of different sizes.
   void all_reduce() {
     std::array parts{Collective{.name = "reduce", .range = block_},
                      Collective{.name = "reduce", .range = block_}};
@@ -116,7 +116,7 @@ class GpuNccl : public ::testing::Test {
     }
   }
 
-  // The error of each rank, or "".
+  // Runs work(rank) on every rank; returns each rank's error, or "".
   std::vector<std::string> run(double wait_seconds, const std::function<void(Rank&)>& work) const {
     Board board;
     std::vector<std::string> said(static_cast<std::size_t>(size_));
@@ -166,11 +166,11 @@ TEST_F(GpuNccl, SumsAndBroadcasts) {
               Each(""));
 }
 
-// This test takes time: it waits for a rank that does not come. On a GPU only this shows that a kernel in
+// This test is slow because it waits for a rank that never comes. Only a real GPU can show that a kernel in
 // flight can be ended.
 TEST_F(GpuNccl, ARankThatDoesNotComeEndsTheWaitOfTheOthers) {
   if (size_ < 2) {
-    GTEST_SKIP() << "one GPU alone waits for nobody";
+    GTEST_SKIP() << "a single rank waits for no other";
   }
   const std::vector<std::string> said = run(2, [](Rank& rank) {
     rank.all_reduce();

@@ -1,4 +1,4 @@
-// The communicator of CPU ranks, its ranks being threads on a network that the tests hold in their hands.
+// The communicator of CPU ranks. Ranks are threads on a network that the tests control.
 
 #include "src/dist/host_communicator.h"
 
@@ -43,7 +43,7 @@ std::string thrown_by(const std::function<void()>& call) {
   return kNothing;
 }
 
-// As a process has it.
+// A rank as in a process of its own.
 class Rank {
  public:
   Rank(FakeNetwork& network, int rank, const MpiOptions& options, bool check_accesses = false)
@@ -76,8 +76,8 @@ class Rank {
     return device_->submit(
         stream, {.name = "work", .reads = {}, .writes = {}, .cost = {}, .run = [work](void*) { work(); }});
   }
-  // Fills the range on the compute stream, lets `collective` run on its own, and looks at what came out on
-  // the compute stream again.
+  // Fills the range on the compute stream, runs `collective` on the communication stream, and copies the
+  // result on the compute stream.
   template <class Submit>
   std::shared_ptr<const std::vector<float>> round(std::uint64_t seed, AddressRange range,
                                                   const Submit& collective) {
@@ -106,7 +106,7 @@ class Rank {
   std::unique_ptr<Communicator> communicator_;
 };
 
-// Small, so that a collective takes many pieces.
+// Staging so small that a collective consists of many pieces.
 MpiOptions small_staging(int ranks) {
   return {.wait_seconds = kWaitSeconds, .staging_bytes = 1024 * static_cast<std::uint64_t>(ranks)};
 }
@@ -116,7 +116,7 @@ class Ranks {
   explicit Ranks(const FakeNetworkOptions& options) : size_(options.ranks), network_(options) {}
 
   FakeNetwork& network() { return network_; }
-  // Runs work(rank) on every rank; what each threw.
+  // Runs work(rank) on every rank; returns what each threw.
   std::vector<std::string> run(const std::function<void(Rank&)>& work) {
     return run(small_staging(size_), work);
   }
@@ -159,14 +159,14 @@ TEST_P(HostCollectivesOf, SumIsALeftFoldInRankOrderToTheBit) {
   }
 }
 
-// The test above would not see another order, did this not hold.
+// Otherwise the test above could not detect another order.
 TEST(HostCommunicator, AnotherOrderGivesOtherBits) {
   for (const auto& order : std::vector<std::vector<int>>{{1, 2, 0}, {2, 1, 0}, {0, 2, 1}}) {
     EXPECT_NE(bits(fold(0, order, 4096)), bits(left_fold(0, 3, 4096)));
   }
 }
 
-// The left fold of the addends after their rounding for the message: partial sums stay fp32.
+// Each rank's values are rounded to the narrow type, then folded from the left. Partial sums stay fp32.
 TEST_P(HostCollectivesOf, NarrowElementsAreWidenedFoldedAndRoundedOnce) {
   constexpr std::uint64_t kSeed = 9;
   for (const DataType type : {DataType::kBf16, DataType::kF16}) {
@@ -212,7 +212,7 @@ TEST_P(HostCollectivesOf, BroadcastIsFromEveryRankToAll) {
               Each(kNothing));
 }
 
-// Buckets of a step: all are in flight at once, each on what compute has filled meanwhile.
+// All buckets of a step are in flight at once, while the compute stream fills further ones.
 TEST_P(HostCollectivesOf, RunInFlightBesideComputeOnAnotherStream) {
   constexpr std::size_t kBuckets = 20;
   constexpr std::size_t kCount = 700;
@@ -230,7 +230,7 @@ TEST_P(HostCollectivesOf, RunInFlightBesideComputeOnAnotherStream) {
               Each(kNothing));
 }
 
-// A bucket of parameters, large and small: each gets the bits that it would get alone, though a message has
+// A bucket of large and small parameters. Each gets the same bits as on its own, although a message contains
 // parts of several.
 TEST_P(HostCollectivesOf, ReduceABucketOfSeveralRangesAsOne) {
   Ranks ranks({.seed = 8, .ranks = GetParam()});
@@ -241,7 +241,7 @@ TEST_P(HostCollectivesOf, ReduceABucketOfSeveralRangesAsOne) {
       const AddressRange range = rank.floats(first, count);
       std::ranges::copy(brought(count, rank.group().rank(), count), rank.at(range).begin());
       parts.push_back({.name = "bucket", .range = range});
-      first += count + 3;  // gaps that belong to no buffer
+      first += count + 3;  // leaves gaps between ranges
     }
     const Point point = rank.communicator().all_reduce(rank.communication(), parts);
     EXPECT_EQ(point.count, 1U) << "one submission";
@@ -279,7 +279,7 @@ TEST_P(HostCollectivesOf, TwoCommunicatorsDoNotHearEachOther) {
 INSTANTIATE_TEST_SUITE_P(Ranks, HostCollectivesOf, ::testing::Values(1, 2, 3, 4),
                          ::testing::PrintToStringParamName());
 
-// Each rank once ran the collective whose stream reached it first, and waited for the other rank.
+// Regression: each rank ran the collective whose stream reached it first, and waited for the other rank.
 TEST(HostCommunicator, CollectivesOfTwoStreamsRunInTheOrderOfTheirSubmission) {
   constexpr std::size_t kCount = 100;
   Ranks ranks({.seed = 5, .ranks = 2});
@@ -289,7 +289,7 @@ TEST(HostCommunicator, CollectivesOfTwoStreamsRunInTheOrderOfTheirSubmission) {
     for (std::uint64_t i = 0; i < 2; ++i) {
       std::ranges::copy(brought(i, rank.group().rank(), kCount), rank.at(ranges[i]).begin());
     }
-    // On rank 0 the stream of the first collective is late.
+    // On rank 0, the first collective's stream is late.
     std::promise<void> go;
     if (rank.group().rank() == 0) {
       rank.submit(rank.communication(), [wait = go.get_future().share()] { wait.wait(); });
@@ -309,7 +309,7 @@ TEST(HostCommunicator, CollectivesOfTwoStreamsRunInTheOrderOfTheirSubmission) {
               Each(kNothing));
 }
 
-// Undeclared accesses end the process.
+// The device ends the process on an undeclared access.
 TEST(HostCommunicator, CollectivesTouchWhatTheyDeclare) {
   constexpr std::size_t kCount = 3000;
   FakeNetwork network({.seed = 6, .ranks = 3});
@@ -384,7 +384,7 @@ TEST(HostCommunicator, RefusesOptionsThatCannotBeAndNamesThem) {
 // --- failing
 // ---------------------------------------------------------------------------------------------------
 
-// The error of every later call.
+// The errors of all later calls.
 std::vector<std::string> said_by_every_call(Rank& rank) {
   Communicator& communicator = rank.communicator();
   const Collective collective{.name = "later", .range = rank.floats(0, 4)};
@@ -394,7 +394,7 @@ std::vector<std::string> said_by_every_call(Rank& rank) {
           thrown_by([&] { communicator.wait({}); })};
 }
 
-// Waits until the communicator reports a cause.
+// Polls until the communicator throws the cause.
 void hear(Rank& rank) {
   while (true) {
     rank.communicator().wait({});
@@ -423,7 +423,7 @@ TEST(HostCommunicatorFailures, ARankThatHangsIsNamedByTheOthersInTime) {
   EXPECT_THAT(said[1], HasSubstr("has given up"));
 }
 
-// A host that waits without the communicator does not hang either.
+// A host that waits without the communicator must not hang either.
 TEST(HostCommunicatorFailures, SynchronizeEndsInTimeToo) {
   Ranks ranks({.seed = 1, .ranks = 2});
   std::atomic<bool> ended = false;
@@ -443,7 +443,7 @@ TEST(HostCommunicatorFailures, SynchronizeEndsInTimeToo) {
   EXPECT_THAT(said[0], HasSubstr("heard nothing from rank 1 (on host1) for 30 s"));
 }
 
-// A rank that is late with its own work does not give up on itself: its time begins with its collective.
+// A rank that is late with its own work does not time out: its time begins with its collective.
 TEST(HostCommunicatorFailures, TimeBeforeACollectiveHasBegunHereDoesNotCount) {
   Ranks ranks({.seed = 1, .ranks = 1});
   EXPECT_THAT(ranks.run([&](Rank& rank) {
@@ -505,7 +505,7 @@ TEST(HostCommunicatorFailures, ACommunicatorThatAnExceptionTakesAwayTellsTheOthe
   EXPECT_THAT(said[1], HasSubstr("rank 2 (on host2) has given up"));
 }
 
-// A failed stream skips its work: the next collective is not taken for the skipped one.
+// A failed stream skips its work. The next collective must not be mistaken for the skipped one.
 TEST(HostCommunicatorFailures, ACollectiveThatDidNotRunEndsTheOnesBehindIt) {
   Ranks ranks({.seed = 5, .ranks = 2});
   const std::vector<std::string> said = ranks.run([](Rank& rank) {

@@ -1,5 +1,5 @@
 #pragma once
-// The addends of ranks in tests, and the expected sums, to the bit.
+// The values that ranks contribute in tests, and the expected sums, exact to the bit.
 
 #include <algorithm>
 #include <bit>
@@ -13,7 +13,7 @@
 
 namespace vdnn::testing {
 
-// Of magnitudes so far apart that every order of adding gives other bits.
+// Values of such different magnitudes that every order of addition has other bits.
 inline std::vector<float> brought(std::uint64_t seed, int rank, std::size_t count) {
   std::mt19937_64 random(seed * 1000 + static_cast<std::uint64_t>(rank));
   std::uniform_real_distribution<float> mantissa(-1, 1);
@@ -23,7 +23,7 @@ inline std::vector<float> brought(std::uint64_t seed, int rank, std::size_t coun
   return values;
 }
 
-// ((first + second) + third) + ... of what these ranks bring.
+// ((first + second) + third) + ... over the values of these ranks.
 inline std::vector<float> fold(std::uint64_t seed, const std::vector<int>& ranks, std::size_t count) {
   std::vector<float> sum = brought(seed, ranks.front(), count);
   for (std::size_t i = 1; i < ranks.size(); ++i) {
@@ -32,7 +32,7 @@ inline std::vector<float> fold(std::uint64_t seed, const std::vector<int>& ranks
   return sum;
 }
 
-// In rank order.
+// Folds in rank order.
 inline std::vector<float> left_fold(std::uint64_t seed, int ranks, std::size_t count) {
   std::vector<int> order(static_cast<std::size_t>(ranks));
   std::iota(order.begin(), order.end(), 0);

@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
-# Two machines, as far as their processes can tell: network namespaces with a host name and an address each, and nothing
-# but a network between them. Two ranks on each train together, to the weights of one rank that accumulates.
+# Simulates two machines with network namespaces. Each has its own host name and address, and only a network connects
+# them. Two ranks on each train together, and end with the weights of one rank that accumulates.
 #   machines_test.sh VDNN
-# Ends with status 77, and the reason, where namespaces cannot be made.
+# If namespaces cannot be made, exits with status 77 and the reason.
 set -euo pipefail
 vdnn=$1
 
@@ -16,7 +16,7 @@ for command in mpirun ip unshare; do
 done
 [[ $EUID -eq 0 ]] || skip "network namespaces are root's to make"
 
-name=vdnn$$ # of what is made here: interfaces have 15 characters
+name=vdnn$$ # prefix of the names below: an interface's name has at most 15 characters
 directory=$(mktemp -d)
 cleanup() {
   ip netns del "${name}a" 2>/dev/null || true
@@ -37,7 +37,7 @@ ip link add "${name}a" type veth peer name "${name}b" 2>"$directory/why" ||
 make_machine a 10.211.7.1
 make_machine b 10.211.7.2
 
-# In the place of ssh: a command on the other machine.
+# A replacement for ssh: runs a command on the other machine.
 cat >"$directory/remote" <<END
 #!/usr/bin/env bash
 shift
@@ -49,7 +49,7 @@ options=(--device cpu --model fashion-vgg --data synthetic --batch 4 --threads 1
 weights() { sed -n 's/.*"weights_sha256":"\([0-9a-f]*\)".*/\1/p' "$1"; }
 
 "$vdnn" train "${options[@]}" --accumulate 4 --json "$directory/alone"
-export ASAN_OPTIONS=${ASAN_OPTIONS:-}:detect_leaks=0 # MPI leaks, from components that it has unloaded by then
+export ASAN_OPTIONS=${ASAN_OPTIONS:-}:detect_leaks=0 # MPI leaks, from components that it has unloaded at exit
 ip netns exec "${name}a" unshare --uts bash -c 'hostname "$0"; exec "$@"' "${name}a" \
   timeout -k 10 200 mpirun --allow-run-as-root --oversubscribe --bind-to none --mca plm_rsh_agent "$directory/remote" \
   --host 10.211.7.1:2,10.211.7.2:2 -np 4 "$vdnn" train "${options[@]}" --json "$directory/together"

@@ -1,5 +1,5 @@
 // One rank, for mpi_test: `mpi_rank SCENARIO [MILLISECONDS]`. Prints its rank and its observations. Exits
-// with 0 if all went as expected, and with 5 through ProcessGroup::end_ranks() after an exception.
+// with 0 if all went as expected, and through ProcessGroup::end_ranks() with 5 after an exception.
 
 #include <mpi.h>
 #include <signal.h>
@@ -31,7 +31,7 @@ constexpr std::uint64_t kMemoryBytes = 16 << 20;
 constexpr int kAborted = 5;
 
 void say(const std::string& text) {
-  std::cout << text + "\n" << std::flush;  // in one piece
+  std::cout << text + "\n" << std::flush;  // one write, so that ranks' lines do not mix
 }
 
 void require(bool holds, const std::string& what) {
@@ -67,7 +67,7 @@ struct Rank {
   static AddressRange range(std::span<float> values) {
     return {.begin = reinterpret_cast<std::uintptr_t>(values.data()), .bytes = values.size_bytes()};
   }
-  // Filled on the compute stream, reduced on the other.
+  // Fills `values` on the compute stream and reduces them on the communication stream.
   Point all_reduce(std::uint64_t seed, std::span<float> values) {
     device->submit(compute, {.name = "fill",
                              .reads = {},
@@ -113,7 +113,7 @@ void check_collectives(Rank& rank) {
     std::ranges::copy(brought(9, rank.group.rank(), kCount), values.begin());
     rank.communicator->broadcast(rank.communication, {.name = "weights", .range = Rank::range(values)}, root);
     rank.wait();
-    require(same_bits(values, brought(9, root, kCount)), "everybody has what the root had");
+    require(same_bits(values, brought(9, root, kCount)), "every rank has the root's values");
   }
 }
 
@@ -135,7 +135,7 @@ void check_two_communicators(Rank& rank) {
 }
 
 void check_group(ProcessGroup& group) {
-  require(group.local_size() == group.size() && group.local_rank() == group.rank(), "all are on one machine");
+  require(group.local_size() == group.size() && group.local_rank() == group.rank(), "all share one machine");
   const auto texts = group.gather_to_all(std::string(static_cast<std::size_t>(group.rank()), 'x'));
   for (std::size_t rank = 0; rank < texts.size(); ++rank) {
     require(texts[rank] == std::string(rank, 'x'), "texts come in rank order");
@@ -156,7 +156,7 @@ void work(ProcessGroup& group) {
 // --- what fails
 // ------------------------------------------------------------------------------------------------
 
-// Of a rank that hangs; longer than a rank that does not is held up by a busy machine.
+// How long ranks wait for a rank that hangs. A busy machine must not delay a healthy rank for longer.
 constexpr double kPatience = 10;
 
 // Rank 1 does `fatal` after some steps; the others wait for it in a collective.
@@ -175,7 +175,7 @@ void fail_in_a_collective(ProcessGroup& group, const std::function<void()>& fata
   }
 }
 
-// All ranks are stopped for longer than they wait, while the others wait for rank 1.
+// Stops all ranks for longer than their timeout, while the others wait for rank 1.
 void stop_together(ProcessGroup& group) {
   Rank rank(group, {.wait_seconds = kPatience});
   group.barrier();
@@ -188,7 +188,7 @@ void stop_together(ProcessGroup& group) {
     _exit(0);
   }
   if (group.rank() == 1) {
-    for (int i = 0; i < 2; ++i) {  // the first ends while it is stopped
+    for (int i = 0; i < 2; ++i) {  // the first sleep ends while the process is stopped
       std::this_thread::sleep_for(std::chrono::seconds(2));
     }
   }
@@ -217,7 +217,7 @@ const std::map<std::string, std::function<void(ProcessGroup&)>> kScenarios = {
     {"dies_after", [](ProcessGroup& group) { fail_in_a_collective(group, [] {}); }},
 };
 
-// Kills this process that many milliseconds from now, wherever it is then.
+// Kills this process after `milliseconds`, wherever it is then.
 void die_after(const std::string& milliseconds) {
   std::thread([moment = std::chrono::milliseconds(std::stoi(milliseconds))] {
     std::this_thread::sleep_for(moment);
@@ -225,7 +225,7 @@ void die_after(const std::string& milliseconds) {
   }).detach();
 }
 
-// A program that calls MPI itself, with `threads` as it has asked for them.
+// A program that calls MPI itself and has asked for `threads`.
 void join_own_mpi(int threads) {
   int provided = 0;
   require(MPI_Init_thread(nullptr, nullptr, threads, &provided) == MPI_SUCCESS && provided >= threads,

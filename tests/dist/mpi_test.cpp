@@ -1,5 +1,6 @@
-// Ranks that are processes, started by mpirun: what works, and that whatever fails ends the job everywhere,
-// in time, with the rank and the cause named. (How collectives fail in detail: host_communicator_test.)
+// Ranks that are processes, started by mpirun. Tests what works, and that any failure ends the job on all
+// ranks in time, with a message that names rank and cause. (host_communicator_test covers failures of
+// collectives in detail.)
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -36,9 +37,9 @@ class Mpi : public ::testing::Test {
     }
   }
 
-  // A run that does not end by itself, or leaves a process behind, fails the test.
+  // A run that does not end by itself, or leaves a process running, fails the test.
   static testing::Outcome run(int ranks, const std::string& scenario) {
-    constexpr int kSeconds = 200;  // the longest wait takes seconds; the rest is for a busy machine
+    constexpr int kSeconds = 200;  // the longest wait takes seconds; a busy machine needs more
     testing::Outcome outcome =
         testing::run_process(testing::mpirun(ranks, VDNN_MPI_RANK " " + scenario, kSeconds));
     EXPECT_NE(outcome.status, kTimedOut) << outcome.text;
@@ -51,11 +52,11 @@ class Mpi : public ::testing::Test {
   }
 
  private:
-  // Those that are ended are not gone at once.
+  // Waits, because processes that are killed do not disappear at once.
   static bool gone(const std::string& pid) {
     constexpr int kTries = 600;
     for (int i = 0; i < kTries; ++i) {
-      if (!std::filesystem::exists("/proc/" + pid + "/exe")) {  // not of a zombie either
+      if (!std::filesystem::exists("/proc/" + pid + "/exe")) {  // a zombie has no exe either
         return true;
       }
       std::this_thread::sleep_for(std::chrono::milliseconds(100));
@@ -77,7 +78,7 @@ TEST_P(MpiRanks, ReduceBroadcastAndGather) {
   }
 }
 
-// MPI ended the job once: after MPI_Finalize hardly any call of it is allowed.
+// Regression: MPI ended the job, because hardly any call is allowed after MPI_Finalize.
 TEST_F(Mpi, JoiningAgainSaysThatMpiHasEnded) {
   const testing::Outcome outcome = run(2, "joins_twice");
   EXPECT_EQ(outcome.status, 0) << outcome.text;
@@ -90,22 +91,22 @@ TEST_F(Mpi, JoinsAProgramThatCallsMpiFromSeveralThreads) {
   EXPECT_EQ(count(outcome.text, "all is well"), 2) << outcome.text;
 }
 
-// Collectives call MPI on threads that the program cannot keep its own calls away from.
+// Collectives call MPI on their own threads, so the program cannot serialise its calls with ours.
 TEST_F(Mpi, RefusesAProgramThatMayCallMpiFromOneThreadAtATime) {
   const testing::Outcome outcome = run(2, "own_mpi_of_one_thread_at_a_time");
   EXPECT_EQ(outcome.status, 0) << outcome.text;
   EXPECT_EQ(count(outcome.text, "MPI_THREAD_MULTIPLE"), 2) << outcome.text;
 }
 
-// mpirun sees it first, and reports it.
+// mpirun notices first, and reports it.
 TEST_F(Mpi, ARankThatIsKilledEndsTheJob) {
   const testing::Outcome outcome = run(3, "dies");
   EXPECT_NE(outcome.status, 0);
   EXPECT_THAT(outcome.text, AllOf(HasSubstr("rank 1"), HasSubstr("signal 9")));
 }
 
-// While a communicator is made, in a collective, and between two. (Not while it connects to mpirun: then
-// mpirun 4.1.4 ends the others, reports it, and hangs itself.)
+// The rank dies while a communicator is made, in a collective, or between two. (It does not die while it
+// connects to mpirun: then mpirun 4.1.4 ends the others, reports it, and hangs itself.)
 TEST_F(Mpi, ARankThatIsKilledAtAnyMomentEndsTheJob) {
   constexpr int kLatestMilliseconds = 300;
   std::mt19937 random(1);
@@ -122,7 +123,7 @@ TEST_F(Mpi, ARankThatIsKilledAtAnyMomentEndsTheJob) {
 TEST_F(Mpi, ARankThatIsKilledBeforeItReachesMpiEndsTheJob) {
   const testing::Outcome outcome = run(3, "dies_first");
   EXPECT_NE(outcome.status, 0);
-  // At such an early time mpirun may report that a process has ended, and not which.
+  // This early, mpirun may report that a process has ended without naming it.
   EXPECT_THAT(outcome.text, AnyOf(AllOf(HasSubstr("rank 1"), HasSubstr("signal 9")),
                                   HasSubstr("1 process returned\na non-zero exit code")));
 }
@@ -144,7 +145,7 @@ TEST_P(MpiHangs, TheOthersEndTheJobAndNameTheRank) {
   EXPECT_THAT(outcome.text, HasSubstr("for 10 s"));
 }
 
-// The time for which a job is suspended once counted as its ranks' time.
+// Regression: the time for which a job was suspended counted towards its ranks' timeout.
 TEST_F(Mpi, RanksThatWereStoppedTogetherGoOn) {
   const testing::Outcome outcome = run(3, "stop_together");
   EXPECT_EQ(outcome.status, 0) << outcome.text;

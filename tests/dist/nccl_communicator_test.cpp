@@ -44,8 +44,8 @@ std::string thrown_by(const std::function<void()>& call) {
   return kNothing;
 }
 
-// Passes the id between the ranks of a test as MPI's broadcast would, except that no rank waits for ever for
-// a rank 0 that has failed.
+// Passes the id between the ranks of a test as MPI's broadcast would. But no rank waits forever if rank 0 has
+// failed.
 class Board {
  public:
   explicit Board(FakeNccl& nccl) : nccl_(nccl) {}
@@ -73,7 +73,7 @@ class Board {
   std::optional<NcclId> id_;
 };
 
-// As a process has it: a GPU of its own, though not the first that it can see.
+// A rank as in a process of its own. Its GPU is not the first that the process sees.
 class Rank {
  public:
   static constexpr int kOrdinal = 1;
@@ -103,7 +103,7 @@ class Rank {
   Device& device() { return *device_; }
   Communicator& communicator() { return *communicator_; }
   StreamId communication() const { return communication_; }
-  // Of its GPU.
+  // The free memory of the rank's GPU.
   static std::uint64_t free_bytes(FakeCuda& cuda) {
     std::uint64_t free = 0;
     std::uint64_t total = 0;
@@ -127,8 +127,8 @@ class Rank {
     return sum;
   }
 
-  // Fills the range on the compute stream, lets `collective` run on its own, and looks at what came out on
-  // the compute stream again.
+  // Fills the range on the compute stream, runs `collective` on the communication stream, and copies the
+  // result on the compute stream.
   template <class Submit>
   std::shared_ptr<const std::vector<float>> round(std::uint64_t count, DataType type,
                                                   const Submit& collective) {
@@ -149,7 +149,7 @@ class Rank {
     device_->wait(communication_, device_->frontier(compute_));
     const Point reduced = collective(Collective{.name = "reduce conv1", .range = range, .type = type});
     device_->wait(compute_, Frontier(reduced));
-    auto seen = std::make_shared<std::vector<float>>();  // also after a run that was broken off
+    auto seen = std::make_shared<std::vector<float>>();  // shared, since work may outlive a run that fails
     submit({.name = "look", .reads = accesses, .writes = {}}, [range, type, seen] {
       *seen = widened(type, std::span(pointer_to<const std::byte>(range.begin), range.bytes));
     });
@@ -172,7 +172,7 @@ class Rank {
   }
 
  private:
-  // As a bucket of two parameters.
+  // Splits the range into a bucket of two parameters.
   static std::array<Collective, 2> halves_of(const Collective& collective) {
     std::array halves{collective, collective};
     const std::uint64_t element = size_of(collective.type);
@@ -236,19 +236,19 @@ class Ranks {
                                   cudas_[static_cast<std::size_t>(rank)]);
   }
 
-  // Runs work(rank number) on every rank; what each threw.
+  // Runs work(rank number) on every rank; returns what each threw.
   std::vector<std::string> run(const std::function<void(int)>& work) {
     std::vector<std::string> said(cudas_.size());
     nccl_.run([&](int rank) { said[static_cast<std::size_t>(rank)] = thrown_by([&] { work(rank); }); });
     return said;
   }
-  // Likewise of work(rank), where each has started.
+  // The same with a started Rank.
   std::vector<std::string> run_started(const std::function<void(Rank&)>& work) {
     return run([&](int rank) { work(*make(rank)); });
   }
 
  private:
-  // A host that waits on a GPU for other ranks, which come or will never.
+  // Lets time pass while a host waits on a GPU. Returns false once the wait would last forever.
   bool others_go_on() {
     constexpr double kForEver = 1000;
     nccl_.let_pass(1);
@@ -328,8 +328,8 @@ TEST_P(Collectives, BroadcastFromEveryRank) {
 INSTANTIATE_TEST_SUITE_P(Ranks, Collectives, ::testing::Values(1, 2, 3, 4),
                          ::testing::PrintToStringParamName());
 
-// Two connections were counted once, those of sums of one value and of a whole bucket: the first broadcast
-// and the first sum of a middle size then took 6 MiB more, that no budget knew of.
+// Regression: only two connections were counted, those for sums of one value and of a whole bucket. The first
+// broadcast and the first sum of a middle size allocated 6 MiB more, outside any budget.
 TEST_P(Collectives, TakeNoMemoryThatWasNotCounted) {
   constexpr std::uint64_t kConnection = std::uint64_t{3} << 20;
   const std::uint64_t connections = GetParam() == 1 ? 0 : 4;
@@ -377,7 +377,7 @@ TEST(NcclCommunicator, RefusesWhatCannotBeAndGoesOn) {
               Each(kNothing));
 }
 
-// The second collective of a capture was once refused after it had been submitted, and a wait inside the
+// Regression: the second collective of a capture was refused after it had been submitted. A wait inside the
 // capture, which is misuse, ended the communicator.
 TEST(NcclCommunicator, CollectivesAreCapturedAndAWaitInsideIsRefused) {
   Ranks ranks({.ranks = 1});
@@ -398,7 +398,8 @@ TEST(NcclCommunicator, CollectivesAreCapturedAndAWaitInsideIsRefused) {
               Each(kNothing));
 }
 
-// NCCL would wait for the graph's end when this rank gives up. Such a capture once ended the communicator.
+// When such a rank gives up, NCCL would wait for the graph's end. Regression: the refused capture ended the
+// communicator.
 TEST(NcclCommunicator, CollectivesOfSeveralRanksAreNotCaptured) {
   Ranks ranks({.ranks = 2});
   EXPECT_THAT(ranks.run_started([](Rank& rank) {
@@ -429,7 +430,7 @@ TEST(NcclCommunicator, RefusesOptionsThatCannotBe) {
   refused([](NcclOptions& options) { options.rank = 1; });
   refused([](NcclOptions& options) { options.rank = -1; });
   refused([](NcclOptions& options) { options.size = 0; });
-  refused([](NcclOptions& options) { options.ordinal = 0; });  // not the device's
+  refused([](NcclOptions& options) { options.ordinal = 0; });  // not the device's ordinal
   refused([](NcclOptions& options) { options.start_seconds = 0; });
   refused([](NcclOptions& options) { options.wait_seconds = -1; });
   refused([](NcclOptions& options) { options.exchange_id = nullptr; });
@@ -441,7 +442,7 @@ TEST(NcclCommunicator, RefusesOptionsThatCannotBe) {
 TEST(NcclCommunicator, RanksThatAreNotJoinedInTimeSayWhatTheyWaitedFor) {
   Ranks ranks({.ranks = 3, .aborts_are_heard = false});
   const std::vector<std::string> said = ranks.run([&](int rank) {
-    if (rank != 2) {  // who never comes
+    if (rank != 2) {  // rank 2 never comes
       ranks.make(rank);
     }
   });
@@ -471,13 +472,13 @@ TEST(NcclCommunicator, ARankWithoutNcclTakesPartInTheExchangeAllTheSame) {
         []() -> std::shared_ptr<NcclApi> { throw DeviceError("no library"); }, nullptr);
   });
   EXPECT_EQ(said[0], "no library");
-  EXPECT_TRUE(exchanged) << "the other ranks would have waited for it";
+  EXPECT_TRUE(exchanged) << "otherwise the other ranks wait for this one";
 }
 
 // --- failing
 // ---------------------------------------------------------------------------------------------------
 
-// The error of every later call.
+// The errors of all later calls.
 std::vector<std::string> said_by_every_call(Rank& rank) {
   Communicator& communicator = rank.communicator();
   const Collective collective{.name = "later", .range = rank.floats(4)};
@@ -519,7 +520,7 @@ TEST_P(Failures, ARankThatHangsEndsTheWaitsOfAllWithTheCollectiveNamed) {
   EXPECT_THAT(said[1], GetParam() ? HasSubstr("NCCL error 6") : HasSubstr(kNothing));
 }
 
-// A caller once waited for ever for a collective whose end could not be recorded.
+// Regression: a caller waited forever for a collective whose end could not be recorded.
 TEST_P(Failures, ACollectiveWhoseEndCannotBeRecordedEndsInTimeToo) {
   Ranks ranks(three());
   const std::vector<std::string> said = ranks.run_started([&](Rank& rank) {
@@ -620,7 +621,7 @@ TEST_P(Failures, ACommunicatorThatAnExceptionTakesAwayAborts) {
                 AnyOf(HasSubstr("NCCL error 6"), HasSubstr("waited 30 s")));
   }
   if (GetParam()) {
-    EXPECT_LT(waited, kWaitSeconds) << "it was not heard of";
+    EXPECT_LT(waited, kWaitSeconds) << "the other ranks did not notice the abort";
   }
 }
 
@@ -648,10 +649,11 @@ TEST(NcclCommunicator, WaitsOfSeveralThreadsAllSayTheFirstCause) {
 }
 
 // Each call of one rank fails once. No rank hangs, nothing leaks, and every rank without an error has the
-// sums.
+// right sums.
 class EveryCallFails : public ::testing::TestWithParam<int> {
  protected:
-  // `fail` makes the nth call of a rank fail; `failed` names it, "" where there were fewer. How many failed.
+  // `fail` makes the nth call of a rank fail; `failed` returns its name, "" if there were fewer calls.
+  // Returns how many calls failed.
   std::uint64_t on_each_rank(const std::function<void(Ranks&, int rank, std::uint64_t nth)>& fail,
                              const std::function<std::string(Ranks&, int rank)>& failed,
                              const std::string& error) const {
@@ -709,7 +711,7 @@ INSTANTIATE_TEST_SUITE_P(Ranks, EveryCallFails,
                                                                                         .in_long_run = 4}))),
                          ::testing::PrintToStringParamName());
 
-// NCCL itself on a fake device: its error, or "" if it starts.
+// Starts NCCL itself on a fake device; returns its error, or "".
 std::string start_nccl() {
   std::string said;
   Ranks ranks({.ranks = 1});
@@ -723,7 +725,7 @@ std::string start_nccl() {
   return said;
 }
 
-// Without a GPU it reports the reason.
+// Without a GPU, NCCL reports the reason.
 TEST(NcclCommunicator, OnThisMachineStartsOrSaysWhyNot) {
   const std::string said = start_nccl();
   EXPECT_THAT(said, AnyOf("", HasSubstr("this build has no NCCL"), HasSubstr("cannot be loaded"),
@@ -731,8 +733,8 @@ TEST(NcclCommunicator, OnThisMachineStartsOrSaysWhyNot) {
   std::cout << "  " << (said.empty() ? "started" : said) << '\n';
 }
 
-// Its calls would then wait for a rank that never comes, whatever the options are. This setting was once
-// ignored.
+// With this setting, NCCL's calls would wait for a rank that never comes, whatever our options are.
+// Regression: it was ignored.
 TEST(NcclCommunicator, AnEnvironmentThatMakesNcclWaitIsRefused) {
   ::setenv("NCCL_COMM_BLOCKING", "1", 1);
   const std::string said = start_nccl();

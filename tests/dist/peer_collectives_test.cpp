@@ -1,4 +1,4 @@
-// Collectives of ranks in one process, whose GPUs read each other's buffers, on memory of stream pools.
+// Collectives of ranks in one process. Their GPUs read each other's buffers, in memory of stream pools.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -36,7 +36,7 @@ struct Rank {
 
 class PeerCollectives : public ::testing::Test {
  protected:
-  // The result on each rank of an all-reduce over memory of pools.
+  // Returns each rank's result of an all-reduce over memory of pools.
   std::vector<float> reduce(bool peer_access) {
     std::array<Rank, kRanks> ranks;
     NcclId id{};
@@ -59,7 +59,7 @@ class PeerCollectives : public ::testing::Test {
       NcclStatus status = NcclStatus::kInProgress;
       rank.nccl->comm_get_async_error(rank.comm, status);
       rank.nccl->all_reduce(rank.block.begin, kCount, DataType::kF32, rank.comm, rank.stream);
-      rank.nccl->comm_get_async_error(rank.comm, status);  // launches it, if it was not
+      rank.nccl->comm_get_async_error(rank.comm, status);  // launches the collective if it is pending
     }
     cuda_->rest();
     std::vector<float> results;
@@ -94,7 +94,7 @@ TEST_F(PeerCollectives, ReadBuffersOfOtherRanks) {
   EXPECT_THAT(cuda_->findings(), IsEmpty());
 }
 
-TEST_F(PeerCollectives, WhichIsFoundWhereTheyHaveNoAccess) {
+TEST_F(PeerCollectives, ReadsWithoutAccessAreFound) {
   reduce(/*peer_access=*/false);
   EXPECT_THAT(cuda_->findings(), Not(IsEmpty()));
 }

@@ -57,17 +57,17 @@ TEST_P(ProcessGroupOf, GathersTextsOfAnyLengthInRankOrder) {
               Each(kNothing));
 }
 
-// When all ranks fail in the same way, the first one reports it and ends the others before they do.
-TEST(ProcessGroup, ARankThatGivesUpLeavesTheFirstWordToThoseBeforeIt) {
+// If all ranks fail in the same way, the first one must report it and end the others before they do.
+TEST(ProcessGroup, ARankThatGivesUpLetsLowerRanksReportFirst) {
   constexpr int kRanks = 8;
   FakeNetwork network({.seed = 3, .ranks = kRanks});
   std::vector<double> head_starts(kRanks);
   run(network, [&](ProcessGroup& group) {
     const double before = network.rested_seconds(group.rank());
-    EXPECT_THROW(group.end_ranks("there is no such file", 2), DeviceError);  // as the fake ends a rank
+    EXPECT_THROW(group.end_ranks("there is no such file", 2), DeviceError);  // the fake throws instead
     head_starts[static_cast<std::size_t>(group.rank())] = network.rested_seconds(group.rank()) - before;
   });
-  // Differences of sums of rests.
+  // These differences of sums have rounding errors.
   EXPECT_THAT(head_starts, Pointwise(DoubleNear(1e-6), {0.0, 0.5, 1.0, 1.5, 2.0, 2.5, 2.5, 2.5}));
 }
 
@@ -130,7 +130,7 @@ TEST(ProcessGroup, ARankThatHangsIsNamedWithWhatItWasAwaitedFor) {
   EXPECT_FALSE(network.left(0));
 }
 
-// While a step is in flight, its failure is not to wait for the end of this wait.
+// The failure of a step in flight must not wait for the end of the gather.
 TEST(ProcessGroup, AGatherEndsWithWhatItsCheckThrows) {
   FakeNetwork network({.seed = 6, .ranks = 2});
   std::atomic<bool> ended = false;
@@ -225,7 +225,7 @@ TEST(Launcher, IsKnownByItsVariables) {
   EXPECT_EQ(launcher_of({{"PMI_SIZE", "2"}, {"SLURM_STEP_NUM_TASKS", "2"}})->name, "srun (PMI)");
   EXPECT_EQ(launcher_of({{"PMIX_RANK", "0"}})->ranks, std::nullopt);
   EXPECT_EQ(launcher_of({{"PMIX_RANK", "0"}, {"SLURM_STEP_NUM_TASKS", "3"}})->ranks, 3);
-  // A batch script, and srun of one task.
+  // A batch script, and a single task under srun, are no launchers.
   EXPECT_FALSE(launcher_of({{"SLURM_NTASKS", "8"}, {"SLURM_PROCID", "0"}}));
   EXPECT_FALSE(launcher_of({{"SLURM_NTASKS", "1"}, {"SLURM_STEP_NUM_TASKS", "1"}}));
 }

@@ -33,7 +33,7 @@ struct Chosen {
   std::vector<std::string> errors;
 };
 
-// By the ranks of one machine, rank r with seen[r].
+// Runs the choice on the ranks of one machine, where rank r sees seen[r].
 Chosen choose(const std::string& asked, const std::vector<Seen>& seen) {
   Chosen chosen;
   chosen.errors = testing::outcomes_of_ranks(kRanks, [&](ProcessGroup& group) {
@@ -45,7 +45,7 @@ Chosen choose(const std::string& asked, const std::vector<Seen>& seen) {
   return chosen;
 }
 
-// Reported by the first rank that finds it; others may learn only that this rank is gone.
+// The first rank to find the error reports it; others may learn only that this rank is gone.
 auto refused(const std::string& text) {
   return AllOf(Contains(HasSubstr(text)), Each(Not("")));
 }
@@ -61,7 +61,7 @@ TEST_P(DeviceOfRank, IsTheGpuOfItsNumberWhereAllAreSeen) {
   EXPECT_THAT(chosen.devices, ElementsAre("cuda:0", "cuda:1", "cuda:2", "cuda:3"));
 }
 
-// Under srun --gpus-per-task=1 this was refused: "a machine has 4 ranks and 1 GPUs".
+// Regression: under srun --gpus-per-task=1 this was refused: "a machine has 4 ranks and 1 GPUs".
 TEST_P(DeviceOfRank, IsTheOnlyOneThatItSees) {
   const Chosen chosen = choose(GetParam(), {{1, 2}, {1, 0}, {1, 3}, {1, 1}});
   EXPECT_THAT(chosen.errors, Each(""));
@@ -73,7 +73,7 @@ TEST_P(DeviceOfRank, IsNobodyElses) {
               refused("ranks 1 and 3 have the same GPU, GPU-fa000000-0000-0000-0000-000000000000"));
 }
 
-// One rank sees all GPUs, and takes the one that another rank was given.
+// One rank sees all GPUs, and chooses the GPU of another rank.
 TEST_P(DeviceOfRank, IsNobodyElsesWhateverTheirNumbers) {
   EXPECT_THAT(choose(GetParam(), {{1, 0}, {4, 0}, {1, 1}, {1, 3}}).errors,
               refused("ranks 1 and 2 have the same GPU, GPU-fa010000-"));
@@ -81,7 +81,7 @@ TEST_P(DeviceOfRank, IsNobodyElsesWhateverTheirNumbers) {
 
 TEST_P(DeviceOfRank, IsRefusedWhereThereAreFewerThanRanks) {
   EXPECT_THAT(choose(GetParam(), std::vector<Seen>(kRanks, {.gpus = 3})).errors,
-              refused("a machine has 4 ranks and 3 GPUs: each rank wants one of its own"));
+              refused("a machine has 4 ranks and 3 GPUs: each rank needs its own"));
 }
 
 TEST(DeviceOfRankWithoutGpus, IsCpuUnlessAGpuIsAskedFor) {
@@ -93,7 +93,7 @@ TEST(DeviceOfRankWithoutGpus, IsCpuUnlessAGpuIsAskedFor) {
                      [](ProcessGroup& group) { EXPECT_EQ(device_of_rank("auto", group, nullptr), "cpu"); });
 }
 
-// Ranks compare their devices whatever those are: no rank waits for one without a GPU.
+// Ranks compare their devices of any kind, so no rank waits for one without a GPU.
 TEST(DeviceOfRankWithoutGpus, AlsoWhereOthersHaveSome) {
   const Chosen chosen = choose("auto", {{1, 0}, {0, 0}, {1, 2}, {0, 0}});
   EXPECT_THAT(chosen.errors, Each(""));

@@ -10,14 +10,14 @@ namespace vdnn::testing {
 
 namespace {
 
-// Files that pages name have a dot in their names, or end in a slash; programs do not.
+// Pages name files with a dot, and folders with a slash at the end; names of programs have neither.
 bool begins_with_a_program(const std::string& text) {
   static const std::regex program(
       R"((vdnn|mpirun|srun|cmake|ctest|python3|clang-format|clang-tidy|(build/release|scripts|bench)/[\w/-]*\w)( .*)?)");
   return std::regex_match(text, program);
 }
 
-// The name of a program alone is a command line if the program is the project's.
+// A program's name alone is a command line only if the program is the project's.
 bool is_command_line(const std::string& text) {
   const bool with_arguments = text.find(' ') != std::string::npos;
   const bool usage = text.find('[') != std::string::npos;
@@ -40,7 +40,7 @@ void add(std::vector<CommandLine>& lines, const std::string& text, int line) {
   }
 }
 
-// Lines of one block or paragraph, and where it begins.
+// The lines of one block or paragraph, and the number of the first.
 struct Passage {
   bool block = false;
   int line = 1;

@@ -1,5 +1,5 @@
-// Every command line that README, the pages in docs/ and the examples show is run, as it stands or with what
-// is not here replaced, or it is named below with the reason why it is not run.
+// Runs every command line that README, the pages in docs/ and the examples show. A line is run as it stands
+// or with a replacement below, or it is listed below with the reason why it is not run.
 
 #include "tests/docs/command_lines.h"
 
@@ -34,15 +34,15 @@ const fs::path kRoot = VDNN_SOURCE_DIR;
 
 // --- replacements of command lines -------------------------------------------------------------------------
 
-// A whole command line and the one that runs in its place.
+// A whole command line, and the one that runs instead.
 struct Replacement {
   std::string_view line;
   std::string_view run;
   std::string_view reason;
 };
 
-constexpr std::string_view kMention = "a text names a command and its option; what it needs is added";
-constexpr std::string_view kShorter = "a test is not to train or measure for long";
+constexpr std::string_view kMention = "the page shows a command and one option; the rest is added";
+constexpr std::string_view kShorter = "a test must not train or measure for long";
 
 constexpr std::array kReplacements{
     Replacement{"vdnn train --model lenet --data fashion-mnist --epochs 1 --memory 10MiB --trace trace.json "
@@ -56,12 +56,12 @@ constexpr std::array kReplacements{
         kShorter},
     Replacement{"vdnn train --model resnet20 --data synthetic --epochs 2 --metrics-port 9100",
                 "vdnn train --model resnet20 --data synthetic --steps 2 --batch 2 --metrics-port 0",
-                "a test is not to train for long, nor to take a port that may be another program's"},
+                "a test must not train for long, nor use a port that may be another program's"},
     Replacement{"vdnn profile --model resnet20 --threads 1 -o costs.json",
                 "vdnn profile --model resnet20 --threads 1 -o costs.json --batch 2 --steps 5", kShorter},
     Replacement{"vdnn plan --model resnet20 --threads 1 --policy all --profile costs.json",
                 "vdnn plan --model resnet20 --threads 1 --policy all --profile costs.json --batch 2",
-                "of the profile above"},
+                "uses the profile above"},
     Replacement{"vdnn train --model resnet20 --data cifar10:DIR --epochs 9 --memory 24MiB --replan-after 20",
                 "vdnn train --model resnet20 --data cifar10:cifar10 --epochs 7 --batch 2 --memory 24MiB "
                 "--replan-after 20",
@@ -69,7 +69,7 @@ constexpr std::array kReplacements{
     Replacement{"vdnn train --model vgg16 --device cuda:0 --data synthetic --steps 100 --engine-timings "
                 "times.json --tf32",
                 "vdnn plan --model vgg16 --device sim:a100 --tf32",
-                "there is no GPU; what the options do there, tests/train/ tries on fakes"},
+                "there is no GPU; tests/train/ tests these options on fakes"},
     Replacement{
         "vdnn train --model resnet20 --data cifar10:DIR --augment --epochs 90 --optimizer sgd --lr 0.1 "
         "--lr-schedule step:30e,warmup:1e --save run.safetensors --save-every 500",
@@ -95,7 +95,7 @@ constexpr std::array kReplacements{
                 "fp32,tf32,bf16 --policy optimal,none --svg precision.svg",
                 "vdnn sweep --model lenet --device sim:h100 --precision fp32,tf32,bf16 --policy optimal,none "
                 "--svg precision.svg",
-                "the picture of the page is made by tests/cli/cli_test.cpp"},
+                "tests/cli/cli_test.cpp makes the page's picture"},
     Replacement{
         "vdnn sweep --model resnet50 --batch 128 --device sim:h100 --precision bf16 --peers --points 10 "
         "--svg peers_resnet50_h100.svg",
@@ -113,13 +113,13 @@ constexpr std::array kReplacements{
         "--points 10 --svg peers_unet_h100.svg",
         "vdnn sweep --model lenet --device sim:h100 --precision bf16 --peers --points 2 "
         "--svg peers_unet_h100.svg",
-        "the picture of the page is made by tests/cli/cli_test.cpp"},
+        "tests/cli/cli_test.cpp makes the page's picture"},
     Replacement{
         "vdnn sweep --model unet --input 1x128x128x128 --batch 2 --device sim:rtx4090 --precision bf16 "
         "--peers --points 10 --svg peers_unet_rtx4090.svg",
         "vdnn sweep --model lenet --device sim:rtx4090 --precision bf16 --peers --points 2 "
         "--svg peers_unet_rtx4090.svg",
-        "the picture of the page is made by tests/cli/cli_test.cpp"},
+        "tests/cli/cli_test.cpp makes the page's picture"},
     Replacement{"vdnn sweep --peers", "vdnn sweep --model lenet --device sim:h100 --peers --points 2",
                 kMention},
     Replacement{"vdnn plan --report", "vdnn plan --model lenet --report plan.html", kMention},
@@ -145,11 +145,11 @@ constexpr std::array kReplacements{
     Replacement{"vdnn profile --device sim:NAME", "vdnn profile --model lenet --device sim:h200 -o FILE",
                 kMention},
     Replacement{"vdnn manual --markdown > docs/cli.md", "vdnn manual --markdown > cli.md",
-                "the page is not to change"},
+                "the test must not change the page"},
     Replacement{"vdnn COMMAND --help", "vdnn train --help", kMention}};
 
-// Programs that are not run, by how their command line begins. Those of the tree must be there, with the
-// options that the line has.
+// Command lines that are not run, by their beginning. Scripts of the tree must exist and have the options of
+// the line.
 struct NotRun {
   std::string_view begins;
   std::string_view reason;
@@ -160,27 +160,27 @@ constexpr std::array kNotRun{
     NotRun{"scripts/bundle-deps", "downloads packages"},
     NotRun{"scripts/demo", "trains for a minute"},
     NotRun{"scripts/test", "runs this test"},
-    NotRun{"scripts/count-cases", "is run by scripts/test"},
+    NotRun{"scripts/count-cases", "scripts/test runs it"},
     NotRun{"scripts/fuzz", "takes minutes"},
     NotRun{"scripts/package", "builds everything; tests/install/package_test.sh runs it on this build"},
     NotRun{"scripts/wheel", "builds a library and asks auditwheel"},
     NotRun{"scripts/torch-for-cpu", "downloads packages"},
     NotRun{"scripts/record-steps", "trains in PyTorch for a minute, and writes into the tree"},
     NotRun{"scripts/gpu-check", "builds everything, for a GPU"},
-    NotRun{"bench/", "measures for minutes; a moment of each program is a test of its own"},
-    NotRun{"build/release/bench/", "measures for minutes; a moment of each program is a test of its own"},
-    NotRun{"build/release/tests/", "is a test of its own"},
-    NotRun{"cmake ", "configures, builds or installs; tests/install/ does"},
+    NotRun{"bench/", "measures for minutes; another test runs each program briefly"},
+    NotRun{"build/release/bench/", "measures for minutes; another test runs each program briefly"},
+    NotRun{"build/release/tests/", "is a test itself"},
+    NotRun{"cmake ", "configures, builds or installs; tests/install/ does this"},
     NotRun{"ctest ", "runs this test"},
     NotRun{"clang-format", "a tool of scripts/test --all"},
     NotRun{"clang-tidy", "a tool of scripts/test --all"},
-    NotRun{"srun ", "there is no Slurm; behind it stands the command that mpirun starts"},
-    NotRun{"mpirun ", "starts ranks; tests/cli/ranks_test.cpp does"},
+    NotRun{"srun ", "there is no Slurm; the started command is that of mpirun"},
+    NotRun{"mpirun ", "starts ranks; tests/cli/ranks_test.cpp does this"},
     NotRun{"vdnn train --model resnet20 --data cifar10:DIR --epochs 9 --devices 4",
-           "starts ranks; tests/cli/ranks_test.cpp does"},
-    NotRun{"vdnn train --devices", "starts ranks; tests/cli/ranks_test.cpp does"},
-    NotRun{"vdnn run", "runs a CUDA program; tests/examples/dropin_examples_test.cpp does"},
-    NotRun{"python3 -m vdnn.torch.door", "compiles against PyTorch; tests/torch does"},
+           "starts ranks; tests/cli/ranks_test.cpp does this"},
+    NotRun{"vdnn train --devices", "starts ranks; tests/cli/ranks_test.cpp does this"},
+    NotRun{"vdnn run", "runs a CUDA program; tests/examples/dropin_examples_test.cpp does this"},
+    NotRun{"python3 -m vdnn.torch.door", "compiles against PyTorch; tests/torch does this"},
     NotRun{"python3 examples/", "tests/examples/dropin_examples_test.cpp runs it"}};
 
 std::optional<std::string> replacement_of(const std::string& line) {
@@ -194,7 +194,7 @@ const NotRun* reason_not_to_run(const std::string& line) {
   return found == kNotRun.end() ? nullptr : found;
 }
 
-// A mention of a command without any argument.
+// Whether the line is a command without arguments.
 bool names_a_command_alone(const std::string& line) {
   const std::vector<std::string> words = words_of(line);
   return words.size() == 2 && words.front() == "vdnn" && !words.back().starts_with("-");
@@ -221,7 +221,7 @@ std::vector<std::string> pages() {
   return paths;
 }
 
-// Each once, where it stands first.
+// Each command line once, at its first place.
 std::vector<CommandLine> command_lines_of(const std::string& page) {
   const std::string text = read_file(kRoot / page);
   const std::vector<CommandLine> all =
@@ -237,7 +237,7 @@ std::vector<CommandLine> command_lines_of(const std::string& page) {
 
 // --- running -----------------------------------------------------------------------------------------------
 
-// A script of the tree is there, and knows the options.
+// A script of the tree must exist and know the line's options.
 void expect_there(const std::string& line) {
   const std::vector<std::string> words = words_of(line);
   if (!words.front().starts_with("scripts/") && words.front() != "bench/run") {
@@ -268,7 +268,7 @@ class CommandLines : public testing::TemporaryDirectory, public ::testing::WithP
   }
 
  private:
-  // So many that a batch of 64 is an epoch: grey images of two classes.
+  // Makes grey images of two classes, just enough for an epoch of one batch of 64.
   void make_cifar10() const {
     fs::create_directory(directory_ / "cifar10");
     std::string records;
@@ -299,7 +299,7 @@ TEST_P(CommandLines, AreRun) {
       expect_there(line.text);
       continue;
     }
-    ASSERT_TRUE(command.starts_with("vdnn ")) << place << "neither run nor named: " << line.text;
+    ASSERT_TRUE(command.starts_with("vdnn ")) << place << "can neither be run nor is listed: " << line.text;
     if (!fs::exists("/usr/share/datasets/fashion-mnist")) {
       command = std::regex_replace(command, std::regex("fashion-mnist"), "synthetic");
     }
@@ -308,7 +308,7 @@ TEST_P(CommandLines, AreRun) {
   }
 }
 
-// A replacement for a command line that no page has any more must go.
+// The tables must not contain command lines that no page has.
 TEST(CommandLineTables, NameLinesOfPages) {
   std::set<std::string> replaced;
   std::set<std::string_view> not_run;

@@ -1,5 +1,5 @@
-// Documentation that cannot rot: public headers compile by themselves, docs/api.md names everything that they
-// declare and nothing that they do not, its fragments compile, and files that pages name are there.
+// Keeps the documentation true. Public headers compile by themselves. docs/api.md names everything that they
+// declare and nothing else, and its fragments compile. Files that pages name exist.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -32,7 +32,7 @@ std::string read_file(const fs::path& path) {
   return {std::istreambuf_iterator<char>(file), {}};
 }
 
-// "vdnn/groups/network.h", "vdnn/session.h", ...; sorted.
+// The public headers, sorted: "vdnn/groups/network.h", "vdnn/session.h", ...
 std::vector<std::string> public_headers() {
   std::vector<std::string> names;
   for (const auto& entry : fs::recursive_directory_iterator(kRoot / "include/vdnn")) {
@@ -44,7 +44,7 @@ std::vector<std::string> public_headers() {
   return names;
 }
 
-// Whether a header includes all headers of one purpose and declares nothing itself.
+// Whether the header only includes all headers of one purpose.
 bool is_group(const std::string& header) {
   return header.starts_with("vdnn/groups/");
 }
@@ -57,7 +57,7 @@ std::string include_all() {
   return text;
 }
 
-// Group `group` of every match.
+// Returns group `group` of every match.
 std::vector<std::string> find_all(const std::string& text, const std::string& pattern, std::size_t group) {
   const std::regex regex(pattern, std::regex::ECMAScript | std::regex::multiline);
   std::vector<std::string> found;
@@ -69,7 +69,7 @@ std::vector<std::string> find_all(const std::string& text, const std::string& pa
 
 // --- contents of pages -------------------------------------------------------------------------------------
 
-// The fragments of one language, and the page without any.
+// The C++ fragments of a page, and its text without fragments.
 struct Page {
   std::vector<std::string> cpp;
   std::string text;
@@ -98,8 +98,8 @@ std::set<std::string> code_spans(const Page& page) {
   return {spans.begin(), spans.end()};
 }
 
-// A name of ours: a type, anything with a scope, or a function with its parentheses. Names of CMake targets
-// and of other namespaces are not.
+// Whether the span is one of our names: a type, anything with a scope, or a function with its parentheses.
+// Names of CMake targets and of other namespaces are not ours.
 bool names_a_declaration(const std::string& span) {
   static const std::regex declaration(R"(([A-Z]\w*|k[A-Z]\w*)(::\w+)*(\(\))?|[a-z]\w*\(\))");
   return std::regex_match(span, declaration) &&
@@ -110,7 +110,7 @@ std::string without_parentheses(const std::string& span) {
   return span.substr(0, span.find('('));
 }
 
-// A declaration that compiles where there is such a name, in a namespace of its own.
+// A declaration, in namespace n`number`, that compiles only if the name exists.
 std::string use(const std::string& name, std::size_t number) {
   const std::size_t scope = name.rfind("::");
   const std::string open = "namespace n" + std::to_string(number) + " { ";
@@ -126,7 +126,7 @@ std::string use(const std::string& name, std::size_t number) {
 
 // --- what headers declare ----------------------------------------------------------------------------------
 
-// Types, functions and constants of namespace scope, which our formatting puts at the beginning of a line.
+// Types, functions and constants at namespace scope, which our formatting places at the beginning of a line.
 std::set<std::string> declarations(const std::string& header) {
   std::set<std::string> names;
   for (
@@ -141,7 +141,7 @@ std::set<std::string> declarations(const std::string& header) {
 
 class DocsTest : public testing::TemporaryDirectory {
  protected:
-  // On failure, with the compiler's output.
+  // A failure has the compiler's output.
   ::testing::AssertionResult compiles(const std::string& text) const {
     write("unit.cpp", text);
     const testing::Outcome outcome =
@@ -167,7 +167,7 @@ TEST_P(PublicHeaders, CompileByThemselves) {
   EXPECT_TRUE(compiles("#include \"" + GetParam() + "\"\n"));
 }
 
-// Nothing that is not installed, and nothing of another library. One header is C's, too.
+// Public headers include nothing that is not installed, and no other library's headers. One header is also C.
 TEST_P(PublicHeaders, IncludePublicHeadersAndTheStandardLibraryOnly) {
   const std::vector<std::string> headers = public_headers();
   const std::string text = read_file(kRoot / "include" / GetParam());
@@ -207,7 +207,7 @@ TEST(Api, NamesEveryHeaderAndAllThatItDeclares) {
   }
 }
 
-// The names of all enumerations that a header makes public, members included, each with its values.
+// The public enumerations of a header, members of classes included, each with its values.
 std::vector<std::pair<std::string, std::vector<std::string>>> public_enumerations(const std::string& header) {
   static const std::regex enumeration(R"((?:enum class|typedef enum) (\w+)[^{;]*\{([^}]*)\})");
   static const std::regex comment(R"(//[^\n]*|/\*[^*]*\*/)");
@@ -280,7 +280,7 @@ TEST_F(ApiNames, AreDeclared) {
       text += use(without_parentheses(span), number++);
     }
   }
-  EXPECT_GT(number, 100U) << "the names were found";
+  EXPECT_GT(number, 100U) << "otherwise the page's names were not found";
   EXPECT_TRUE(compiles(text));
 }
 
@@ -289,7 +289,8 @@ class Fragments : public DocsTest, public ::testing::WithParamInterface<std::str
 INSTANTIATE_TEST_SUITE_P(Pages, Fragments, ::testing::Values("docs/api.md", "CONTRIBUTING.md"),
                          [](const auto& test) { return fs::path(test.param).stem().string(); });
 
-// A fragment is the body of a function that is given what pages call `network`, `run`, `session` and so on.
+// A fragment is the body of a function whose parameters are what pages call `network`, `run`, `session` and
+// so on.
 TEST_P(Fragments, Compile) {
   std::string text = include_all() + "#include <algorithm>\n#include <iostream>\nusing namespace vdnn;\n";
   std::size_t number = 0;
@@ -312,7 +313,7 @@ INSTANTIATE_TEST_SUITE_P(All, Pages,
                                            "docs/known_defects.md", "CONTRIBUTING.md"),
                          [](const auto& test) { return fs::path(test.param).stem().string(); });
 
-// Code spans that look like a file or folder of the tree, except those that a build makes.
+// Code spans that look like a file or folder of the tree must exist, except those that a build makes.
 TEST_P(Pages, NameFilesThatAreThere) {
   static const std::regex path(R"([a-z_][\w.-]*(/[\w.-]+)*(/|\.(h|cpp|md|txt|json|cmake|in)))");
   const fs::path page = GetParam();
@@ -329,7 +330,7 @@ TEST_P(Pages, NameFilesThatAreThere) {
   }
 }
 
-// "Suite.Name" of every test, without what instantiates it.
+// "Suite.Name" of every test, without instantiation prefixes.
 std::set<std::string> declared_tests(const fs::path& folder) {
   std::set<std::string> names;
   for (const auto& entry : fs::recursive_directory_iterator(folder)) {

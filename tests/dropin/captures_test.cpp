@@ -19,7 +19,7 @@ TEST(Captures, OneCountsFromBeforeItBeginsToItsEnd) {
   Captures captures;
   EXPECT_FALSE(captures.any(always));
   const std::uint64_t refused = captures.begin(kStream);
-  EXPECT_TRUE(captures.any([](const NamedStream&) { return false; })) << "it may have begun";
+  EXPECT_TRUE(captures.any([](const NamedStream&) { return false; })) << "the capture may have begun";
   captures.has_begun(refused, false);
   EXPECT_FALSE(captures.any(always));
   captures.has_begun(captures.begin(kStream), true);
@@ -35,8 +35,8 @@ TEST(Captures, OneThatEndedUnseenCountsNoLonger) {
   EXPECT_FALSE(captures.any(always));
 }
 
-// While one thread destroys a stream, another one may get its handle for a new stream, and capture that.
-// Before, the new stream's capture was forgotten with the old stream.
+// While one thread destroys a stream, another thread may get its handle for a new stream, and capture that.
+// Regression: the new stream's capture was forgotten with the old stream.
 TEST(Captures, AnotherStreamOfTheSameHandleKeepsItsOwn) {
   Captures captures;
   captures.has_begun(captures.begin(kStream), true);

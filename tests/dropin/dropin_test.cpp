@@ -1,4 +1,4 @@
-// Programs that were built without knowledge of us, on the stand-in for CUDA's runtime.
+// Programs built without knowledge of vdnn, on the stand-in for CUDA's runtime.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -55,7 +55,7 @@ TEST_P(DropinTest, AProgramSaysTheSameInEveryOrder) {
   }
 }
 
-// Checked against the programs themselves, too: they see the failures, and leave nothing allocated.
+// This also checks the programs themselves: they see the failures, and leave nothing allocated.
 TEST_P(DropinTest, AProgramIsToldOfFailuresAndLeavesNothing) {
   for (const char* const failures : {"VDNN_STAND_IN_FAIL_EVERY=7", "VDNN_STAND_IN_FAIL_PERCENT=3"}) {
     for (std::uint64_t i = 0; i < kSeeds / 3; ++i) {
@@ -68,7 +68,7 @@ TEST_P(DropinTest, AProgramIsToldOfFailuresAndLeavesNothing) {
   }
 }
 
-// Where its end failed the capture used to go on: its streams could not be destroyed.
+// Regression: if the end of a capture failed, the capture went on, and its streams could not be destroyed.
 TEST_F(StandInTest, AProgramWhoseCaptureFailsLeavesNothing) {
   std::set<std::string> refused;
   for (int every = 8; every < 40; ++every) {
@@ -80,7 +80,7 @@ TEST_F(StandInTest, AProgramWhoseCaptureFailsLeavesNothing) {
                                      "cudaGraphInstantiate", "cudaGraphLaunch"}));
 }
 
-// Without such calls, a thread once inherited the GPU, the mode and the last error of one that had ended.
+// Regression: a thread inherited the GPU, the capture mode and the last error of a thread that had ended.
 TEST_F(StandInTest, ProgramsOfSeveralGpusSayTheSameInEveryOrder) {
   for (const char* const program : {"managed", "successor"}) {
     const std::string expected = run(program, "VDNN_STAND_IN_GPUS=2").outcome.text;
@@ -93,7 +93,7 @@ TEST_F(StandInTest, ProgramsOfSeveralGpusSayTheSameInEveryOrder) {
   }
 }
 
-// The other tests rely on the findings of this judge.
+// The other tests rely on what this judge reports.
 TEST_F(StandInTest, WhatAProgramDoesWrongIsReported) {
   const ProgramRun wrong = run("wrong", "");
   EXPECT_EQ(wrong.outcome.status, 0);
@@ -103,7 +103,7 @@ TEST_F(StandInTest, WhatAProgramDoesWrongIsReported) {
   EXPECT_EQ(wrong.calls.at("cudaMalloc"), 3U);
 }
 
-// Failed before: the exception left the call, so the process was terminated.
+// Regression: an exception left the call and terminated the process.
 TEST_F(StandInTest, WhatTheStandInCannotHoldIsAnErrorAndReported) {
   const ProgramRun pushed = run("many_contexts", "");
   EXPECT_EQ(pushed.outcome.status, 0) << pushed.outcome.text;

@@ -13,10 +13,10 @@ namespace {
 
 constexpr HostBlock kBlock{.ordinal = 0, .flags = 0, .bytes = 1000};
 
-// Addresses of nothing.
+// Addresses that no test dereferences.
 std::array<int, 3> places;
 
-// Null: nothing was kept.
+// Null if the cache kept nothing.
 void* released(HostCache& cache, std::optional<int> ordinal = std::nullopt) {
   const std::optional<HostMemory> memory = cache.release(ordinal);
   return memory ? memory->address : nullptr;
@@ -50,7 +50,7 @@ TEST(HostCache, NoMoreIsKeptThanTheLimit) {
   EXPECT_EQ(released(cache), &places[1]);
   EXPECT_EQ(released(cache), nullptr);
   cache.add(&places[2], {.ordinal = 0, .flags = 0, .bytes = 2000});
-  EXPECT_TRUE(cache.give(&places[2])) << "what was released counts no more";
+  EXPECT_TRUE(cache.give(&places[2])) << "released memory no longer counts";
 }
 
 TEST(HostCache, WhatIsGivenTwiceOrNeverTakenIsNotKept) {
@@ -86,7 +86,7 @@ TEST(HostCache, AResetReleasesAndForgetsWhatTheGpuHad) {
   EXPECT_EQ(cache.take(kOther), &places[1]);
 }
 
-// When the heap was exhausted meanwhile, a block that changed hands was once forgotten, or counted as kept
+// Regression: if the heap was exhausted, a block that changed hands was forgotten, or counted as kept
 // although it was gone.
 TEST(HostCache, NothingIsLostWhereTheHeapIsExhausted) {
   std::uint64_t allocations = 1;
@@ -113,7 +113,7 @@ TEST(HostCache, NothingIsLostWhereTheHeapIsExhausted) {
     EXPECT_EQ(taken, expected) << fail_at;
     EXPECT_EQ(last, expected) << fail_at;
     cache.add(&places[1], {.ordinal = 0, .flags = 0, .bytes = 2000});
-    EXPECT_TRUE(cache.give(&places[1])) << "nothing else is kept, after a failure of " << fail_at;
+    EXPECT_TRUE(cache.give(&places[1])) << "no other block counts as kept, after a failure of " << fail_at;
   }
 }
 

@@ -1,5 +1,5 @@
-// Programs that were built without knowledge of us run with libvdnn_preload.so in front of CUDA's runtime or,
-// if they link it statically, of the driver. They print the same as without it.
+// Programs built without knowledge of vdnn run with libvdnn_preload.so in front of CUDA's runtime, or in
+// front of the driver if they link the runtime statically. They print the same as without it.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -25,7 +25,7 @@ using testing::ProgramRun;
 using ::testing::StartsWith;
 using ::testing::Values;
 
-// Of the orders that a program runs in, and of the failures that it meets.
+// The number of orders, and of failures, with which a program runs.
 std::uint64_t orders() {
   return testing::extent({.usual = 20, .in_long_run = 200});
 }
@@ -35,15 +35,15 @@ std::uint64_t fewer_orders() {
 constexpr const char* kMachine =
     "LD_LIBRARY_PATH=" VDNN_DRIVER " VDNN_STAND_IN_MEMORY=64MiB VDNN_STAND_IN_GPUS=2 ";
 constexpr const char* kPreload = "LD_PRELOAD=" VDNN_PRELOAD " ";
-// The same with leaks counted at the very end: a driver that the program itself opens ends before the library
-// does, and this one after it.
+// Like kPreload, but counts leaks at the very end. A driver that the program itself opens ends before the
+// library; this one ends after it.
 constexpr const char* kPreloadBeforeDriver = "LD_PRELOAD=" VDNN_PRELOAD ":" VDNN_DRIVER "/libcuda.so.1 ";
 
 std::string seed(std::uint64_t value) {
   return "VDNN_STAND_IN_SEED=" + std::to_string(value) + " ";
 }
 
-// Calls that allocate or free memory of the runtime.
+// Counts the calls that allocate or free the runtime's memory.
 std::uint64_t memory_calls(const ProgramRun& run) {
   std::uint64_t count = 0;
   for (const auto& [name, made] : run.calls) {
@@ -60,7 +60,7 @@ class PreloadTest : public testing::TemporaryDirectory {
     SCOPED_TRACE(environment + program);
     return testing::run_program(program, kMachine + environment, directory_);
   }
-  // The program prints the same as without us, and leaves nothing allocated.
+  // The program prints the same as without the library, and leaves nothing allocated.
   void expect_same_in_any_order(const std::string& program) {
     const ProgramRun plain = run(program, "");
     ASSERT_THAT(plain.outcome.text, StartsWith("checksum ")) << program;
@@ -74,7 +74,7 @@ class PreloadTest : public testing::TemporaryDirectory {
 
 class PreloadedProgramTest : public PreloadTest, public ::testing::WithParamInterface<const char*> {
  protected:
-  // With each seed, the program prints the same as without us and leaves nothing allocated.
+  // With each seed, the program prints the same as without the library and leaves nothing allocated.
   void expect_same(const std::string& environment, std::uint64_t seeds) {
     const std::string expected = run(GetParam(), "").outcome.text;
     ASSERT_THAT(expected, StartsWith("checksum "));
@@ -92,13 +92,13 @@ TEST_P(PreloadedProgramTest, SaysTheSameInEveryOrder) {
   expect_same("", orders());
 }
 
-// All of these use what cudaMalloc gives on the default stream alone, or wait before they free it.
+// All of these use cudaMalloc's memory only on the default stream, or wait before they free it.
 TEST_P(PreloadedProgramTest, SaysTheSameWithoutSynchronisationInFree) {
   expect_same("VDNN_PRELOAD_FREE=ordered ", fewer_orders());
 }
 
 TEST_P(PreloadedProgramTest, AFailureOfTheRuntimeIsTheProgramsOwn) {
-  // Before there is a pool, after, and anywhere.
+  // Failures before there is a pool, after, and anywhere.
   for (const char* const failures :
        {"VDNN_STAND_IN_FAIL_EVERY=7 ", "VDNN_STAND_IN_FAIL_EVERY=61 ", "VDNN_STAND_IN_FAIL_PERCENT=3 "}) {
     for (std::uint64_t i = 0; i < fewer_orders(); ++i) {
@@ -111,7 +111,7 @@ TEST_P(PreloadedProgramTest, AFailureOfTheRuntimeIsTheProgramsOwn) {
   }
 }
 
-// The calls of the runtime that vanish; the test's output is the table of docs/allocator.md, twice.
+// With the library, most calls of the runtime vanish. The test prints the table of docs/allocator.md, twice.
 TEST_P(PreloadedProgramTest, CallsOfTheRuntimeVanish) {
   const std::uint64_t without = memory_calls(run(GetParam(), ""));
   const std::uint64_t with = memory_calls(run(GetParam(), kPreloadBeforeDriver));
@@ -120,7 +120,7 @@ TEST_P(PreloadedProgramTest, CallsOfTheRuntimeVanish) {
   EXPECT_LT(with, without);
 }
 
-// "folder/name" as the name of a test.
+// The test's name for a program "folder/name": the name alone.
 std::string name_of(const ::testing::TestParamInfo<const char*>& program) {
   std::string name = program.param;
   return name.substr(name.find('/') + 1);
@@ -148,7 +148,7 @@ TEST_F(PreloadTest, ABudgetIsTheMemoryThatAProgramSees) {
   EXPECT_LE(bounded.calls.at("cuMemCreate"), 16U * 4);
 }
 
-// Before, a thread whose mode was global had another after memory had been mapped for it.
+// Regression: a thread in the global mode had another mode after memory had been mapped for it.
 TEST_F(PreloadTest, AThreadsCaptureModeStaysWhatItWas) {
   for (const char* const program : {"programs/capture_mode", "static_programs/capture_mode"}) {
     const ProgramRun plain = run(program, "");
@@ -159,8 +159,8 @@ TEST_F(PreloadTest, AThreadsCaptureModeStaysWhatItWas) {
   }
 }
 
-// To set the last error, the runtime was once asked for memory that it cannot have, which invalidated the
-// capture.
+// Regression: to set the last error, the library asked the runtime for more memory than there was, which
+// invalidated the capture.
 TEST_F(PreloadTest, ARequestThatIsRefusedDisturbsNoCapture) {
   for (const char* const program : {"programs/refused_in_capture", "static_programs/refused_in_capture"}) {
     const ProgramRun plain = run(program, "");
@@ -169,7 +169,7 @@ TEST_F(PreloadTest, ARequestThatIsRefusedDisturbsNoCapture) {
   }
 }
 
-// Before, memory was taken on the thread's GPU, and was free in the order of a stream of the wrong one.
+// Regression: the memory came from the thread's GPU, and was free in the order of a stream of the wrong GPU.
 TEST_F(PreloadTest, MemoryLiesOnTheGpuOfItsStream) {
   for (const char* const program : {"programs/other_gpus_streams", "static_programs/other_gpus_streams"}) {
     const ProgramRun plain = run(program, "");
@@ -188,7 +188,8 @@ TEST_F(PreloadTest, MemoryLiesOnTheGpuOfItsStream) {
   EXPECT_THAT(before_12_5.wrong, IsEmpty());
 }
 
-// Before, the child's end gave all memory back to a CUDA that it must not call, and told the summary.
+// Regression: at its end, the child gave all memory back through CUDA, which it must not call, and printed
+// the summary.
 TEST_F(PreloadTest, AChildOfForkLeavesCudaAlone) {
   for (const char* const program : {"programs/fork", "static_programs/fork"}) {
     const ProgramRun plain = run(program, "");
@@ -197,13 +198,13 @@ TEST_F(PreloadTest, AChildOfForkLeavesCudaAlone) {
     const ProgramRun preloaded = run(program, kPreloadBeforeDriver + ("VDNN_PRELOAD_SUMMARY=" + file));
     EXPECT_EQ(preloaded.outcome.text, plain.outcome.text) << program;
     EXPECT_THAT(preloaded.wrong, IsEmpty()) << program;
-    EXPECT_THAT(read("summary"), HasSubstr("; 0 blocks not given back")) << "that of the parent";
+    EXPECT_THAT(read("summary"), HasSubstr("; 0 blocks not given back")) << "the parent's summary";
     EXPECT_EQ(run(program, std::string(kPreload) + "VDNN_PRELOAD_SUMMARY=1").outcome.text.find("GPU 0"),
               run(program, std::string(kPreload) + "VDNN_PRELOAD_SUMMARY=1").outcome.text.rfind("GPU 0"));
   }
 }
 
-// Memory that a pool kept was once missing for all others: cudaErrorMemoryAllocation.
+// Regression: memory that a pool kept was unavailable to all others (cudaErrorMemoryAllocation).
 TEST_F(PreloadTest, MemoryThatIsGivenBackIsThereForOthers) {
   for (const char* const program : {"programs/given_back", "static_programs/given_back"}) {
     const ProgramRun plain = run(program, "");
@@ -214,7 +215,7 @@ TEST_F(PreloadTest, MemoryThatIsGivenBackIsThereForOthers) {
   }
 }
 
-// Before, the GPU's primary context was current to the thread after the first cudaMalloc.
+// Regression: the first cudaMalloc made the GPU's primary context current to the thread.
 TEST_F(PreloadTest, AContextOfItsOwnStaysCurrentUnderTheSharedRuntime) {
   const ProgramRun plain = run("programs/own_context", "");
   ASSERT_THAT(plain.outcome.text, StartsWith("checksum "));
@@ -225,7 +226,7 @@ TEST_F(PreloadTest, AContextOfItsOwnStaysCurrentUnderTheSharedRuntime) {
   }
 }
 
-// Before, the pool went on with events and streams that were gone.
+// Regression: the pool went on with events and streams that were gone.
 TEST_F(PreloadTest, AResetByItsOldNameIsOne) {
   const ProgramRun plain = run("programs/thread_exit", "");
   ASSERT_THAT(plain.outcome.text, StartsWith("checksum "));
@@ -234,8 +235,9 @@ TEST_F(PreloadTest, AResetByItsOldNameIsOne) {
   EXPECT_THAT(preloaded.wrong, IsEmpty());
 }
 
-// Captures were once counted. One that began or ended by a function without a hook, or by a reset of the GPU,
-// left the count wrong for ever: no memory became free any more, or a later capture was invalidated.
+// Regression: captures were counted. If a capture began or ended by a function without a hook, or by a reset
+// of the GPU, the count stayed wrong forever. No memory became free any more, or a later capture was
+// invalidated.
 TEST_F(PreloadTest, CapturesThatEndUnseenHoldNothingUp) {
   for (const char* const program :
        {"programs/unseen_captures", "programs/reset_in_capture", "static_programs/reset_in_capture"}) {
@@ -243,7 +245,7 @@ TEST_F(PreloadTest, CapturesThatEndUnseenHoldNothingUp) {
   }
 }
 
-// Before, a capture was taken for one of the thread's GPU, and ended with that GPU's reset.
+// Regression: a capture counted as one of the thread's GPU, and ended with that GPU's reset.
 TEST_F(PreloadTest, AResetLeavesCapturesOfOtherGpus) {
   for (const char* const program :
        {"programs/reset_beside_capture", "static_programs/reset_beside_capture"}) {
@@ -251,7 +253,7 @@ TEST_F(PreloadTest, AResetLeavesCapturesOfOtherGpus) {
   }
 }
 
-// Before, only the GPU that owns the memory had access to it, whatever cudaDeviceEnablePeerAccess had said.
+// Regression: only the GPU that owned the memory had access to it, in spite of cudaDeviceEnablePeerAccess.
 TEST_F(PreloadTest, GpusThatReachEachOtherShareMemoryOfPools) {
   const ProgramRun plain = run("programs/peers", "");
   ASSERT_THAT(plain.outcome.text, StartsWith("checksum "));
@@ -276,7 +278,8 @@ TEST_F(PreloadTest, ManagedMemoryStaysTheRuntimes) {
   EXPECT_THAT(preloaded.wrong, IsEmpty());
 }
 
-// Each ended stream once left an event, and the cost of a request grew with the number of ended streams.
+// Regression: each ended stream left an event, and the cost of a request grew with the number of ended
+// streams.
 TEST_F(PreloadTest, StreamsThatComeAndGoLeaveNothingBehind) {
   for (const char* const program : {"programs/requests", "static_programs/requests"}) {
     const ProgramRun plain = run(program, "");
@@ -303,7 +306,7 @@ TEST_F(PreloadTest, HandlesForOtherProcessesAreRefusedWithTheReason) {
   }
 }
 
-TEST_F(PreloadTest, WithoutAPoolEverythingIsCudasAndThatIsSaidOnce) {
+TEST_F(PreloadTest, WithoutAPoolMemoryIsCudasAndOneMessageReportsIt) {
   const ProgramRun plain = run("programs/one_stream", "");
   const ProgramRun passing =
       run("programs/one_stream", std::string(kPreload) + "VDNN_STAND_IN_VIRTUAL_MEMORY=0");
@@ -314,7 +317,7 @@ TEST_F(PreloadTest, WithoutAPoolEverythingIsCudasAndThatIsSaidOnce) {
   EXPECT_EQ(passing.calls.at("cudaFree"), plain.calls.at("cudaFree"));
 }
 
-// Before, no pool was made for it: the CUDA runtime has no cudaGetDriverEntryPointByVersion.
+// Regression: this runtime got no pool, because it has no cudaGetDriverEntryPointByVersion.
 TEST_F(PreloadTest, ARuntimeBeforeCuda12_5IsServed) {
   const ProgramRun served =
       run("programs/one_stream", "LD_LIBRARY_PATH=" VDNN_RUNTIME_OF_12_0 " " + std::string(kPreload));
@@ -324,7 +327,7 @@ TEST_F(PreloadTest, ARuntimeBeforeCuda12_5IsServed) {
   EXPECT_THAT(served.wrong, IsEmpty());
 }
 
-TEST_F(PreloadTest, WithoutVirtualMemoryAPoolTakesWhatItIsToldToAtOnce) {
+TEST_F(PreloadTest, WithoutVirtualMemoryAPoolAllocatesItsBudgetAtOnce) {
   const ProgramRun served =
       run("programs/one_stream",
           std::string(kPreload) + "VDNN_STAND_IN_VIRTUAL_MEMORY=0 VDNN_PRELOAD_MEMORY=64MiB");
@@ -333,7 +336,7 @@ TEST_F(PreloadTest, WithoutVirtualMemoryAPoolTakesWhatItIsToldToAtOnce) {
   EXPECT_THAT(served.wrong, IsEmpty());
 }
 
-TEST_F(PreloadTest, ASettingThatIsNoneIsSaidAndNothingIsPooled) {
+TEST_F(PreloadTest, AnUnknownSettingIsReportedAndNothingIsPooled) {
   const ProgramRun plain = run("programs/pinned", "");
   const ProgramRun passing = run("programs/pinned", std::string(kPreload) + "VDNN_PRELOAD_FREE=later");
   EXPECT_EQ(passing.outcome.text,
@@ -349,9 +352,9 @@ TEST_F(PreloadTest, MisuseIsToldAsTheRuntimeTellsIt) {
   }
 }
 
-// Exceptions of the heap came out of cudaMalloc, cudaStreamDestroy and whatever takes page-locked memory, and
-// ended the program.
-TEST_F(PreloadTest, AnExhaustedHeapIsNotTheProgramsMatter) {
+// Regression: exceptions of the heap left cudaMalloc, cudaStreamDestroy and the functions for page-locked
+// memory, and ended the program.
+TEST_F(PreloadTest, AnExhaustedHeapDoesNotAffectTheProgram) {
   for (const std::string program : {"programs/no_heap", "static_programs/no_heap"}) {
     const std::string expected = run(program, "").outcome.text;
     for (std::uint64_t every = 1; every <= 3 * orders(); ++every) {
@@ -363,8 +366,8 @@ TEST_F(PreloadTest, AnExhaustedHeapIsNotTheProgramsMatter) {
   }
 }
 
-// Memory of another context than the GPU's primary one is CUDA's, whichever is current where memory of the
-// pool is given back.
+// Memory of another context than the GPU's primary one is CUDA's. The pool's memory goes back to the pool,
+// whichever context is then current.
 TEST_F(PreloadTest, AContextOfItsOwnIsTheProgramsAffair) {
   const ProgramRun plain = run("static_programs/contexts", "");
   ASSERT_THAT(plain.outcome.text, StartsWith("checksum "));
@@ -379,8 +382,9 @@ TEST_F(PreloadTest, AContextOfItsOwnIsTheProgramsAffair) {
   }
 }
 
-// Libraries once passed memory of a pool to the driver, which did not know it. Page-locked memory that the
-// cache held for the program was handed to another user. A plugin's runtime was called after it was unloaded.
+// Regression: libraries passed memory of a pool to the driver, which did not know it. Page-locked memory that
+// the cache held for the program was handed to another user. A plugin's runtime was called after it was
+// unloaded.
 TEST_F(PreloadTest, AProgramAndItsLibraryShareMemory) {
   const ProgramRun plain = run("static_programs/shared_memory", "");
   ASSERT_THAT(plain.outcome.text, StartsWith("checksum "));
@@ -394,13 +398,13 @@ TEST_F(PreloadTest, AProgramAndItsLibraryShareMemory) {
   }
 }
 
-// A program that looks up symbols finds the same ones as without us.
+// A program that looks up symbols finds the same ones as without the library.
 TEST_F(PreloadTest, LookUpsOfOthersAreTheLoadersOwn) {
   EXPECT_EQ(run("programs/look_up", "").outcome.text, "next: runtime\nabsent: not found\n");
   EXPECT_EQ(run("programs/look_up", kPreload).outcome.text, "next: preloaded\nabsent: not found\n");
 }
 
-// Before, the last function of that name that any library was asked for stood for the driver's.
+// Regression: the last function of that name that any library had looked up replaced the driver's.
 TEST_F(PreloadTest, FunctionsOfTheDriversNamesMayBeOthers) {
   const ProgramRun plain = run("static_programs/namesakes", "");
   ASSERT_THAT(plain.outcome.text, StartsWith("checksum "));
@@ -409,7 +413,8 @@ TEST_F(PreloadTest, FunctionsOfTheDriversNamesMayBeOthers) {
   EXPECT_THAT(preloaded.wrong, IsEmpty());
 }
 
-// A library with a runtime inside may share memory with other processes, as communicators do.
+// Such a library is served only on request, since it may share memory with other processes, as communicators
+// do.
 TEST_F(PreloadTest, LibrariesWithARuntimeInsideAreServedWhereThatIsAskedFor) {
   const ProgramRun plain = run("static_programs/host", "");
   ASSERT_THAT(plain.outcome.text, StartsWith("checksum "));
@@ -423,12 +428,12 @@ TEST_F(PreloadTest, LibrariesWithARuntimeInsideAreServedWhereThatIsAskedFor) {
   EXPECT_THAT(served.wrong, IsEmpty());
 }
 
-// The toolkit's own static runtime does not start on the stand-in, but it looks up the driver; in front of
-// the shared one there is something already.
+// The toolkit's own static runtime does not start on the stand-in, but it does look up the driver's
+// functions. The shared runtime does not, because the library is in front of it.
 TEST_F(PreloadTest, TheToolkitsStaticRuntimeIsGivenOurFunctions) {
   const std::string environment = std::string(kPreload) + "LD_LIBRARY_PATH=" VDNN_DRIVER
                                                           " VDNN_PRELOAD_LIBRARIES=1 VDNN_PRELOAD_SUMMARY=1 ";
-  // CUDA 13.0's asks for all of them but cuMemAllocHost: 21.
+  // CUDA 13.0's runtime looks up all our functions but cuMemAllocHost: 21.
   EXPECT_THAT(testing::run_process(environment + VDNN_STATIC_EXAMPLE).text,
               ContainsRegex("vdnn preload: 2[1-9] functions looked up in the driver\n"));
   EXPECT_THAT(testing::run_process(environment + VDNN_SHARED_EXAMPLE).text,

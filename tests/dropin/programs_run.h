@@ -18,8 +18,8 @@ namespace vdnn::testing {
 
 struct ProgramRun {
   Outcome outcome;
-  std::map<std::string, std::uint64_t> calls;  // of the runtime, by name
-  std::vector<std::string> failed;             // calls that were made to fail
+  std::map<std::string, std::uint64_t> calls;  // counts by name
+  std::vector<std::string> failed;             // calls that the stand-in made fail
   std::vector<std::string> wrong;              // leaks, misuses, races
   std::uint64_t all_calls = 0;
 };
@@ -45,7 +45,7 @@ inline void read_report(const std::filesystem::path& path, ProgramRun& run) {
   }
 }
 
-// `environment` is "NAME=value ...", for the stand-in and the preloaded library.
+// `environment` has the form "NAME=value ...", for the stand-in and the preloaded library.
 inline ProgramRun run_program(const std::string& program, const std::string& environment,
                               const std::filesystem::path& directory) {
   const std::filesystem::path report = directory / "report";
@@ -53,7 +53,7 @@ inline ProgramRun run_program(const std::string& program, const std::string& env
   ProgramRun run;
   run.outcome = run_process("VDNN_STAND_IN_REPORT=" + report.string() + " " + environment + " " +
                             VDNN_PROGRAMS + "/" + program);
-  EXPECT_TRUE(std::filesystem::exists(report)) << program << " did not come to its end: " << run.outcome.text;
+  EXPECT_TRUE(std::filesystem::exists(report)) << program << " did not end normally: " << run.outcome.text;
   read_report(report, run);
   return run;
 }

@@ -1,4 +1,4 @@
-// A program that uses its allocator as PyTorch uses a pluggable one, on the stand-in for CUDA's runtime. It
+// A program that uses an allocator as PyTorch uses a pluggable one, on the stand-in for CUDA's runtime. It
 // prints the same with our allocator as with one that calls cudaMalloc and cudaFree.
 
 #include <gmock/gmock.h>
@@ -46,7 +46,7 @@ class TorchTest : public testing::TemporaryDirectory {
     return done;
   }
 
-  // Either the failures did not matter, or the program reports them.
+  // Either the program works in spite of the failures, or it reports them.
   void expect_clean_end(const std::string& library, const std::string& failures) {
     const ProgramRun failing = run(library, failures);
     EXPECT_THAT(failing.failed, Not(IsEmpty())) << failures << library;
@@ -60,8 +60,8 @@ class TorchTest : public testing::TemporaryDirectory {
   }
 
  private:
-  // PyTorch frees while the process ends, so pools are not destroyed: they keep addresses, events and the
-  // stream for the host's waits, but no memory.
+  // PyTorch frees memory while the process ends, so our pools are never destroyed. They keep addresses,
+  // events and a stream for the host's waits, but no memory.
   static bool lives_as_long_as_the_process(const std::string& line) {
     return line.starts_with("leak a reservation") || line == "leak an event" || line == "leak a stream";
   }
@@ -80,7 +80,7 @@ TEST_F(TorchTest, AProgramSaysTheSameInEveryOrder) {
   }
 }
 
-TEST_F(TorchTest, FailuresAreToldAndLeaveNothing) {
+TEST_F(TorchTest, FailuresAreReportedAndLeaveNothing) {
   for (std::uint64_t i = 0; i < orders(); ++i) {
     for (const char* const library : {kPlain, kOurs}) {
       expect_clean_end(library, seed(i) + "VDNN_STAND_IN_FAIL_PERCENT=1 ");
@@ -88,7 +88,7 @@ TEST_F(TorchTest, FailuresAreToldAndLeaveNothing) {
   }
 }
 
-// Above half of the calls that is one at a time, each in its turn where all are tried.
+// In the upper half, a value makes only one call fail; the long run makes each call fail in turn.
 TEST_F(TorchTest, NothingIsLeftWhicheverCallFails) {
   for (const char* const library : {kPlain, kOurs}) {
     const std::uint64_t calls = run(library, "").all_calls;
@@ -100,7 +100,7 @@ TEST_F(TorchTest, NothingIsLeftWhicheverCallFails) {
   }
 }
 
-// A refusal was once a null pointer, which PyTorch takes for an address.
+// Regression: a refusal was a null pointer, which PyTorch treats as an address.
 TEST_F(TorchTest, ARefusalIsTheExceptionOfThePyTorchInTheProcess) {
   const auto refusal = [&](const std::string& libraries) {
     return testing::run_program("torch_refusal " VDNN_TORCH_LIBRARY + libraries, "VDNN_STAND_IN_MEMORY=64MiB",
@@ -120,7 +120,7 @@ TEST_F(TorchTest, ARefusalIsTheExceptionOfThePyTorchInTheProcess) {
               AllOf(StartsWith("St13runtime_error: CUDA out of memory. "), EndsWith(of_device)));
 }
 
-// Calls that allocate or free CUDA's memory; the test's output is the table of docs/allocator.md.
+// Counts the calls that allocate or free CUDA's memory. The test prints the table of docs/allocator.md.
 std::uint64_t memory_calls(const ProgramRun& run) {
   std::uint64_t count = 0;
   for (const auto& [name, made] : run.calls) {

@@ -1,5 +1,5 @@
-// The examples of drop-ins, on the stand-in for CUDA's runtime in place of CUDA's: each prints what its first
-// lines promise in whatever order its streams run, and ends cleanly whatever call fails.
+// The drop-in examples, on the stand-in for CUDA's runtime. Each prints what its first lines promise, in
+// whatever order its streams run, and ends cleanly whichever call fails.
 
 #include <dlfcn.h>
 #include <gmock/gmock.h>
@@ -38,20 +38,20 @@ std::uint64_t orders() {
 
 struct Example {
   const char* name;
-  // Its output without results of kernels, which the stand-in does not compute.
+  // The end of its output, without results of kernels, which the stand-in does not execute.
   const char* end;
 };
 
 constexpr Example kExamples[] = {
-    // The sum of 100,000 bytes of 0 to 19 each.
+    // The sum of 100,000 bytes for each of the values 0 to 19.
     {"pool_in_c", "sum             19000000\nblocks          20\ngrowths         1\nnot given back  0\n"},
-    // Of 10,000 numbers each.
+    // The same sum over 10,000 numbers each.
     {"pinned_vector", "sum         1900000\nvectors     40\npage locks  2\n"},
-    // Of 10,000 bytes and one more each time.
+    // Over 10,000 bytes the first time, and one more each time.
     {"memory_resource",
      "sum             1902470\nblocks          20\ngrowths         1\nnot given back  0\n"},
     {"thrust_and_cub", "blocks          40\ngrowths         1\nnot given back  0\n"},
-    // As above and 20 million ones.
+    // The first sum, plus 20 million ones.
     {"plain_cuda", "sum  21902470\n"}};
 
 class DropinExamples : public testing::TemporaryDirectory {
@@ -64,7 +64,7 @@ class DropinExamples : public testing::TemporaryDirectory {
 
 class DropinExample : public DropinExamples, public ::testing::WithParamInterface<Example> {
  protected:
-  // Under `failures`, either the failure did not matter, or the example reports it.
+  // With `failures`, the example either works in spite of them or reports them.
   ProgramRun expect_clean_end(const std::string& failures) {
     ProgramRun done = run(GetParam().name, failures + kStandIn);
     EXPECT_THAT(done.wrong, IsEmpty()) << failures << done.outcome.text;
@@ -93,7 +93,7 @@ TEST_P(DropinExample, SaysWhatHasFailedAndLeavesNothing) {
   }
 }
 
-// Above half of the calls that is one at a time, each in its turn where all are tried.
+// In the upper half, a value makes only one call fail; the long run makes each call fail in turn.
 TEST_P(DropinExample, LeavesNothingWhicheverCallFails) {
   const std::uint64_t calls = run(GetParam().name, kStandIn).all_calls;
   const std::uint64_t tried = testing::extent({.usual = 20, .in_long_run = calls});
@@ -106,7 +106,7 @@ TEST_P(DropinExample, LeavesNothingWhicheverCallFails) {
 INSTANTIATE_TEST_SUITE_P(Programs, DropinExample, ::testing::ValuesIn(kExamples),
                          [](const auto& example) { return std::string(example.param.name); });
 
-// What `vdnn run -- plain_cuda` makes of it (tests/dropin/run_command_test.cpp).
+// The same as `vdnn run -- plain_cuda` (tests/dropin/run_command_test.cpp).
 TEST_F(DropinExamples, PlainCudaIsServedByThePreloadedPool) {
   const ProgramRun served =
       run("plain_cuda", "VDNN_PRELOAD_SUMMARY=1 LD_PRELOAD=" VDNN_PRELOAD ":" VDNN_STAND_IN);
@@ -137,7 +137,7 @@ TEST_F(DropinExamples, PythonReachesThePoolByTheSharedLibrary) {
   EXPECT_THAT(failing.text, HasSubstr("pool_in_python: "));
 }
 
-// Without a GPU the library reports it when a pool is made; with a GPU, it is used.
+// Without a GPU, the library reports this when it makes a pool. With a GPU, it works.
 TEST_F(DropinExamples, TheSharedLibraryNeedsNoCudaToLoad) {
   void* const library = dlopen(VDNN_ALLOCATOR_LIBRARY, RTLD_NOW | RTLD_LOCAL);
   ASSERT_NE(library, nullptr) << dlerror();
@@ -159,7 +159,7 @@ TEST_F(DropinExamples, TheSharedLibraryNeedsNoCudaToLoad) {
   EXPECT_THAT(run.text, AnyOf(HasSubstr("pool_in_python: cuda:0: "), EndsWith("not given back  0\n")));
 }
 
-// There need not be a PyTorch here: its functions are at least those that the library has.
+// The example uses only hooks that the library has; the test needs no PyTorch.
 TEST(PytorchExample, AsksForHooksThatAreThere) {
   std::ifstream file(VDNN_PYTORCH_EXAMPLE);
   const std::string text{std::istreambuf_iterator<char>(file), {}};

@@ -1,4 +1,4 @@
-// The examples, run as a reader would run them: each must show what its first lines promise.
+// Runs the examples as a reader would; each must show what its first lines promise.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -34,7 +34,7 @@ std::vector<double> numbers_after(const std::string& text, const std::string& la
   return numbers;
 }
 
-// Fails, with the text, where there is not exactly one.
+// Fails, and prints the text, unless `label` occurs exactly once.
 double number_after(const std::string& text, const std::string& label) {
   const std::vector<double> numbers = numbers_after(text, label);
   EXPECT_THAT(numbers, SizeIs(1)) << label << " in:\n" << text;
@@ -52,10 +52,10 @@ TEST(Examples, TrainUnderABudgetTakesThePredictedPeakAndLearns) {
 
 TEST(Examples, OwnLoopStopsByItsOwnRuleAndKeepsItsConstraint) {
   const std::string text = run_example("own_loop");
-  EXPECT_LT(number_after(text, "stopped after"), 300) << "by the loss, not by the limit";
+  EXPECT_LT(number_after(text, "stopped after"), 300) << "the loss stops it, not the limit";
   EXPECT_THAT(numbers_after(text, "weights"), Each(Le(1.5001)));
   EXPECT_THAT(numbers_after(text, "gradient"), Each(Gt(0)));
-  EXPECT_GE(number_after(text, "right:"), 14) << "of 16 that it has never seen";
+  EXPECT_GE(number_after(text, "right:"), 14) << "of 16 unseen samples";
 }
 
 TEST(Examples, CustomLayerHasTheGradientOfItsForwardPass) {
@@ -65,7 +65,7 @@ TEST(Examples, CustomLayerHasTheGradientOfItsForwardPass) {
   ASSERT_THAT(gradients, SizeIs(8));
   ASSERT_THAT(differences, SizeIs(8));
   for (std::size_t channel = 0; channel < gradients.size(); ++channel) {
-    // Central differences over 0.0625 are off by its square, and the loss is rounded to a float.
+    // Central differences over 0.0625 have an error of its square, and the loss is rounded to a float.
     EXPECT_NEAR(gradients[channel], differences[channel], 0.01 * std::abs(gradients[channel]) + 2e-5);
   }
   EXPECT_GT(number_after(text, "would take"), 0) << "planned on a simulated GPU";

@@ -1,5 +1,5 @@
 #pragma once
-// Everything that an executor is handed, on one device, and page-locked memory for the batches.
+// All parts that an executor needs on one device, with page-locked memory for the batches.
 
 #include <gtest/gtest.h>
 
@@ -24,7 +24,7 @@
 
 namespace vdnn::testing {
 
-// Batches as a loader stages them (dataset.h): a block each, so that page-locked memory comes out as
+// Batches as a loader stages them (dataset.h): each has its own block, so that page-locked memory is as
 // predicted.
 class StagedInputs {
  public:
@@ -62,14 +62,14 @@ class StagedInputs {
 };
 
 struct RigOptions {
-  // Uploads fresh parameters (hash_program.h). Null: the parameters stay undefined, and nothing runs.
+  // Uploads fresh parameters (hash_program.h). If null, parameters stay undefined, and ops compute nothing.
   OpProgram* program = nullptr;
-  // False: the uploaded values are arbitrary, and `program` packs them in its own way.
+  // If false, the uploaded values are arbitrary, and `program` packs them in its own way.
   bool contents = true;
   std::uint64_t pool_budget = 0;  // 0: the device's
 };
 
-// Takes memory in the order in which a trainer does.
+// Allocates memory in the same order as a trainer.
 class ExecutorRig {
  public:
   ExecutorRig(Device& on, const Tape& training, const RigOptions& options = {})
@@ -107,7 +107,7 @@ class ExecutorRig {
     if (options.program != nullptr && options.contents) {
       parameters.upload(pinned, stream, options.program, hash_parameters(training));
     } else if (options.program != nullptr || !device.properties().touches_memory) {
-      // Only their versions and copies count, and those of large networks take long to make up.
+      // Only versions and copies of these values count, and making values for large networks is slow.
       std::vector<std::vector<std::vector<float>>> states;
       for (const TapeParameter& parameter : training.parameters()) {
         states.emplace_back(parameter.state.size());
@@ -118,7 +118,7 @@ class ExecutorRig {
     clear_gradient_sums(training, stream);
   }
 
-  // As Interpreter has them at first.
+  // The sums start at zero, as in Interpreter.
   void clear_gradient_sums(const Tape& training, StreamId stream) {
     const std::vector<ParameterStore::Slot*> slots = parameters.slots(training);
     for (const TapeParameter& parameter : training.parameters()) {
@@ -139,7 +139,7 @@ class ExecutorRig {
   }
 };
 
-// Steps as a training loop does: waits for a step's metrics when the next one has been submitted.
+// Steps like a training loop: waits for a step's metrics after submitting the next step.
 class StepLoop {
  public:
   StepLoop(const ExecutorRig& rig, Executor& executor, std::uint32_t micro_steps = 1)
@@ -175,7 +175,7 @@ inline Schedule schedule_of(const Tape& tape, Policy policy) {
   return make_schedule(tape, make_plan(tape, {.policy = policy}));
 }
 
-// Nothing of the device's memory is held any more.
+// Expects that nothing holds memory of the device any more.
 inline void expect_nothing_held(const Device& device) {
   const DeviceCounters counters = device.counters();
   EXPECT_EQ(counters.committed_bytes, 0U);

@@ -50,7 +50,7 @@ Prediction predicted(const Tape& tape, const Schedule& schedule) {
   return predict(tape, schedule, {.profile = sim_profile("cpu")});
 }
 
-// A cpu device with no more memory than was predicted.
+// A cpu device with exactly the predicted memory.
 std::unique_ptr<Device> tight_device(const Prediction& prediction,
                                      std::optional<std::uint64_t> delay_seed = std::nullopt) {
   return make_cpu_device({.budget_bytes = prediction.peak_bytes, .delay_seed = delay_seed});
@@ -68,7 +68,7 @@ void expect_metrics(const StepMetrics& metrics, const Interpreter& reference, co
   std::array<std::uint32_t, kMetricsFloats> expected{};
   ASSERT_EQ(bytes.size(), sizeof(expected));
   std::memcpy(expected.data(), bytes.data(), sizeof(expected));
-  // Ranks have summed it, and the mean is what one would have said.
+  // Ranks have summed the loss; its mean is that of one rank.
   const float loss =
       std::bit_cast<float>(expected[0]) / (tape.collective() ? float{HashCommunicator::kRanks} : 1.0F);
   EXPECT_EQ(std::bit_cast<std::uint32_t>(metrics.losses[0].loss), std::bit_cast<std::uint32_t>(loss));
@@ -87,7 +87,7 @@ void expect_parameters(ExecutorRig& rig, HashProgram& program, const Interpreter
   }
 }
 
-// Of the ops that ranks do together, or of the others.
+// Compares the runs of ops that ranks do together, or of the others.
 void expect_runs(const std::vector<OpRun>& runs, const Interpreter& reference, const Tape& tape,
                  bool collective) {
   std::vector<OpRun> expected;
@@ -95,14 +95,14 @@ void expect_runs(const std::vector<OpRun>& runs, const Interpreter& reference, c
                        [&](const OpRun& run) { return tape.op(run.op).collective() == collective; });
   ASSERT_EQ(runs.size(), expected.size());
   const auto [here, there] = std::ranges::mismatch(runs, expected);
-  EXPECT_EQ(here, runs.end()) << "the first op that read something else: " << tape.op(there->op).name
+  EXPECT_EQ(here, runs.end()) << "the first op that read other bytes: " << tape.op(there->op).name
                               << ", when it ran after "
                               << std::ranges::count(expected.begin(), there, there->op, &OpRun::op)
                               << " times";
 }
 
-// As a training loop does it: the metrics are read one step late, and a batch's memory is written again as
-// soon as it has been copied.
+// Like a training loop, reads metrics one step late, and rewrites a batch's memory as soon as it has been
+// copied.
 void train_and_compare(Device& device, const Tape& tape, const Schedule& schedule, std::uint64_t steps,
                        std::uint32_t micro_steps = 1) {
   HashProgram program;
@@ -129,12 +129,12 @@ void train_and_compare(Device& device, const Tape& tape, const Schedule& schedul
   expect_parameters(rig, program, reference, tape);
 }
 
-// Random ones: see use_network().
+// The number of random networks; see use_network().
 const std::uint64_t kNetworks = testing::extent({.usual = 12, .under_sanitizers = 4, .in_long_run = 12});
 
 class ExecutorTest : public ::testing::TestWithParam<PlanCase> {
  protected:
-  // Forks, pooling, several convolutions; half of the networks have backward pooling read X and Y.
+  // Networks with forks, pooling and several convolutions. In half of them, backward pooling reads X and Y.
   void use_network(std::uint64_t seed, const TrainingOptions& training = kMomentum) {
     tape_ = training_tape(random_network(seed), {.pooling_reads_x_and_y = seed % 2 == 1}, training);
     schedule_ = schedule_of(*tape_, GetParam());
@@ -143,7 +143,7 @@ class ExecutorTest : public ::testing::TestWithParam<PlanCase> {
   }
   ExecutorTest() { use_network(kNetwork); }
 
-  // Otherwise a test of transfers would test nothing.
+  // Without transfers, tests of transfers would test nothing.
   void SetUp() override {
     const auto transfers = std::ranges::count(schedule_.instructions, InstructionKind::kPrefetch,
                                               [](const Instruction& one) { return one.kind; });
@@ -182,7 +182,7 @@ TEST_P(ExecutorTest, DelaysDoNotChangeWhatOpsRead) {
 // --- placement ---------------------------------------------------------------------------------------------
 
 // Addresses of the buffers in device memory, relative to the first parameter, which always comes first. The
-// device need not do any work: placement may not depend on completed work.
+// device need not do any work, because placement must not depend on completed work.
 std::vector<std::vector<std::uint64_t>> placements(Device& device, const Tape& tape,
                                                    const Schedule& schedule) {
   ExecutorRig rig(device, tape);
@@ -219,7 +219,7 @@ TEST_P(ExecutorTest, EveryStepHasTheSameAddressesOnSimAndOnCpu) {
   }
 }
 
-// Page-locked memory too, since a captured step names its addresses.
+// Page-locked memory, too, must keep its addresses, since a captured step contains them.
 TEST_P(ExecutorTest, EveryStepHasTheSameAddressesOnTheHost) {
   for (std::uint64_t network = 0; network < kNetworks; ++network) {
     SCOPED_TRACE("network " + std::to_string(network));
@@ -278,7 +278,7 @@ TEST_P(ExecutorTest, HoldsBetweenStepsOnlyWhatIsPersistent) {
 
 // --- failures ----------------------------------------------------------------------------------------------
 
-// Before, a stored schedule could hand misaligned memory to kernels.
+// Regression: a stored schedule could hand misaligned memory to kernels.
 TEST(ExecutorPlaces, RefusesAddressesThatTheDeviceDoesNotHandOut) {
   const TapePtr tape = training_tape(random_network(1));
   Schedule schedule =
@@ -311,15 +311,15 @@ TEST_P(ExecutorTest, RefusesAThirdStepWhoseMetricsWouldOverwriteUnreadOnes) {
   const StepTicket first = executor.submit(rig.inputs.of_step(0), kScalars);
   const StepTicket second = executor.submit(rig.inputs.of_step(1), kScalars);
   EXPECT_THROW(executor.submit(rig.inputs.of_step(2), kScalars), InvalidArgument);
-  EXPECT_THROW(executor.wait(second), InvalidArgument) << "the first comes first";
+  EXPECT_THROW(executor.wait(second), InvalidArgument) << "the first step must be waited for first";
   executor.wait(first);
-  EXPECT_THROW(executor.wait(first), InvalidArgument) << "once a step";
+  EXPECT_THROW(executor.wait(first), InvalidArgument) << "metrics are read once per step";
   const StepTicket third = executor.submit(rig.inputs.of_step(2), kScalars);
   executor.wait(second);
   executor.wait(third);
 }
 
-// Runs until something throws; the shortage that it throws.
+// Runs steps until one throws, and returns the shortage that it throws.
 std::optional<MemoryShortage> shortage_of_run(Device& device, const Tape& tape, const Schedule& schedule) {
   try {
     ExecutorRig rig(device, tape);
@@ -348,7 +348,7 @@ TEST_P(ExecutorTest, OneGranuleLessThanPredictedIsOutOfMemoryAndLeaksNothing) {
   }
 }
 
-// The most that the list of instructions has at a time.
+// The most page-locked bytes that the instructions allocate at a time.
 std::uint64_t most_host_bytes(const Schedule& schedule) {
   std::uint64_t bytes = 0;
   std::uint64_t most = 0;
@@ -366,8 +366,8 @@ std::uint64_t most_host_bytes(const Schedule& schedule) {
   return most;
 }
 
-// With several lives, a later copy may reuse memory that an earlier one leaves, and a pool that is short of
-// memory makes room for it. So less memory than a run without a budget takes may do, but not less than is in
+// With several lives, a later copy may reuse memory that an earlier one leaves, and a pool short of memory
+// makes room for it. So less memory may suffice than a run without a budget uses, but never less than is in
 // use.
 TEST_P(ExecutorTest, OneByteOfPageLockedMemoryLessThanItTakesIsOutOfMemory) {
   const auto ample = tight_device(prediction_);
@@ -388,7 +388,7 @@ TEST_P(ExecutorTest, AFreshExecutorWithEnoughMemoryWorksAfterOneWithout) {
     const std::uint64_t too_little = prediction_.peak_bytes - sim_profile("cpu").granule_bytes;
     ExecutorRig rig(*device, *tape_, {.pool_budget = too_little});
     if (GetParam().holds_memory()) {
-      EXPECT_THROW(Executor(rig.parts(*tape_, schedule_)), OutOfMemory) << "it takes everything at once";
+      EXPECT_THROW(Executor(rig.parts(*tape_, schedule_)), OutOfMemory) << "it allocates everything at once";
     } else {
       Executor executor(rig.parts(*tape_, schedule_));
       EXPECT_THROW(executor.submit(rig.inputs.of_step(0), kScalars), OutOfMemory);
@@ -418,7 +418,7 @@ class FailingProgram : public HashProgram {
   const std::function<void()> fail_;
 };
 
-// The failure of a step surfaces in its own metrics or at the latest in the next step's.
+// The failure of a step appears in its own metrics, or at the latest in those of the next step.
 std::exception_ptr failure_of_run(ExecutorRig& rig, const ExecutorParts& parts, std::uint64_t failing_step) {
   Executor executor(parts);
   try {
@@ -426,7 +426,7 @@ std::exception_ptr failure_of_run(ExecutorRig& rig, const ExecutorParts& parts, 
       executor.wait(executor.submit(rig.inputs.of_step(step), kScalars));
     }
   } catch (...) {
-    EXPECT_ANY_THROW(executor.submit(rig.inputs.of_step(0), kScalars)) << "a failure ends it";
+    EXPECT_ANY_THROW(executor.submit(rig.inputs.of_step(0), kScalars)) << "a failure ends the executor";
     return std::current_exception();
   }
   return nullptr;
@@ -457,7 +457,7 @@ TEST_P(ExecutorTest, AFailureInAnyOpSurfacesAsThrownAndLeaksNothing) {
   }
 }
 
-// A program may throw an exception that is none of ours.
+// A program may throw exceptions of foreign types.
 TEST_P(ExecutorTest, AForeignExceptionSurfacesToo) {
   const auto device = tight_device(prediction_);
   {
@@ -489,7 +489,7 @@ TEST_P(ExecutorTest, ItsDestructorWaitsForStepsInFlight) {
   expect_parameters(rig, program, reference, *tape_);
 }
 
-// Evaluation between steps of training, in its own executor on the same parameters.
+// Evaluates between training steps, with an executor of its own on the same parameters.
 class SharedParametersTest : public ExecutorTest {
  protected:
   SharedParametersTest()
@@ -555,7 +555,7 @@ TEST_P(SharedParametersTest, NoOrderRacesOrReadsAStaleVersion) {
 constexpr std::uint32_t kMicroSteps = 3;
 constexpr std::uint64_t kTwoUpdates = std::uint64_t{2} * kMicroSteps;
 
-// Small buckets, so that there are several.
+// The buckets are so small that there are several.
 TrainingOptions shared_training(std::uint32_t ranks, std::uint32_t micro_steps) {
   TrainingOptions training = kMomentum;
   training.ranks = ranks;
@@ -574,8 +574,8 @@ class SharedTrainingTest : public ExecutorTest {
 INSTANTIATE_TEST_SUITE_P(Policies, SharedTrainingTest, ::testing::ValuesIn(plan_cases()),
                          [](const auto& test) { return test.param.name; });
 
-// Accumulated gradients pass from micro-step to micro-step and are reduced in the last one; updates read
-// nothing but the reduced gradients.
+// Each micro-step adds to the accumulated gradients, and the last one reduces them. Updates read nothing but
+// the reduced gradients.
 TEST_P(SharedTrainingTest, EveryOpReadsWhatAnInterpreterWithoutSharedMemoryReads) {
   const std::uint64_t networks = testing::extent({.usual = 6, .under_sanitizers = 2, .in_long_run = 6});
   for (std::uint64_t network = 0; network < networks; ++network) {
@@ -600,7 +600,7 @@ TEST_P(SharedTrainingTest, DelaysDoNotChangeWhatOpsRead) {
   }
 }
 
-// Of parameters and the optimizer's state, bit by bit.
+// Hashes parameters and the optimizer's state, bit by bit.
 std::uint64_t hash_of_state(ExecutorRig& rig, HashProgram& program) {
   const StreamId stream = rig.streams[StreamRole::kCompute];
   std::uint64_t hash = 0;
@@ -615,7 +615,7 @@ std::uint64_t hash_of_state(ExecutorRig& rig, HashProgram& program) {
   return hash;
 }
 
-// And takes memory as the others do, which change nothing.
+// The other micro-steps change nothing. All of them allocate memory alike.
 TEST_P(SharedTrainingTest, OnlyTheLastMicroStepChangesParametersAndStates) {
   const auto device = tight_device(prediction_);
   HashProgram program;
@@ -634,7 +634,7 @@ TEST_P(SharedTrainingTest, OnlyTheLastMicroStepChangesParametersAndStates) {
   }
 }
 
-// Runs `schedule` in one permitted order.
+// Runs `schedule` in one permitted order, and returns the first finding.
 std::string finding_in_order(std::uint64_t seed, const Tape& tape, const Schedule& schedule) {
   const auto device = make_random_order_device(seed, Check::kBoth);
   ExecutorRig rig(*device, tape);
@@ -651,8 +651,7 @@ TEST_P(SharedTrainingTest, NoOrderRacesOrReadsAStaleVersion) {
   }
 }
 
-// Or the test above would show nothing: a reduction that waits for no gradient, a step that waits for no
-// reduction.
+// Shows that the test above can fail: here a reduction waits for no gradient, or a step for no reduction.
 TEST_P(SharedTrainingTest, ReductionsThatAreNotOrderedAreFound) {
   const auto reduces = [](const Instruction& it) { return it.stream == StreamRole::kReduce; };
   Schedule early = schedule_;
@@ -680,7 +679,8 @@ std::map<std::string, TraceEvent> traced_ops(const Prediction& prediction) {
   return result;
 }
 
-// On a stream of their own, and that beside the backward pass: the simulated peers are slow enough for that.
+// Reductions run on their own stream and overlap the backward pass, since the simulated peers are slow
+// enough.
 TEST_P(SharedTrainingTest, GradientsAreReducedBetweenTheirProducersAndTheirUpdatesUnderBackward) {
   use_network(kNetwork, shared_training(kRanks, 1));
   const Prediction prediction =
@@ -712,10 +712,11 @@ TEST_P(SharedTrainingTest, GradientsAreReducedBetweenTheirProducersAndTheirUpdat
   EXPECT_GT(under_backward, 0U);
 }
 
-// Further behaviour of executors with several ranks. It does not depend on the policy.
+// Further behaviour of executors with several ranks, which does not depend on the policy.
 class RanksTest : public ::testing::Test {
  protected:
-  // The error of submitting steps and waiting for them; afterwards only parameters are held.
+  // Returns the error of submitting steps and waiting for them. Afterwards, the pools hold only parameters
+  // and batches.
   std::string failure_of_run(ExecutorRig& rig, Communicator& communicator) {
     const std::uint64_t parameters = rig.pool.statistics().in_use_bytes;
     const std::uint64_t staged = rig.pinned.statistics().in_use_bytes;
@@ -757,7 +758,7 @@ TEST_F(RanksTest, AnExecutorWithoutCommunicatorIsRefused) {
   }
 }
 
-// The host would otherwise wait for ever for a rank that is gone.
+// Otherwise, the host would wait forever for a rank that is gone.
 TEST_F(RanksTest, TheHostWaitsForResultsThroughTheCommunicator) {
   class LostRank : public HashCommunicator {
    public:
@@ -810,9 +811,9 @@ TEST_F(RanksTest, StepsWithCollectivesAreNoGraphs) {
 
 // --- defects that were found -------------------------------------------------------------------------------
 
-// What `baseline` holds between steps was only ready for the compute stream: the first load wrote to memory
-// that its last owner was not done with (found by seed 8 of tests/random, in the first step after an
-// evaluation).
+// Regression: the persistent buffers of `baseline` were ready only for the compute stream, so the first load
+// wrote to memory that its last owner still used. (Seed 8 of tests/random found this in the first step after
+// an evaluation.)
 TEST(Executor, FirstStepWaitsForWhoeverHadThePersistentBuffersBefore) {
   const TapePtr tape = training_tape(zoo_network("lenet", 4));
   const Schedule schedule = schedule_of(*tape, Policy::kBaseline);
@@ -828,7 +829,7 @@ TEST(Executor, FirstStepWaitsForWhoeverHadThePersistentBuffersBefore) {
   EXPECT_EQ(device->findings().size(), 0U) << device->findings().front().text;
 }
 
-// Once, parameters were told apart by the name of their layout alone, and one of another size was bound.
+// Regression: only the name of a layout distinguished parameters, so one of another size was bound.
 TEST(ParameterStore, RefusesATapeOfAnotherNetwork) {
   const TapePtr tape = training_tape(random_network(1));
   const TapePtr other = training_tape(zoo_network("lenet", 1));

@@ -1,6 +1,6 @@
 #pragma once
-// Collectives for tests of the flow of data: like an op's result, the result of a collective is a function of
-// every byte of its bucket (hash_program.h). There are no other ranks.
+// Collectives for tests of data flow. Like an op's result, a collective's result is a function of every byte
+// of its bucket (hash_program.h). There are no other ranks.
 
 #include <gtest/gtest.h>
 
@@ -19,7 +19,7 @@ class HashCommunicator : public Communicator {
  public:
   static constexpr int kRanks = 4;
 
-  // Both must outlive it.
+  // `device` and `tape` must outlive this object.
   HashCommunicator(Device& device, const Tape& tape) : device_(device), tape_(tape) {}
 
   int rank() const override { return 0; }
@@ -47,7 +47,7 @@ class HashCommunicator : public Communicator {
                                    }});
   }
   Point broadcast(StreamId stream, const Collective&, int) override {
-    ADD_FAILURE() << "no step has anything to broadcast";
+    ADD_FAILURE() << "a step must not broadcast";
     return {.stream = stream};
   }
 
@@ -55,7 +55,7 @@ class HashCommunicator : public Communicator {
   void break_off(const std::string& cause) override { ADD_FAILURE() << cause; }
   std::uint64_t library_bytes() const override { return 0; }
 
-  // As HashProgram has them, of what ranks did together.
+  // The runs of the collectives, as in HashProgram.
   std::vector<OpRun> runs() const { return program_.runs(); }
 
  private:

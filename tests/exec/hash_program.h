@@ -1,8 +1,8 @@
 #pragma once
-// Mathematics for tests of the flow of data. The result of an op is a function of the op, of the step's
-// scalars and of every byte that it reads, so one wrong byte anywhere changes everything after it. As real
-// ops do, these read before they write, so that they may overwrite in place; they leave garbage in their
-// workspace. `interpret` computes the expected results with a vector for each value and without a schedule.
+// Mathematics for tests of data flow. An op's result is a function of the op, of the step's scalars and of
+// every byte that it reads, so one wrong byte changes everything after it. Like real ops, these ops read
+// before they write, so they may overwrite in place, and they leave garbage in their workspace. Interpreter
+// computes the expected results without a schedule, with a vector for each value.
 
 #include <cstddef>
 #include <cstdint>
@@ -22,8 +22,7 @@ namespace vdnn::testing {
 
 using Bytes = std::vector<std::byte>;
 
-// Whole words are copied by a constant size, which compilers turn into one instruction, under sanitizers,
-// too.
+// Copies whole words by a constant size. Compilers turn this into one instruction, under sanitizers, too.
 inline std::uint64_t hash_bytes(std::uint64_t hash, std::span<const std::byte> bytes) {
   std::uint64_t word = 0;
   std::size_t at = 0;
@@ -51,7 +50,7 @@ inline void fill_from(std::uint64_t seed, std::span<std::byte> bytes) {
   }
 }
 
-// The op itself. The contents of value number `write` of those that it makes come from mix_seed(result,
+// The op itself. The contents of its result number `write` come from mix_seed(result of this function,
 // write).
 inline std::uint64_t op_hash(OpId op, const StepScalars& scalars,
                              std::span<const std::span<const std::byte>> reads) {
@@ -62,7 +61,7 @@ inline std::uint64_t op_hash(OpId op, const StepScalars& scalars,
   return hash;
 }
 
-// That an op has run, and what came out.
+// Records that an op has run, and the hash of its result.
 struct OpRun {
   OpId op = 0;
   std::uint64_t hash = 0;
@@ -84,7 +83,7 @@ class HashProgram : public OpProgram {
       fill_from(mix_seed(hash, write), memory(operands.writes[write]));
     }
     const std::lock_guard lock(mutex_);
-    // No two steps read the same: what makes the same again is launched again in one step.
+    // No two steps read the same. So if an op makes the same result again, one step has launched it again.
     const auto [latest, first] = latest_.emplace(op, hash);
     if (first || std::exchange(latest->second, hash) != hash) {
       runs_.push_back({.op = op, .hash = hash});
@@ -98,7 +97,7 @@ class HashProgram : public OpProgram {
     std::memcpy(logical.data(), storage, logical.size_bytes());
   }
 
-  // Of every op so far, in the order in which they ran; once where it made the same again.
+  // The runs of all ops so far, in order. A repeated launch with the same result counts once.
   std::vector<OpRun> runs() const {
     const std::lock_guard lock(mutex_);
     return runs_;
@@ -118,7 +117,7 @@ inline void fill_batch(std::uint64_t step, std::size_t input, std::span<std::byt
   fill_from(mix_seed(step, input), bytes);
 }
 
-// Fresh parameters of a tape whose storage is the logical form.
+// Fresh parameters for a tape whose parameter storage is the logical form.
 inline std::vector<std::vector<float>> hash_parameters(const Tape& tape) {
   std::vector<std::vector<float>> result;
   for (const TapeParameter& parameter : tape.parameters()) {
@@ -128,8 +127,8 @@ inline std::vector<std::vector<float>> hash_parameters(const Tape& tape) {
   return result;
 }
 
-// Each value in memory of its own, ops in the order of the tape; what ranks do together is told no numbers of
-// a step. Sums of gradients are zero at first, and no micro-step begins them anew.
+// Runs the ops in the order of the tape, with separate memory for each value. Collectives get no step
+// scalars. Sums of gradients are zero at first, and no micro-step resets them.
 class Interpreter {
  public:
   explicit Interpreter(const Tape& tape) : tape_(tape) {
@@ -164,7 +163,7 @@ class Interpreter {
     }
   }
 
-  // The parameters that another tape of the same network has.
+  // Copies the parameters of another tape of the same network.
   void copy_parameters(const Interpreter& other) {
     for (std::size_t index = 0; index < tape_.parameters().size(); ++index) {
       values_[tape_.parameters()[index].value] = other.values_[other.tape_.parameters()[index].value];

@@ -1,8 +1,8 @@
 #pragma once
 // A simulated device on which one piece of work is late. The random order of `sim` picks each ready stream
-// with the same probability, so that a stream hardly ever lags dozens of operations, and some defects show
-// only then. Here each piece of work with a given name waits for a separate stream that has many empty pieces
-// of work to do. This orders no two real accesses.
+// with the same probability, so a stream hardly ever lags by dozens of operations. Some defects appear only
+// then. Here each piece of work with a given name waits for a separate stream with many empty pieces of work.
+// This orders no two real accesses.
 
 #include <cstdint>
 #include <optional>
@@ -35,7 +35,7 @@ class HeldBackDevice final : public ForwardingDevice {
     if (name != late_work_) {
       return;
     }
-    // Comes after the streams that this device's user knows, which keep their numbers.
+    // Created after all streams of this device's user, which so keep their numbers.
     if (!ballast_) {
       ballast_ = below().create_stream("ballast");
     }

@@ -26,9 +26,9 @@ inline TapePtr training_tape(const Network& network, const fakes::FakeCatalogOpt
   return lower_to_tape(network, fakes::FakeCatalog(options), training);
 }
 
-// Grows a network layer by layer: chains of convolutions, rectifiers and pooling, now and then a fork whose
-// two branches an addition joins again, so that feature maps have one to three readers. Peaks are a few dozen
-// granules of the cpu driver.
+// Grows a network layer by layer: chains of convolutions, rectifiers and pooling. Now and then there is a
+// fork whose two branches an addition joins again, so feature maps have one to three readers. Peaks are a few
+// dozen granules of the cpu driver.
 class RandomNetwork {
  public:
   explicit RandomNetwork(std::uint64_t seed)

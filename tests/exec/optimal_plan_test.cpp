@@ -1,5 +1,4 @@
-// The policy `optimal`, judged by the predictor: against an exhaustive search on small tapes, against every
-// other policy on networks, and against itself with more memory.
+// The policy `optimal`, judged by the predictor. Compares it with an exhaustive search on small tapes.
 
 #include "vdnn/optimal_plan.h"
 
@@ -28,20 +27,20 @@ using testing::small_tape;
 using testing::SmallTape;
 
 const std::size_t kMostForecasts = testing::extent({.usual = 3000, .in_long_run = 20000});
-// Most lowered plans are no better than the best known one, which is seen without a forecast.
+// Most lowered plans are no better than the best known plan, which shows without a forecast.
 const std::size_t kMostPlans = 20 * kMostForecasts;
 constexpr double kNever = std::numeric_limits<double>::infinity();
 
 // --- all decisions -----------------------------------------------------------------------------------------
-// All decisions: for each gap between two uses of a value, keep, recompute or offload it; for each op an
-// algorithm; for each prefetch the op before which it starts; for the memory of an offloaded value the op
-// after which it is released; addresses planned or found by the pool. The predictor scores each plan. A value
-// is recomputed right before its next use, or where another recomputation may need it. An offloaded value is
-// copied as soon as it is made or recomputed, once a step.
+// Tries all decisions: for each gap between two uses of a value, keep, recompute or offload it; for each op,
+// an algorithm; for each prefetch, the op before which it starts; for each offloaded value, the op after
+// which its memory is released; addresses planned or found by the pool. The predictor scores each plan. A
+// value is recomputed right before its next use, or where another recomputation may need it. An offloaded
+// value is copied once per step, as soon as it is made or recomputed.
 //
-// Branch and bound. A step takes at least as long as its ops with all recomputations, as its copies to the
-// host, and as its loads and copies from the host. Its memory at any op is at least what the decisions so far
-// keep there, if everything else were away.
+// Prunes by branch and bound. A step takes at least as long as its ops with all recomputations, as its copies
+// to the host, and as its loads and copies from the host. At each op, it needs at least the memory of what
+// the decisions so far keep there.
 class Exhaustive {
  public:
   Exhaustive(const SmallTape& small, const Budgets& budgets, const Forecaster& forecaster)
@@ -58,7 +57,7 @@ class Exhaustive {
     }
   }
 
-  // Nothing that takes `known` or more is looked at. False: there are more plans than anybody would try.
+  // Ignores plans whose step takes `known` seconds or more. Returns false if there are too many plans to try.
   bool find_better_than(double known) {
     best_ = known;
     Plan plan = make_plan(tape_, {.policy = Policy::kOffloadNone});
@@ -70,12 +69,12 @@ class Exhaustive {
  private:
   struct Gap {
     ValueId value = kNone;
-    OpId before = 0;  // the use
+    OpId before = 0;  // the earlier use
     OpId after = 0;
-    OpId born = 0;  // where the value's life begins if no gap before this one ends it
+    OpId born = 0;  // where the value's life begins unless an earlier gap ends it
     bool first = false;
   };
-  // Of a value, after the gaps decided so far.
+  // The state of a value after the gaps decided so far.
   struct Life {
     OpId born = 0;
     bool copied = false;
@@ -92,7 +91,7 @@ class Exhaustive {
     }
   }
 
-  // A value with a gap is present where it is used; any other value from its first to its last use.
+  // A value with gaps is present at its uses; any other value from its first to its last use.
   void find_gaps(ValueId id) {
     const Value& value = tape_.value(id);
     const OpId last = tape_.last_use(id);
@@ -189,7 +188,7 @@ class Exhaustive {
     }
   }
 
-  // Does a gap end there, so that something may be made again there?
+  // Whether a gap ends at `op`, so that recomputations there may need other values.
   bool may_be_made_for(OpId op) const {
     return std::ranges::any_of(gaps_, [op](const Gap& gap) { return gap.after == op; });
   }
@@ -224,7 +223,8 @@ class Exhaustive {
                     static_cast<double>(fetched_bytes_) / link.host_to_device);
   }
 
-  // A value comes back early only for another recomputation there; otherwise later is better.
+  // Recomputing a value before its next use helps only another recomputation there; otherwise, later is
+  // better.
   bool comes_early_for_nothing(const Plan& plan) const {
     return std::ranges::any_of(plan.recomputations, [&](const Recomputation& early) {
       const auto readers = tape_.readers(early.value);
@@ -233,7 +233,7 @@ class Exhaustive {
     });
   }
 
-  // A lower bound on the schedule's time and memory, by the ops that it launches and the values that it
+  // Compares lower bounds on the schedule's time and memory: the ops that it launches, and the values that it
   // keeps.
   bool may_be_better(const Schedule& schedule) const {
     double seconds = 0;
@@ -262,7 +262,7 @@ class Exhaustive {
         if (forecast.fits(budgets_)) {
           best_ = std::min(best_, forecast.step_seconds);
         }
-      } catch (const InvalidArgument&) {  // it recomputes from a value that is not back yet
+      } catch (const InvalidArgument&) {  // a recomputation needs a value that is not back yet
         return;
       }
     }
@@ -272,11 +272,11 @@ class Exhaustive {
   const Tape& tape_;
   Budgets budgets_;
   const Forecaster& forecaster_;
-  std::vector<Gap> gaps_;               // by value, those of one in their order
-  std::vector<std::uint64_t> present_;  // an op: bytes that the decisions keep on the device, at least
+  std::vector<Gap> gaps_;               // by value, in order of their uses
+  std::vector<std::uint64_t> present_;  // for each op: least bytes that the decisions keep on the device
   std::uint64_t persistent_bytes_ = 0;
   std::uint64_t copied_bytes_ = 0;   // to the host
-  std::uint64_t fetched_bytes_ = 0;  // from it, with the step's inputs
+  std::uint64_t fetched_bytes_ = 0;  // from the host, with the step's inputs
   double best_ = kNever;
   std::size_t forecasts_ = 0;
   std::size_t plans_ = 0;
@@ -287,7 +287,7 @@ struct Judged {
   double best = kNever;
 };
 
-// Of a random tape in a random budget; nothing where there are too many plans, or no memory for any.
+// Judges a random tape in a random budget. Returns nothing if there are too many plans, or if no plan fits.
 std::optional<Judged> judge(std::uint64_t seed) {
   const SmallTape small = small_tape(seed);
   const PredictionOptions prediction{.profile = small.profile};
@@ -343,8 +343,8 @@ TEST(OptimalPlan, IsNearTheExhaustiveBestOnSmallTapes) {
   expect_near_the_best(1, testing::extent({.usual = 20, .under_sanitizers = 4, .in_long_run = 200}));
 }
 
-// Before, the price of making one value again was reckoned by walking every way to it: with four ways an op
-// that took longer than anybody waits.
+// Regression: the planner computed the price of making a value again by walking every way to it. With four
+// ways per op, this took forever.
 TEST(OptimalPlan, ManyWaysToOneValueAreWalkedOnce) {
   testing::TapeDraft draft;
   const ValueId images = draft.value("images", ValueKind::kInput, 4096);

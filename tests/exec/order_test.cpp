@@ -1,6 +1,6 @@
-// The real executor and the real pools on a simulated device that executes work in random permitted orders.
-// Nothing races, and no read sees stale contents. Schedules from which a wait was dropped are found out, even
-// by the check of versions alone, which knows nothing of frontiers.
+// Runs the real executor and the real pools on a simulated device that executes work in random permitted
+// orders. Nothing races, and no read finds stale contents. If a wait is dropped from a schedule, the checks
+// find it, even the check of versions alone, which does not rely on frontiers.
 
 #include <gtest/gtest.h>
 
@@ -23,13 +23,13 @@
 namespace vdnn::testing {
 namespace {
 
-// For each plan.
+// Seeds for each plan.
 const std::uint64_t kSeeds = extent({.usual = 50, .under_sanitizers = 50, .in_long_run = 1000});
 const std::uint64_t kBrokenSeeds = std::max<std::uint64_t>(kSeeds / 10, 10);
-// Drops each wait of a schedule in turn, or every n-th one.
+// Drops every n-th wait of a schedule in turn.
 const std::uint64_t kWaitsPerDrop = extent({.usual = 2, .under_sanitizers = 12, .in_long_run = 1});
 
-// All memory comes back: to the pools, and then to the system.
+// All memory must come back: to the pools, and then to the system.
 void run_and_release(Device& device, const Tape& tape, const Schedule& schedule) {
   EXPECT_EQ(run_steps(device, tape, schedule), 0U);
   expect_nothing_held(device);
@@ -61,19 +61,19 @@ TEST_P(OrderTest, NoOrderRacesOrReadsAStaleVersion) {
     orders.insert(device->order_hash());
   }
   std::cout << label() << ": " << kSeeds << " seeds, " << orders.size() << " distinct orders\n";
-  // Without transfers only loads and the reading of metrics run beside the compute stream, and seeds repeat
-  // the few hundred orders that this leaves likely.
+  // Without transfers, only loads and the reading of metrics run beside the compute stream. Few hundred
+  // orders are then likely, and seeds repeat them.
   EXPECT_GT(orders.size(), plan_.offloads() ? kSeeds / 2 : kSeeds / 5);
 }
 
-// A wait of one instruction that is not there any more.
+// A schedule without one of its waits.
 struct DroppedWait {
   Schedule schedule;
   std::string text;
-  std::string awaited;  // the work that was waited for, as the executor calls it
+  std::string awaited;  // name of the work that was waited for
 };
 
-// As the executor calls it.
+// The name that the executor gives to the instruction's work.
 std::string work_name(const Tape& tape, const Instruction& instruction) {
   return instruction.kind == InstructionKind::kLaunch ? tape.op(instruction.op).name
                                                       : describe(tape, instruction);
@@ -96,21 +96,21 @@ std::vector<DroppedWait> drop_waits(const Tape& tape, const Schedule& schedule) 
       result.push_back({.schedule = std::move(broken),
                         .text = std::to_string(index) + " (" + describe(tape, instruction) +
                                 ") does not wait for '" + awaited + "'" +
-                                (gone.steps_ago > 0 ? " of the step before" : ""),
+                                (gone.steps_ago > 0 ? " of the previous step" : ""),
                         .awaited = awaited});
     }
   }
   return result;
 }
 
-// Vector clocks find a race in whatever order they see.
+// Vector clocks find a race in any order, so one run suffices.
 bool is_found_by_races(const Tape& tape, const DroppedWait& dropped) {
   const auto device = make_random_order_device(0, Check::kRaces);
   run_and_release(*device, tape, dropped.schedule);
   return !device->findings().empty();
 }
 
-// Versions find the dropped wait when the work that is no longer waited for is late.
+// Versions reveal the dropped wait if the work that it waited for is late.
 bool is_found_by_versions(const Tape& tape, const DroppedWait& dropped) {
   for (std::uint64_t seed = 0; seed < kBrokenSeeds; ++seed) {
     const auto device = make_random_order_device(seed, Check::kVersions);
@@ -123,11 +123,11 @@ bool is_found_by_versions(const Tape& tape, const DroppedWait& dropped) {
   return false;
 }
 
-// The two checks share no code, and each dropped wait has to be found by both or by neither. Neither finds it
-// if the wait changes nothing at run time: most releases wait for the compute stream, and the next owner of
-// their memory is the compute stream. (Such a schedule is still wrong, and the static checker reports it: a
-// schedule may not rely on the next owner of memory.) With several lives of a value, some races show in no
-// version: a value that comes back to its earlier address has the right version there before the copy.
+// The two checks share no code. Both or neither must find each dropped wait. Neither finds it if the wait
+// changes nothing at run time: most releases wait for the compute stream, and the next owner of their memory
+// is the compute stream. (The static checker still reports such a schedule, which must not rely on the next
+// owner of memory.) With several lives of a value, versions do not show some races: a value that comes back
+// to its earlier address has the right version there before the copy.
 TEST_P(OrderTest, DroppedWaitsAreFoundByVersionsAlone) {
   const std::vector<DroppedWait> all = drop_waits(*tape_, schedule_);
   std::size_t found = 0;

@@ -1,6 +1,6 @@
 #pragma once
-// Steps of a schedule through the real executor and the real pools on a simulated device that executes work
-// in a random order out of all that are permitted, drawn from a seed.
+// Runs steps of a schedule through the real executor and the real pools. The simulated device executes work
+// in a random permitted order, drawn from a seed.
 
 #include <cstdint>
 #include <memory>
@@ -23,7 +23,7 @@ inline std::unique_ptr<SimDevice> make_random_order_device(std::uint64_t seed, C
                           .order_seed = seed});
 }
 
-// The bytes of the pools that are still allocated after the executor of the steps is gone.
+// Returns the bytes that the pools still have in use after the executor is gone.
 inline std::uint64_t run_steps(Device& device, const Tape& tape, const Schedule& schedule,
                                std::uint64_t steps = 3) {
   ExecutorRig rig(device, tape);

@@ -19,9 +19,9 @@ namespace vdnn::testing {
 struct PlanCase {
   std::string name;
   Policy policy = Policy::kOffloadNone;
-  // Instead of the policy's decisions: dropping_plan(), every so-manieth value offloaded (0: none).
+  // If set, dropping_plan() replaces the policy's decisions and offloads every n-th value (0: none).
   std::optional<std::size_t> dropping;
-  // Or lives_plan() with this seed.
+  // If set, lives_plan() with this seed replaces the policy's decisions.
   std::optional<std::uint64_t> lives;
   bool placed = false;
 
@@ -30,7 +30,7 @@ struct PlanCase {
            (dropping ? *dropping > 0 : policy == Policy::kOffloadAll || policy == Policy::kOffloadConv);
   }
   bool recomputes() const { return lives || dropping; }
-  // Does it hold more than the parameters between steps?
+  // Whether the schedule keeps more than the parameters in memory between steps.
   bool holds_memory() const { return placed || policy == Policy::kBaseline; }
 };
 
@@ -55,7 +55,7 @@ inline std::vector<PlanCase> plan_cases() {
 }
 
 inline Schedule schedule_of(const Tape& tape, const PlanCase& plan_case) {
-  constexpr std::uint64_t kAlignment = 4096;  // of any device, page-aligned blocks included
+  constexpr std::uint64_t kAlignment = 4096;  // suffices for every device, page-aligned blocks included
   Plan plan = plan_case.lives      ? lives_plan(tape, *plan_case.lives)
               : plan_case.dropping ? dropping_plan(tape, *plan_case.dropping)
                                    : make_plan(tape, {.policy = plan_case.policy});

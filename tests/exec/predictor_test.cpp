@@ -47,7 +47,7 @@ INSTANTIATE_TEST_SUITE_P(All, PredictorTest, ::testing::ValuesIn(all_cases()), [
   return test.param.plan.name + (test.param.page_aligned_blocks ? "_page_aligned" : "");
 });
 
-// The cpu driver's counters in a run with exactly the predicted budget, and in one with twice as much.
+// The predictions equal the cpu driver's counters, with exactly the predicted budget and with twice as much.
 TEST_P(PredictorTest, PredictsThePeakThatTheCpuDriverCounts) {
   for (std::uint64_t seed = 0; seed < kNetworks; ++seed) {
     const TapePtr tape = training_tape(random_network(seed), {.pooling_reads_x_and_y = seed % 2 == 1});
@@ -124,8 +124,8 @@ TEST_P(PredictorTest, TakesNoTraceUnlessAsked) {
   EXPECT_FALSE(prediction.step.has_value());
 }
 
-// Each instruction begins after everything that it waits for and after its stream's earlier work, and lasts
-// as long as it takes.
+// Each instruction begins after everything that it waits for and after its stream's earlier work, and has its
+// op's duration.
 TEST_P(PredictorTest, SaysWhenEachInstructionRunsAndWhereBuffersLie) {
   constexpr double kRounding = 1e-9;
   for (const bool graph : {false, true}) {
@@ -168,7 +168,7 @@ TEST_P(PredictorTest, SaysWhenEachInstructionRunsAndWhereBuffersLie) {
   }
 }
 
-// A step takes at least its ops one after the other, and not more than everything one after the other.
+// A step takes at least as long as the busiest stream, and at most as long as all work in sequence.
 TEST(PredictorTimes, LieBetweenTheBusiestStreamAndAllOfThem) {
   const TapePtr tape = training_tape(zoo_network("fashion-vgg", 16));
   for (const PlanCase& plan : plan_cases()) {

@@ -1,5 +1,5 @@
 #pragma once
-// Random tapes of few feature maps, with measured costs, for tests that try all plans.
+// Random tapes with few feature maps and measured costs, for tests that try all plans.
 
 #include <algorithm>
 #include <cmath>
@@ -17,15 +17,15 @@ namespace vdnn::testing {
 
 struct SmallTape {
   std::shared_ptr<const Tape> tape;
-  SimProfile profile;  // whose link is about as fast as the ops
+  SimProfile profile;  // its link is about as fast as the ops
 };
 
 inline constexpr std::uint64_t kUnitBytes = std::uint64_t{64} << 10U;
 inline constexpr std::size_t kMostFeatureMaps = 7;
 
-// A chain of three to seven feature maps; each is read by the op that makes the next, some by a later one
-// too, and some again in the backward pass, by the op of their producer or of their reader. Some ops have a
-// slower algorithm without workspace.
+// A chain of three to seven feature maps. The op that makes the next one reads each; sometimes a later op
+// reads it, too. In the backward pass, the op of its producer or of its reader may read it again. Some ops
+// have a slower algorithm without workspace.
 class SmallTapeDraft {
  public:
   explicit SmallTapeDraft(std::uint64_t seed) : random_(seed) {}
@@ -34,7 +34,7 @@ class SmallTapeDraft {
     const std::size_t count = 3 + random_.below(kMostFeatureMaps - 2);
     std::vector<ValueId> maps{value("images", ValueKind::kInput, units(8))};
     const ValueId targets = value("targets", ValueKind::kTarget, kUnitBytes / 64);
-    std::vector<std::vector<ValueId>> kept(count + 1);  // by backward op
+    std::vector<std::vector<ValueId>> kept(count + 1);  // what each backward op reads
     for (std::size_t each = 1; each <= count; ++each) {
       std::vector<ValueId> reads{maps.back()};
       if (each > 2 && chance(0.3)) {

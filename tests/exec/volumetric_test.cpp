@@ -1,5 +1,5 @@
-// Training through oneDNN in three dimensions of space. The zoo has no such network yet, so the parts are put
-// together by hand.
+// Trains through oneDNN in three spatial dimensions. No network of the zoo does this yet, so the test
+// assembles the parts by hand.
 
 #include <gtest/gtest.h>
 

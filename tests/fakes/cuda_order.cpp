@@ -6,7 +6,7 @@ namespace vdnn {
 
 namespace {
 
-// From here on bytes that have several places have their names: where no addresses are.
+// Bytes with several places get names from here on, above all addresses.
 constexpr std::uint64_t kBytes = std::uint64_t{1} << 63U;
 
 }  // namespace
@@ -22,7 +22,7 @@ RaceChecker::Report CudaOrder::reporter(const std::string& later, std::span<cons
     AddressRange range = race.range;
     for (const auto& [bytes, address] : given) {
       if (AddressRange{.begin = address, .bytes = bytes.bytes}.contains(range)) {
-        return;  // it is reported of the bytes
+        return;  // this race is reported for the bytes
       }
       if (bytes.contains(range)) {
         range.begin = address + (range.begin - bytes.begin);

@@ -17,7 +17,7 @@ namespace vdnn::testing {
 
 namespace {
 
-// Numbers from 0 in the order in which they are to be taken.
+// The numbers from 0 in the order in which blocks or threads run.
 class Order {
  public:
   Order(std::uint64_t count, ThreadOrder order, std::mt19937& engine)
@@ -62,7 +62,8 @@ class HostBlock {
   Order& threads_;
 };
 
-// Few where blocks share the elements between them, so that each thread comes to several.
+// If blocks divide the elements between them, uses few blocks, so that each thread processes several
+// elements.
 template <class Known>
 std::uint64_t grid_of(const Known& kernel) {
   constexpr std::uint64_t kElementwiseBlocks = 3;

@@ -1,7 +1,7 @@
 #pragma once
-// Kernels of our own (src/ops/cuda/kernels/) on the host: their bodies are run block by block and phase by
-// phase, the threads of each phase one after the other. In another order the results have to be the same;
-// where a barrier is missing they are not. Shared memory holds NaN at first.
+// Our own kernels (src/ops/cuda/kernels/) on the host. Their bodies run block by block and phase by phase,
+// with the threads of each phase in sequence. In any order of threads the results must be the same, unless a
+// barrier is missing. Shared memory is NaN at first.
 
 #include <cstdint>
 #include <memory>
@@ -16,12 +16,13 @@ namespace vdnn::testing {
 enum class ThreadOrder : std::uint8_t {
   kForward,
   kReversed,
-  kRandom  // another one for each phase
+  kRandom  // another order for each phase
 };
 
 std::unique_ptr<const cuda::KernelTable> make_emulated_kernels(ThreadOrder order, std::uint32_t seed = 1,
                                                                HostLaunch launch = run_at_once);
-// All that the library stands on, with the fake of the vendors' (fake_vendor_library.h), and the whole of it.
+// All backends of the library, with the fake of the vendors' libraries (fake_vendor_library.h), and the
+// library as a whole.
 cuda::Backends make_emulated_backends(ThreadOrder order, const HostLaunch& launch = run_at_once);
 std::unique_ptr<OpLibrary> make_emulated_cuda_ops(ThreadOrder order, const HostLaunch& launch = run_at_once);
 

@@ -1,6 +1,6 @@
 #pragma once
-// A device that passes everything on to another one, until a call that it is told to fail: each kind of call
-// as the driver below could fail it, refused at once or, for work and copies, late on the stream.
+// A device that forwards everything to another one until a call that it was told to fail. Each kind of call
+// fails as in a driver: refused at once or, for work and copies, late on the stream.
 
 #include <atomic>
 #include <cstdint>
@@ -13,20 +13,20 @@
 
 namespace vdnn {
 
-// Counts the calls that can fail, in their order. It outlives its device, which reports to it what it leaves
-// behind at its end.
+// Counts, in order, the calls that can fail. It outlives its device, which at its end reports here what it
+// leaves behind.
 struct DeviceFaults {
   std::uint64_t fail_at = 0;  // from 1; 0: nothing fails
   bool armed = false;
-  std::atomic<std::uint64_t> points = 0;  // while armed
-  std::string failed;                     // what did
+  std::atomic<std::uint64_t> points = 0;  // calls counted while armed
+  std::string failed;                     // the call that failed
 
   // Bytes and blocks that were still allocated when the device was destroyed.
   std::uint64_t leaked_device_bytes = 0;
   std::uint64_t leaked_pinned_bytes = 0;
   std::uint64_t leaked_reservations = 0;
 
-  // Whether the point that the caller is at fails.
+  // Whether the caller's point fails.
   bool strikes(const std::string& what) {
     if (!armed || ++points != fail_at) {
       return false;

@@ -144,7 +144,7 @@ CudaStatus on_another_thread(const std::function<CudaStatus()>& call) {
   return status;
 }
 
-TEST_F(CaptureTest, NoThreadWaitsForAGpuOfWhichAStreamIsCaptured) {
+TEST_F(CaptureTest, NoThreadWaitsForAGpuWithACapturedStream) {
   for (const CaptureMode mode : {CaptureMode::kGlobal, CaptureMode::kThreadLocal, CaptureMode::kRelaxed}) {
     EXPECT_EQ(fake_.stream_begin_capture(captured_, mode), CudaStatus::kSuccess);
     const auto wait = [&] {
@@ -159,7 +159,7 @@ TEST_F(CaptureTest, NoThreadWaitsForAGpuOfWhichAStreamIsCaptured) {
   }
 }
 
-TEST_F(CaptureTest, NoThreadAsksAStreamThatIsCaptured) {
+TEST_F(CaptureTest, NoThreadQueriesACapturedStream) {
   using Ask = CudaStatus (FakeCuda::*)(CudaStream);
   for (const Ask ask : {&FakeCuda::stream_synchronize, &FakeCuda::stream_query}) {
     EXPECT_EQ(fake_.stream_begin_capture(captured_, CaptureMode::kRelaxed), CudaStatus::kSuccess);
@@ -179,7 +179,7 @@ TEST_F(CaptureTest, TheLegacyStreamStandsForBlockingStreamsThatAreCaptured) {
   const CudaStream legacy = fake_.stream_of(nullptr);
   bool capturing = false;
   begin();
-  EXPECT_EQ(fake_.stream_is_capturing(capturing, legacy), CudaStatus::kSuccess) << "that one does not block";
+  EXPECT_EQ(fake_.stream_is_capturing(capturing, legacy), CudaStatus::kSuccess) << "the other does not block";
   EXPECT_EQ(end(), CudaStatus::kSuccess);
   fake_.graph_destroy(graph_);
   EXPECT_EQ(fake_.stream_begin_capture(blocking), CudaStatus::kSuccess);
@@ -198,13 +198,13 @@ TEST_F(CaptureTest, TheLegacyStreamStandsForBlockingStreamsThatAreCaptured) {
 struct Modes {
   CaptureMode of_capture;
   CaptureMode of_thread;
-  bool allowed;            // to the thread that captures
-  bool allowed_elsewhere;  // to others with the same mode
+  bool allowed;            // for the thread that captures
+  bool allowed_elsewhere;  // for other threads with the same mode
 };
 
 class CaptureModesTest : public CaptureTest, public ::testing::WithParamInterface<Modes> {
  protected:
-  // cudaMalloc is the documentation's own example.
+  // Calls cudaMalloc, the documentation's own example.
   bool may_allocate() {
     auto mode = GetParam().of_thread;
     fake_.set_device(0);
@@ -212,7 +212,7 @@ class CaptureModesTest : public CaptureTest, public ::testing::WithParamInterfac
     std::uint64_t address = 0;
     const CudaStatus status = fake_.malloc(address, kBytes);
     fake_.thread_exchange_capture_mode(mode);
-    EXPECT_EQ(mode, GetParam().of_thread) << "what was put back comes out again";
+    EXPECT_EQ(mode, GetParam().of_thread) << "the exchange returns the earlier mode";
     if (status == CudaStatus::kSuccess) {
       allocated_.push_back(address);
     }

@@ -1,8 +1,8 @@
 #pragma once
-// A catalog for tests that need tapes and no mathematics. Its recipes have the operands of the oneDNN catalog
-// (max-pooling saves indices); on request pooling reads X and Y in its backward pass as cuDNN's does, so that
-// feature maps have several backward readers. Convolutions come with three algorithms each, so that planners
-// have a choice; storage is dense.
+// A catalog for tests that need tapes but no mathematics. Its recipes have the operands of the oneDNN catalog
+// (max-pooling saves indices). On request, pooling reads X and Y in its backward pass as in cuDNN, so that
+// feature maps have several backward readers. Convolutions have three algorithms each, so that planners have
+// a choice; storage is dense.
 
 #include <algorithm>
 #include <array>
@@ -18,7 +18,7 @@
 namespace vdnn::fakes {
 
 struct FakeCatalogOptions {
-  bool pooling_reads_x_and_y = false;  // backward; nothing is saved then
+  bool pooling_reads_x_and_y = false;  // in the backward pass; pooling then saves nothing
 };
 
 class FakeCatalog : public OpCatalog {
@@ -90,12 +90,12 @@ class FakeCatalog : public OpCatalog {
 
   static std::vector<Algorithm> only() { return {{"only", 0}}; }
 
-  // Faster ones need more workspace; the library prefers the fastest.
+  // Faster algorithms need more workspace, and the library prefers the fastest.
   static std::vector<Algorithm> choice(std::uint64_t operand_bytes) {
     return {{"fast", operand_bytes}, {"tiled", operand_bytes / 4}, {"lean", 0}};
   }
 
-  // Cost of touching each element of the operands about once.
+  // The cost of accessing each element of the operands about once.
   static Cost elementwise(const TensorType& type, double operands) {
     const auto elements = static_cast<double>(type.elements());
     return {.flops = elements, .bytes = operands * static_cast<double>(type.bytes())};
@@ -111,7 +111,8 @@ class FakeCatalog : public OpCatalog {
     }
   }
 
-  // Y = W X + b: convolutions and fully connected layers. `weights` is K x C x window, `dot` its C x window.
+  // Y = W X + b: convolutions and fully connected layers. `weights` is K x C x window; `dot`, the length of
+  // each dot product, is C x window.
   static LayerRecipe linear(const TensorType& weights, const TensorType& x, const TensorType& y,
                             const std::vector<Algorithm>& algorithms) {
     const std::int64_t filters = weights.dims[0];

@@ -14,12 +14,12 @@ namespace vdnn {
 
 namespace {
 
-// As large allocations of CUDA have it.
+// The alignment of CUDA's large allocations.
 constexpr std::uint64_t kMallocAlignment = std::uint64_t{2} << 20;
-// The handles of default streams are 0, cudaStreamLegacy, and
+// Default streams have the handles 0, 1 (cudaStreamLegacy) and 2 (cudaStreamPerThread).
 constexpr std::uintptr_t kStreamPerThread = 2;
 
-// Whether the process has something at each address.
+// Whether the process has mapped any page of `range`.
 bool is_mapped(AddressRange range) {
   const std::uint64_t begin = range.begin / kPageBytes * kPageBytes;
   std::vector<unsigned char> pages((range.end() - begin + kPageBytes - 1) / kPageBytes);
@@ -369,7 +369,7 @@ std::string FakeCuda::error_name(CudaStatus status) const {
 CudaStatus FakeCuda::get_last_error() {
   const std::lock_guard lock(mutex_);
   const CudaStatus last = std::exchange(thread().last_error, CudaStatus::kSuccess);
-  // Which nothing clears.
+  // Nothing clears this error.
   return corruption() == CudaStatus::kSuccess ? last : corruption();
 }
 
@@ -706,7 +706,7 @@ CudaStatus FakeCuda::stream_destroy(CudaStream stream) {
   if (mine->place.capture) {
     return misuse("cudaStreamDestroy", "the stream is being captured");
   }
-  mine->destroyed = true;  // work that it was given still runs
+  mine->destroyed = true;  // its submitted work still runs
   return CudaStatus::kSuccess;
 }
 
@@ -756,7 +756,7 @@ CudaStatus FakeCuda::stream_id(std::uint64_t& id, CudaStream stream) {
   }
   const Stream* const mine = find_stream(stream);
   if (mine == nullptr) {
-    // CUDA leaves open what becomes of the handle of a stream that has gone. Drivers have said either.
+    // CUDA does not specify the error for the handle of a destroyed stream, and drivers have returned either.
     return finish(options_.seed % 2 == 0 ? CudaStatus::kInvalidResourceHandle
                                          : CudaStatus::kContextIsDestroyed);
   }
@@ -775,7 +775,7 @@ CudaStatus FakeCuda::stream_is_capturing(bool& capturing, CudaStream stream) {
   }
   const bool is_legacy = mine->is_default && !mine->blocking;
   if (is_legacy && capture_of_blocking(mine->ordinal) != nullptr) {
-    return finish(CudaStatus::kStreamCaptureImplicit);  // and the capture stays valid
+    return finish(CudaStatus::kStreamCaptureImplicit);  // the capture stays valid
   }
   capturing = mine->place.capture != nullptr;
   return CudaStatus::kSuccess;
@@ -872,7 +872,7 @@ CudaStatus FakeCuda::stream_wait_event(CudaStream stream, CudaEvent event) {
   if (mine != nullptr && (mine->place.capture || awaited->place.capture)) {
     return wait_in_capture(*mine, *awaited);
   }
-  // The wait is for the event's present record; an event that was never recorded is no wait.
+  // The stream waits for the event's present record. An event that was never recorded needs no wait.
   const CudaStatus status = append("cudaStreamWaitEvent", stream, Waiting{awaited->latest});
   if (status == CudaStatus::kSuccess && awaited->latest != nullptr) {
     order_.stream_waits(mine->id, awaited->latest->after);
@@ -1469,7 +1469,7 @@ bool FakeCuda::is_accessible(AddressRange range, int ordinal) const {
   return accessible;
 }
 
-// Whether a graph had memory there was judged when the work was given.
+// check() has judged, when the work was submitted, whether a graph had memory there.
 bool FakeCuda::is_of_graph(AddressRange range) const {
   const auto next = graph_memory_.upper_bound(range.begin);
   return next != graph_memory_.begin() && std::prev(next)->second.range.contains(range);
@@ -1637,7 +1637,7 @@ CudaStatus FakeCuda::free_async(std::uint64_t address, CudaStream stream) {
   };
   const CudaStatus status =
       give("cudaFreeAsync", stream, end,
-           // The stream may be another GPU's, which need not have access.
+           // The stream may be another GPU's, which need not have access to the memory.
            {.name = "cudaFreeAsync", .reads = {}, .writes = {&write, 1}, .is_copy = true});
   mine->destroyed = status == CudaStatus::kSuccess;
   return status;
@@ -1719,7 +1719,8 @@ CudaStatus FakeCuda::check_memory(const Nodes& nodes) {
   return needed <= free_bytes(thread().ordinal) ? CudaStatus::kSuccess : CudaStatus::kMemoryAllocation;
 }
 
-// From the call that launches the graph or frees the memory on: accesses are judged when work is given.
+// Life begins at the call that launches the graph, and ends at the call that frees the memory, since accesses
+// are judged when work is submitted.
 void FakeCuda::begin_life(GraphMemory& memory) {
   memory.live = true;
   memory.excused = false;
@@ -1764,8 +1765,7 @@ CudaStatus FakeCuda::address_reserve(std::uint64_t& address, std::uint64_t bytes
   if (bytes == 0 || bytes % kPageBytes != 0 || (alignment != 0 && !std::has_single_bit(alignment))) {
     return misuse("cuMemAddressReserve", "not whole pages, or an alignment that is no power of two");
   }
-  // With alignment 0 the driver chooses; memory can be mapped in whole granules from the beginning on either
-  // way.
+  // With alignment 0, the driver chooses. Either way, whole granules can be mapped from the beginning.
   std::optional<Mapping> space =
       Mapping::make(bytes, std::max(alignment, options_.granule_bytes), Mapping::Kind::kReserved);
   if (!space) {
@@ -1962,7 +1962,7 @@ CudaStatus FakeCuda::memory_set_access(AddressRange range, std::span<const int> 
   return CudaStatus::kSuccess;
 }
 
-// Whether a GPU can touch the virtual memory there, as its own or as a peer.
+// Whether a GPU can access the virtual memory there, as its own or as a peer's.
 bool FakeCuda::can_reach(AddressRange range, int ordinal) const {
   bool can = true;
   cover(mapped_, range, [&](std::uint64_t, const Mapped& mapped) {

@@ -2,27 +2,27 @@
 // A CUDA runtime without a GPU, for tests of its callers. Streams are logical queues. Submitted work runs
 // when the host waits; a part of it, drawn by seed, runs earlier. One piece runs at a time, in a drawn order
 // among those that the streams and their waits permit. Device memory is real: address space becomes
-// accessible when it is mapped, so that tests can compare bytes, and work that touches unmapped memory
-// crashes. An allocation can be mapped at several places, and lasts until it is neither owned nor mapped.
-// Device memory can also be logical: addresses alone, nothing is mapped, touched or copied, and a GPU may
-// have terabytes.
+// accessible when it is mapped. So tests can compare bytes, and work that touches unmapped memory crashes. An
+// allocation can be mapped at several places, and lasts until it is neither owned nor mapped. Device memory
+// can also be logical: it then consists of addresses alone, nothing is mapped, touched or copied, and a GPU
+// may have terabytes.
 //
 // The default streams have their own handles, and each stream behaves as CUDA documents for its kind: the
 // legacy stream waits for all earlier work of blocking streams, and their later work waits for it. Streams of
 // stream_create() do not block; the default streams of threads do.
 //
-// A captured stream records instead. A graph has the recorded pieces with the order that streams and events
-// gave them and no other, and each launch runs them in a newly drawn order. Memory that is allocated in the
-// order of a captured stream belongs to the graph: its address is valid from a launch until the free that
-// follows, inside the graph or after it, and no other memory has this address. Waiting for captured work,
-// asking whether it is done, or waiting for the whole GPU invalidates the capture, whichever thread does it.
-// So does any other call that waits for the device or changes memory, where the modes of capture and thread
-// forbid it; CUDA does not document this for every call.
+// A captured stream records instead. A graph has the recorded pieces with only the order that streams and
+// events gave them, and each launch runs them in a newly drawn order. Memory allocated in the order of a
+// captured stream belongs to the graph. Its address is valid from a launch until the following free, inside
+// the graph or after it, and no other memory has this address. Waiting for captured work, querying it, or
+// waiting for the whole GPU invalidates the capture, whichever thread does so. So does any other call that
+// waits for the device or changes memory, if the modes of capture and thread forbid it; CUDA does not
+// document this for every call.
 //
 // Calls are counted, and a chosen call can be made to fail. Misuse (a destroyed handle, an unmapped range, a
 // stream of another GPU, a copy of memory that is no longer page-locked) and leaks are findings. So are
-// unordered accesses to the same bytes of which one is a write (cuda_order.h): by copies, by kernels that
-// declare their accesses, and by the host where it unmaps or unlocks memory or declares an access.
+// unordered accesses to the same bytes if one of them is a write (cuda_order.h): by copies, by kernels that
+// declare their accesses, and by the host if it unmaps or unlocks memory or declares an access.
 
 #include <algorithm>
 #include <chrono>
@@ -54,39 +54,39 @@ namespace vdnn {
 struct FakeCudaOptions {
   std::uint64_t seed = 0;
   int gpus = 1;
-  int first_card = 0;  // cuda:0 is that one of the machine, as where CUDA_VISIBLE_DEVICES names it
+  int first_card = 0;  // the machine's number of cuda:0, as CUDA_VISIBLE_DEVICES can choose
   std::uint64_t memory_bytes = std::uint64_t{2} << 30;  // of each GPU
-  std::uint64_t used_bytes = 0;                         // of each, by other processes
-  std::uint64_t context_bytes = 0;                      // of each that the process uses
+  std::uint64_t used_bytes = 0;                         // of each GPU, by other processes
+  std::uint64_t context_bytes = 0;                      // of each GPU that the process uses
   bool nvml = true;
   std::uint64_t granule_bytes = std::uint64_t{2} << 20;
   int driver_version = 13000;  // 0: no driver
   int compute_capability = 90;
   bool virtual_memory = true;
   bool file_handles = true;  // CudaDeviceInfo
-  bool rdma = true;          // likewise
-  bool peers = true;         // whether GPUs can touch each other's memory
+  bool rdma = true;          // CudaDeviceInfo
+  bool peers = true;         // whether GPUs can access each other's memory
   std::optional<int> host_node;
-  std::uint64_t malloc_offset = 0;  // of what cudaMalloc gives, from where granules begin
+  std::uint64_t malloc_offset = 0;  // from a granule's begin to cudaMalloc's addresses
   bool logical_memory = false;
-  // The GPUs' time, in seconds, which events are stamped with. The test's own kernels move it on, and so does
-  // a GPU that has nothing to do until the host gives it more. Null: the time.
+  // The GPUs' time in seconds, for the time stamps of events. The test's own kernels advance it, and so does
+  // an idle GPU that waits for more work from the host. If null, time stamps are real time.
   std::shared_ptr<double> clock;
-  // With a clock: how long the host takes to give a stream a piece of work or an event. No piece begins
-  // before it was given, and a host that waits goes on no sooner than the GPU is through.
+  // With a clock: how long the host needs to submit a piece of work or an event. No piece begins before the
+  // host has submitted it, and a waiting host continues no sooner than the GPU has finished.
   double submission_seconds = 0;
-  // Called while the host waits and nothing here can run: the progress of other processes, for which a stream
-  // is held. If it returns false, or there is none, the host would wait for ever, which is misuse.
+  // Called while the host waits and nothing can run here, so that other processes progress, for which a
+  // stream may be held. If it returns false or is empty, the host would wait forever, which is misuse.
   std::function<bool()> while_host_waits;
 };
 
-// The ranges that a kernel touches. The spans need to live only for the call.
+// The ranges that a kernel accesses. The spans must live only for the call.
 struct FakeAccesses {
   std::string_view name = "kernel";
   std::span<const Access> reads;
-  std::span<const Access> writes;  // workspace too
-  // A copy, not a kernel: memory of cudaMalloc on another GPU goes through the host where peers were not let
-  // to it (cudaMemcpyPeerAsync), virtual memory does not.
+  std::span<const Access> writes;  // includes the workspace
+  // A copy instead of a kernel. Without peer access, copies of another GPU's cudaMalloc memory go through the
+  // host (cudaMemcpyPeerAsync), but copies of virtual memory do not.
   bool is_copy = false;
 };
 
@@ -96,78 +96,77 @@ class FakeCuda final : public CudaApi {
   explicit FakeCuda(const FakeCudaOptions& options = {}) : options_(options), random_(options.seed) {}
 
   // --- calls of tests -------------------------------------------------------------------------------------
-  // As cudaLaunchKernel(): `kernel` runs in its turn. An error that it returns has been taken off the thread;
-  // one that an earlier call has left stays. `stream` is one of a FakeCuda. The kernel makes no calls.
+  // Like cudaLaunchKernel(): `kernel` runs in its turn. If the launch fails, its error is cleared from the
+  // thread, but an error of an earlier call stays. `stream` belongs to a FakeCuda. The kernel makes no calls.
   static CudaStatus launch(CudaStream stream, std::function<void()> kernel,
                            const FakeAccesses& accesses = {});
-  // The stream does not go on until ready() returns true, as after a kernel that waits for other GPUs.
-  // ready() makes no calls.
+  // Stops the stream until ready() returns true, like a kernel that waits for other GPUs. ready() makes no
+  // calls.
   static CudaStatus hold(CudaStream stream, std::function<bool()> ready);
-  // For a kernel that is running on `stream`: it reads `range`, too, as NCCL's do with buffers of other
-  // ranks.
+  // For a kernel that runs on `stream`: it also reads `range`, as NCCL's kernels read buffers of other ranks.
   static void read_in_kernel(CudaStream stream, AddressRange range, std::string_view name);
-  // The host does something else for a while: the GPUs run all that can run.
+  // The host does something else for a while, so the GPUs run all that can run.
   void rest();
   // Whether `address` lies in a reservation of the stream's runtime.
   static bool is_device_address(CudaStream stream, std::uint64_t address);
-  // A kernel that corrupts its GPU's context: from when it runs, nothing else does there, and every call of a
-  // thread that has set that GPU returns `status`.
+  // Launches a kernel that corrupts its GPU's context. Once it has run, nothing else runs there, and every
+  // call of a thread with that GPU set returns `status`.
   static void launch_that_corrupts(CudaStream stream, CudaStatus status);
 
-  // cudaStreamCreate: takes turns with the legacy default stream.
+  // cudaStreamCreate: the stream takes turns with the legacy default stream.
   CudaStatus stream_create_blocking(CudaStream& stream);
-  // A default stream itself, where `stream` is its handle: 0 or cudaStreamLegacy (1) the calling thread's
-  // GPU's, cudaStreamPerThread (2) the thread's own there.
+  // The default stream of this handle. 0 and cudaStreamLegacy (1) mean that of the calling thread's GPU, and
+  // cudaStreamPerThread (2) the thread's own stream on this GPU.
   CudaStream stream_of(CudaStream stream);
 
-  // cudaStreamBeginCapture with a mode, where stream_begin_capture() has kThreadLocal; or
-  // cudaStreamBeginCaptureToGraph, where the first node comes after none.
+  // cudaStreamBeginCapture with a mode, whereas stream_begin_capture(stream) uses kThreadLocal. With `into`,
+  // cudaStreamBeginCaptureToGraph, whose first node comes after no other.
   CudaStatus stream_begin_capture(CudaStream stream, CaptureMode mode, CudaGraph into = nullptr);
-  // Until the calling thread's GPU has done all that it was given, as cudaFree() waits: captures stay what
-  // they are.
+  // Waits until the calling thread's GPU has finished its work, like cudaFree(). Captures stay as they are.
   CudaStatus finish_work();
-  // As cudaDeviceReset() does: those of the calling thread's GPU are gone, as its streams will be.
+  // Like cudaDeviceReset(), drops the captures of the calling thread's GPU, whose streams will be gone, too.
   void drop_captures();
 
-  // cudaMallocManaged: as malloc(), and every GPU may touch it.
+  // cudaMallocManaged: like malloc(), but every GPU may access the memory.
   CudaStatus malloc_managed(std::uint64_t& address, std::uint64_t bytes);
-  // cudaMallocAsync: memory in the stream's order; where the stream is captured, of the graph.
+  // cudaMallocAsync: memory in the stream's order; if the stream is captured, it belongs to the graph.
   CudaStatus malloc_async(std::uint64_t& address, std::uint64_t bytes, CudaStream stream);
-  // cudaFreeAsync: memory goes in the stream's order. What is freed in a capture must be a graph's.
+  // cudaFreeAsync: frees in the stream's order. A capture may free only memory of a graph.
   CudaStatus free_async(std::uint64_t address, CudaStream stream);
-  // Whether `address` is where memory of a graph begins, which has its address for ever.
+  // Whether memory of a graph begins at `address`. Such memory has its address forever.
   bool is_graph_memory(std::uint64_t address) const;
 
-  // cuMemRetainAllocationHandle and cuMemExportToShareableHandle, as a file descriptor: of the allocation
-  // that is mapped at `address`, whose place is `mapped`. Refused where it was not created for that.
+  // cuMemRetainAllocationHandle and cuMemExportToShareableHandle, as a file descriptor, for the allocation
+  // mapped at `address`; `mapped` is its range. Refused unless the allocation was created for export.
   CudaStatus export_allocation(AddressRange& mapped, std::uint64_t address);
-  // As drivers of network cards do, for GPUDirect RDMA: refused where a part of it was not created for that.
+  // Registers memory as drivers of network cards do for GPUDirect RDMA. Refused unless all of it was created
+  // for RDMA.
   CudaStatus register_for_rdma(AddressRange range) const;
 
-  // cuCtxCreate(), or cuCtxFromGreenCtx(): a context of the GPU that is not its primary one. No thread has
-  // it.
+  // cuCtxCreate() or cuCtxFromGreenCtx(): makes a context of the GPU that is not its primary one. It is not
+  // current to any thread.
   CudaContextHandle make_context(int ordinal);
 
-  // Whether a context that is no GPU's primary one is current to the calling thread. No call of CUDA's.
+  // Whether a context that is not primary is current to the calling thread. This is not a call of CUDA.
   bool has_own_context();
 
-  // cudaDeviceReset() of a thread that has no context of its own.
+  // cudaDeviceReset() by a thread that has no context of its own.
   CudaStatus device_reset();
 
-  // The calling thread's GPU, which is not a call.
+  // The calling thread's GPU. This is not a call of CUDA.
   int gpu_of_thread();
 
-  // Another process takes so much of a GPU.
+  // Another process allocates `bytes` of the GPU.
   void take_memory(int ordinal, std::uint64_t bytes);
   // Gives back what take_memory() took.
   void return_memory(int ordinal, std::uint64_t bytes);
-  // Whether the process has a context there.
+  // Whether the process has a context on the GPU.
   bool uses(int ordinal) const;
-  // The most that the process has had of the GPU at once, mapped or not: what its card saw.
+  // The most memory of the GPU that the process has had at once, mapped or not, as its card saw it.
   std::uint64_t peak_bytes(int ordinal) const;
 
-  // The `nth` call from now on (from 1), of those that `name` names where it is given, returns `status`
-  // instead of doing anything.
+  // The `nth` call from now on (from 1), among all calls or those named `name`, returns `status` instead of
+  // doing anything.
   void fail_call(std::uint64_t nth, CudaStatus status, std::string_view name = {});
   // The `nth` call from now on (from 1) of those named `name`, "cudaStreamWaitEvent" or "cudaEventRecord",
   // has no effect and returns success.
@@ -175,33 +174,34 @@ class FakeCuda final : public CudaApi {
 
   // Runs, as another thread would, just before the next cudaStreamWaitEvent.
   void before_next_wait(std::function<void()> other);
-  // Runs, as another thread would, when the next cudaDeviceSynchronize has waited and not yet returned.
+  // Runs, as another thread would, when the next cudaDeviceSynchronize has waited but not yet returned.
   void after_next_synchronize(std::function<void()> other);
 
-  // The host itself accesses page-locked memory, for the purpose `name`.
+  // The host itself accesses page-locked memory; `name` is the purpose.
   void touch_on_host(AddressRange range, const std::string& name);
-  // The name of copies in findings from now on.
+  // Sets the name of copies in findings from now on.
   void name_copies(std::string_view name);
 
-  // Since the fake was made, of the table's calls named like that or of all; without queries of versions.
+  // The number of calls so far, of this name or of all. Queries of versions do not count.
   std::uint64_t calls(std::string_view name = {}) const;
   // The call that was made to fail, or "".
   std::string failed_call() const;
 
-  // The names of the calling thread's ranges, the innermost last.
+  // The names of the calling thread's profiling ranges, the innermost last.
   std::vector<std::string> ranges() const;
 
-  // Misuse so far.
+  // All misuse so far.
   std::vector<std::string> misuses() const;
-  // Uses of events that are permitted but slow because of the event's kind. Each sort once.
+  // Uses of events that are permitted but slow because of the event's kind; each kind of use once.
   std::set<std::string> dear_events() const;
-  // Accesses that nothing orders, and kernels that were given memory that is not there.
+  // Unordered accesses, and kernels that use memory that is not there.
   std::vector<SimFinding> findings() const;
-  // Misuses and findings, so far.
+  // The number of misuses and findings so far.
   std::size_t wrong() const;
   // Leaks, except of resources whose releasing call was made to fail.
   std::vector<std::string> leaks() const;
-  // Of memory_bytes, on all GPUs: each allocation once, however many places it has; and of the host.
+  // Bytes mapped of all GPUs' memory_bytes, each allocation once, however many places it has; and their peak,
+  // and that of page-locked memory.
   std::uint64_t mapped_bytes() const;
   std::uint64_t peak_mapped_bytes() const;
   std::uint64_t peak_page_locked_bytes() const;
@@ -273,7 +273,7 @@ class FakeCuda final : public CudaApi {
     bool done = false;
     Clock::time_point when;
     double seconds = 0;  // on the clock
-    Frontier after;      // it is ordered after these
+    Frontier after;      // what the recording comes after
   };
   struct Recorded {
     std::shared_ptr<Recording> recording;
@@ -286,32 +286,32 @@ class FakeCuda final : public CudaApi {
   };
   using Kernel = std::function<void()>;
 
-  // Whether it was released. A resource whose releasing call was made to fail is no leak.
+  // Whether the resource was released. If its releasing call was made to fail, it is no leak.
   struct Owned {
     bool destroyed = false;
     bool excused = false;
   };
-  // Memory of an allocation node. It is there from the launch of its graph until it is freed.
+  // Memory of an allocation node. It exists from the launch of its graph until it is freed.
   struct GraphMemory : Owned {
     GraphMemory(Mapping space_, AddressRange range_, int ordinal_)
         : space(std::move(space_)), range(range_), ordinal(ordinal_) {}
     Mapping space;
     AddressRange range;
     int ordinal = 0;
-    const void* allocated_in = nullptr;  // captures
-    const void* freed_in = nullptr;      // null: in no graph
+    const void* allocated_in = nullptr;  // a capture
+    const void* freed_in = nullptr;      // a capture; null: in no graph
     bool live = false;
   };
 
   struct Stream;
   struct Graph;
-  // A piece of a graph, the nodes that it comes after, and those that come after it.
+  // A piece of a graph, the nodes that it comes after, and the nodes that come after it.
   struct Node {
     Kernel kernel;
     std::string name;
     std::vector<Access> reads;
     std::vector<Access> writes;
-    std::size_t lane = 0;  // which of the captured streams gave it
+    std::size_t lane = 0;  // which of the captured streams recorded it
     std::set<std::size_t> after;
     std::vector<std::size_t> before;
     GraphMemory* allocates = nullptr;
@@ -320,32 +320,32 @@ class FakeCuda final : public CudaApi {
     bool is_of_memory() const { return allocates != nullptr || frees != nullptr; }
     FakeAccesses accesses() const { return {.name = name, .reads = reads, .writes = writes}; }
   };
-  // In an order in which they could run.
+  // The nodes in an order in which they could run.
   using Nodes = std::vector<Node>;
   struct Capture {
-    std::vector<const Stream*> streams;  // the first is where it began
+    std::vector<const Stream*> streams;  // the first began the capture
     std::uint64_t thread = 0;            // thread_number()
     CaptureMode mode = CaptureMode::kThreadLocal;
-    Graph* into = nullptr;  // null: a graph of its own
+    Graph* into = nullptr;  // null: a new graph
     bool valid = true;
     bool ended = false;
     Nodes nodes;
   };
-  // Where a stream, or the recording of an event, stands in a capture; in none where that is null.
+  // The place of a stream, or of an event's recording, in a capture; null if in none.
   struct Place {
     std::shared_ptr<Capture> capture;
     std::set<std::size_t> after;
   };
   struct Launched {
     std::shared_ptr<const Nodes> nodes;
-    std::vector<std::size_t> awaited;  // a node: how many of those that it comes after have not run
+    std::vector<std::size_t> awaited;  // for each node: how many earlier nodes have not run
     std::vector<std::size_t> ready;
   };
   using Piece = std::variant<Kernel, Recorded, Waiting, Held, Launched>;
 
   struct Given {
     Piece piece;
-    double seconds = 0;  // on the clock: when the host had given it
+    double seconds = 0;  // on the clock: when the host had submitted it
   };
 
   struct Amount {
@@ -364,8 +364,8 @@ class FakeCuda final : public CudaApi {
     bool blocking = false;  // takes turns with the legacy default stream
     bool is_default = false;
     std::deque<Given> pieces;
-    std::uint64_t given = 0;                  // pieces
-    std::map<StreamId, std::uint64_t> after;  // how many of others' it has waited for in turn
+    std::uint64_t given = 0;                  // submitted pieces
+    std::map<StreamId, std::uint64_t> after;  // how many pieces of others it has waited for in turn
     Place place;
   };
   struct Event : Owned {
@@ -384,11 +384,11 @@ class FakeCuda final : public CudaApi {
     std::vector<StreamId> lanes;
     std::shared_ptr<const Nodes> nodes;
   };
-  struct Block : Owned {  // of memory_create; takes memory until it is neither owned nor mapped
+  struct Block : Owned {  // of memory_create; uses memory while owned or mapped
     std::uint64_t bytes = 0;
     std::uint64_t offset = 0;  // in memory_
     CudaMemoryKind kind;
-    std::set<std::uint64_t> places;  // where it is mapped: begins
+    std::set<std::uint64_t> places;  // begins of the ranges where it is mapped
   };
   struct Mapped : Owned {
     std::uint64_t bytes = 0;
@@ -412,8 +412,8 @@ class FakeCuda final : public CudaApi {
     int ordinal = 0;
     CudaContextHandle context = nullptr;
     CaptureMode capture_mode = CaptureMode::kGlobal;
-    CudaStatus last_error = CudaStatus::kSuccess;  // of calls of the runtime, and of nothing else
-    bool calls_runtime = true;                     // now; else the driver, or its management library
+    CudaStatus last_error = CudaStatus::kSuccess;  // of calls of the runtime only
+    bool calls_runtime = true;                     // otherwise the driver or its management library
     std::vector<std::string> ranges;
     std::map<int, Stream*> default_streams;  // by ordinal
   };
@@ -421,18 +421,18 @@ class FakeCuda final : public CudaApi {
   // Begins a call: success, or the status that the call returns at once. `releases` names the resource that
   // the call releases.
   CudaStatus begin(std::string_view name, Owned* releases = nullptr);
-  // Likewise, for what also works where the context is corrupted.
+  // The same for a call that works even if the context is corrupted.
   CudaStatus begin_without_context(std::string_view name, Owned* releases = nullptr);
-  // Whether the call, which has begun, is the one to be lost.
+  // Whether this call, which has begun, is the one to be lost.
   bool is_lost(std::string_view name);
-  // Likewise, for a call that may be unsafe while streams are captured: in CUDA's words that is one which
-  // their graphs would not know of.
+  // The same for a call that may be unsafe while streams are captured: in CUDA's words, one that the captured
+  // graphs would not know of.
   CudaStatus begin_unsafe(std::string_view name, Owned* releases = nullptr);
-  // A call of the runtime that needs a context has begun: a thread that has none begins to use its GPU, the
-  // first where it has set none (CUDA Programming Guide, "Initialization").
+  // A call of the runtime that needs a context has begun. A thread without a context begins to use its GPU,
+  // or the first GPU if it has set none (CUDA Programming Guide, "Initialization").
   void use_gpu();
   CudaContextHandle primary_context(int ordinal);
-  // Of the calling thread's GPU.
+  // The corruption of the calling thread's GPU.
   CudaStatus corruption();
   std::function<void()> take(std::function<void()>& other);
   CudaStatus finish(CudaStatus status);
@@ -446,10 +446,10 @@ class FakeCuda final : public CudaApi {
   Stream* find_stream(CudaStream stream);
   Stream& add_stream();
   CudaStatus create(CudaStream& stream, bool blocking);
-  // Of the calling thread's GPU.
+  // The legacy stream of the calling thread's GPU.
   Stream& legacy_stream();
   Stream& thread_stream();
-  // What CUDA orders unasked before the stream is given something.
+  // Orders the stream as CUDA does implicitly before it gets more work.
   CudaStatus take_turns(Stream& stream);
   void order(Stream& earlier, Stream& later);
   void end_default_streams(int ordinal);
@@ -459,7 +459,7 @@ class FakeCuda final : public CudaApi {
   CudaStatus give(std::string_view call, CudaStream stream, Kernel kernel, const FakeAccesses& accesses);
   CudaStatus put(Stream& stream, Kernel kernel, const FakeAccesses& accesses);
   CudaStatus invalidate(Capture& capture, CudaStatus status);
-  // Success, or CUDA's error where no thread may query or wait for the work of the stream or the GPU.
+  // Success, or CUDA's error if no thread may query or wait for the work of the stream or the GPU.
   // Invalidates the captures that the call concerns.
   CudaStatus check_no_capture(const Stream& stream);
   CudaStatus check_no_capture(int ordinal);
@@ -468,57 +468,57 @@ class FakeCuda final : public CudaApi {
   CudaStatus malloc_in_capture(std::uint64_t& address, std::uint64_t bytes, Stream& stream);
   CudaStatus free_in_capture(std::uint64_t address, Stream& stream);
   CudaStatus free_of_graph(GraphMemory& memory, CudaStream stream);
-  // Success, or the error for which CUDA would not launch it.
+  // Success, or the error with which CUDA would refuse the launch.
   CudaStatus check_memory(const Nodes& nodes);
   void begin_life(GraphMemory& memory);
   void end_life(GraphMemory& memory);
   GraphMemory* find_graph_memory(std::uint64_t address);
   CudaStatus wait_in_capture(Stream& stream, const Event& event);
   CudaStatus record_in_capture(const Stream& stream, Event& event);
-  // Refuses what cannot be asked of an event that was recorded in a capture.
+  // Refuses calls that an event recorded in a capture does not support.
   CudaStatus check_not_captured(const Event& event);
-  // Whether where it began comes after all that the streams were given.
+  // Whether the stream that began the capture comes after all work of its streams.
   static bool is_joined(const Capture& capture);
   void end(Capture& capture);
   void copy(int ordinal, std::uint64_t destination, std::uint64_t source, std::uint64_t bytes,
             CopyDirection direction);
-  // Work that the GPU has been given; `stream` is one of order_.
+  // Checks work that the GPU gets; `stream` is one of order_.
   void check(int ordinal, StreamId stream, const FakeAccesses& accesses);
-  // All of a graph, on `stream`.
+  // Checks all work of a graph launched on `stream`.
   void check(const Stream& stream, const Exec& exec);
   bool is_accessible(AddressRange range, int ordinal) const;
   bool can_reach(AddressRange range, int ordinal) const;
   bool is_allocated(AddressRange range) const;
   bool is_of_graph(AddressRange range) const;
   bool is_registered(AddressRange range) const;
-  // Whether it lies in one reservation.
+  // Whether the range lies in one reservation.
   bool is_reserved(AddressRange range) const;
-  // Calls visit(mapped) for each of `range`; whether they cover it.
+  // Calls visit(mapped) for each mapping in `range`; returns whether the mappings cover it.
   template <class Mappings, class Visitor>
   static bool cover(Mappings& mappings, AddressRange range, const Visitor& visit);
 
-  // The host does, by a wait or a query: a recording is done.
+  // The host learns, by a wait or a query, that a recording is done.
   void know(const Recording* reached);
   bool can_run(const Stream& stream) const;
-  // All: on the clock, where there is one.
+  // The host's submission, on the clock if there is one. Returns its time.
   double host_submits();
   void gpu_waits_until(double seconds);
-  // The host has learnt what happened then.
+  // The host learns what happened at this time.
   void host_saw(double seconds) { host_seconds_ = std::max(host_seconds_, seconds); }
   double clock_seconds() const { return options_.clock ? *options_.clock : 0; }
   void run_one(Stream& stream);
   void run_node(Launched& launched);
-  // Runs a piece of a stream that is drawn; false where nothing can run.
+  // Runs a drawn piece of a drawn stream; false if nothing can run.
   bool run_some();
-  // The GPUs go on while the host comes and goes: with every fourth seed not at all, with others faster and
-  // faster.
+  // Lets the GPUs go on while the host makes calls: not at all with every fourth seed, and at different
+  // speeds with the others.
   void run_awhile();
   bool others_go_on();
   CudaStatus run_all(std::string_view call, int ordinal);
   template <class Predicate>
   CudaStatus run_until(std::string_view call, const Predicate& done);
   std::uint64_t free_bytes(int ordinal);
-  // Of memory that is used at the addresses it is given.
+  // The kind of mapping for memory that is used at its own addresses.
   Mapping::Kind kind() const {
     return options_.logical_memory ? Mapping::Kind::kReserved : Mapping::Kind::kUntouched;
   }
@@ -531,27 +531,27 @@ class FakeCuda final : public CudaApi {
   void remove_place(Block& block, AddressRange range);
 
   const FakeCudaOptions options_;
-  mutable std::mutex mutex_;  // guards what follows
+  mutable std::mutex mutex_;  // guards all members below
   std::mt19937_64 random_;
   std::map<std::uint64_t, Thread> threads_;  // by thread_number()
-  std::deque<int> contexts_;                 // their ordinals; a handle is an address of one
+  std::deque<int> contexts_;                 // ordinals; a handle is the address of one
   std::map<int, int*> primary_contexts_;     // by ordinal
   std::set<int> active_;                     // ordinals of GPUs whose primary context is in use
-  std::map<int, CudaStatus> corrupted_;      // by ordinal; absent: works
+  std::map<int, CudaStatus> corrupted_;      // by ordinal; absent: not corrupted
   std::map<std::string, std::uint64_t, std::less<>> calls_;
   std::uint64_t all_calls_ = 0;
-  std::uint64_t until_failure_ = 0;  // calls; 0: none fails
+  std::uint64_t until_failure_ = 0;  // in calls; 0: none fails
   std::string failing_name_;
   CudaStatus failure_ = CudaStatus::kSuccess;
   std::string failed_call_;
-  std::uint64_t until_loss_ = 0;  // calls; 0: none is lost
+  std::uint64_t until_loss_ = 0;  // in calls; 0: none is lost
   std::string losing_name_;
   std::function<void()> before_next_wait_;
   std::function<void()> after_next_synchronize_;
   double host_seconds_ = 0;  // on the clock
   std::vector<std::string> misuses_;
   std::set<std::string> dear_events_;
-  // Never forgotten, so that a handle that was destroyed is known as such.
+  // Streams are never forgotten, so the fake recognises destroyed handles.
   std::vector<std::unique_ptr<Stream>> streams_;
   std::map<int, Stream*> legacy_streams_;  // by ordinal
   std::unordered_map<CudaEvent, std::unique_ptr<Event>> events_;
@@ -559,15 +559,15 @@ class FakeCuda final : public CudaApi {
   std::vector<std::unique_ptr<Exec>> execs_;
   std::vector<std::shared_ptr<Capture>> captures_;     // under way
   std::vector<Block> blocks_;                          // handle - 1
-  std::set<std::pair<int, int>> entered_;              // which GPU may touch malloc's memory of which
+  std::set<std::pair<int, int>> entered_;              // (GPU, owner): may access the owner's malloc memory
   std::map<int, Amount> taken_;                        // by ordinal
   std::map<std::uint64_t, Reserved> reserved_;         // by begin
   std::map<std::uint64_t, Mapped> mapped_;             // by begin
   std::map<std::uint64_t, Allocated> allocated_;       // by begin
   std::map<std::uint64_t, GraphMemory> graph_memory_;  // by begin; never forgotten
-  FakeMemory memory_{options_.logical_memory};         // of blocks
+  FakeMemory memory_{options_.logical_memory};         // for blocks
   Amount mapped_amount_;
-  IntervalMap<std::uint64_t> accessible_;       // to which GPUs: a bit each
+  IntervalMap<std::uint64_t> accessible_;       // one bit per GPU
   std::map<std::uint64_t, Registered> pinned_;  // by begin
   Amount pinned_amount_;
   CudaOrder order_;

@@ -1,5 +1,5 @@
-// The fake's rules of order, each with the finding that its absence would cause: other tests rely on these
-// rules where they find nothing. And its logical memory.
+// The fake's rules of order, each with the finding that its absence would cause, since other tests rely on
+// these rules when they find nothing. Also its logical memory.
 
 #include "tests/fakes/fake_cuda.h"
 
@@ -57,7 +57,7 @@ void kernel(CudaStream stream, const char* name, const std::vector<AddressRange>
       FakeCuda::launch(stream, [] {}, {.name = name, .reads = accesses(reads), .writes = accesses(writes)}));
 }
 
-// Two granules that are mapped, a page that is locked, and three streams, in CUDA's own calls.
+// Two mapped granules, a page-locked page and three streams, made by CUDA's own calls.
 class CudaOrderTest : public ::testing::Test {
  protected:
   CudaOrderTest() {
@@ -90,7 +90,7 @@ class CudaOrderTest : public ::testing::Test {
   void record(CudaStream stream) { expect(fake_.event_record(event_, stream)); }
   void wait(CudaStream stream) { expect(fake_.stream_wait_event(stream, event_)); }
 
-  // With this seed nothing runs before the host waits.
+  // With this seed, nothing runs before the host waits.
   FakeCuda fake_{{.seed = 0, .gpus = 2, .granule_bytes = kGranule}};
   CudaStream a_ = nullptr;
   CudaStream b_ = nullptr;
@@ -144,7 +144,7 @@ TEST_F(CudaOrderTest, AnEventThatIsWaitedForOrders) {
 TEST_F(CudaOrderTest, AnEventThatNobodyWaitsForDoesNot) {
   kernel(a_, "makes x", {}, {x_});
   record(a_);
-  wait(c_);  // another stream than the one that needs it
+  wait(c_);  // not the stream that needs the wait
   kernel(b_, "reads x", {x_}, {});
   EXPECT_THAT(pairs(fake_), ElementsAre("makes x, reads x"));
 }
@@ -258,7 +258,7 @@ TEST_F(CudaOrderTest, WhatIsInUseMayNotBeUnlocked) {
   expect(fake_.host_unregister(host_.range().begin));
   expect(fake_.stream_synchronize(b_));
   EXPECT_THAT(pairs(fake_), ElementsAre("offload, cudaHostUnregister"));
-  expect(fake_.host_register(host_.range()));  // the copy is still to come
+  expect(fake_.host_register(host_.range()));  // before the copy
 }
 
 TEST_F(CudaOrderTest, KernelsAreGivenMemoryThatIsThere) {
@@ -269,7 +269,7 @@ TEST_F(CudaOrderTest, KernelsAreGivenMemoryThatIsThere) {
   EXPECT_THAT(pairs(fake_), ElementsAre(", nowhere", ", across"));
 }
 
-// Virtual memory is accessible to the GPUs that it was granted to, wherever it lies.
+// Virtual memory is accessible to the GPUs that have access to it, wherever it is.
 TEST_F(CudaOrderTest, AnotherGpuNeedsAccessGranted) {
   CudaStream other = nullptr;
   expect(fake_.set_device(1));
@@ -284,12 +284,12 @@ TEST_F(CudaOrderTest, AnotherGpuNeedsAccessGranted) {
 
 // --- default streams ---------------------------------------------------------------------------------------
 
-// As CUDA names them.
+// CUDA's handle of this value.
 CudaStream handle(std::uintptr_t value) {
   return reinterpret_cast<CudaStream>(value);  // NOLINT(performance-no-int-to-ptr)
 }
 
-// a_, b_ and c_ do not block; two streams that do.
+// Adds two blocking streams to a_, b_ and c_, which do not block.
 class DefaultStreamsTest : public CudaOrderTest {
  protected:
   DefaultStreamsTest() {
@@ -300,7 +300,7 @@ class DefaultStreamsTest : public CudaOrderTest {
 
   CudaStream legacy() { return fake_.stream_of(nullptr); }
   CudaStream of_thread() { return fake_.stream_of(handle(2)); }
-  // The kernels in the order in which they ran.
+  // Records the order in which kernels run.
   void run_as(CudaStream stream, int number) {
     expect(FakeCuda::launch(stream, [this, number] { ran_.push_back(number); }));
   }
@@ -384,7 +384,7 @@ TEST_F(DefaultStreamsTest, CopiesOnThemAreInOrderToo) {
   EXPECT_THAT(pairs(fake_), IsEmpty());
 }
 
-// The work runs in that order, too, whatever is drawn.
+// The work runs in that order, too, for any drawn order.
 TEST_F(DefaultStreamsTest, WorkWaitsForItsTurn) {
   bool opened = false;
   expect(FakeCuda::hold(blocking_, [&opened] { return opened; }));
@@ -426,11 +426,11 @@ TEST(DefaultStreams, NeedNotBeDestroyedAndCannotBe) {
   const CudaStream before = fake.stream_of(nullptr);
   expect(fake.device_reset());
   EXPECT_NE(fake.stream_of(nullptr), before);
-  EXPECT_EQ(fake.stream_query(before), CudaStatus::kInvalidValue) << "it went with the context";
+  EXPECT_EQ(fake.stream_query(before), CudaStatus::kInvalidValue) << "the reset has ended the stream";
 }
 
-// Failed before: the fake refused alignment 0, which PyTorch's expandable segments ask for, and one below a
-// page was an arithmetic overflow.
+// Regression: the fake refused alignment 0, which PyTorch's expandable segments use, and an alignment below a
+// page overflowed.
 TEST(FakeCudaTest, AReservationOfAnyAlignmentCanBeMapped) {
   FakeCuda fake;
   expect(fake.set_device(0));
@@ -454,7 +454,7 @@ TEST(FakeCudaTest, AReservationOfAnyAlignmentCanBeMapped) {
 
 // --- memory at several places ------------------------------------------------------------------------------
 
-// An allocation that is mapped at x and at y.
+// An allocation mapped both at x and at y.
 class SharedMemoryTest : public ::testing::TestWithParam<bool> {
  protected:
   SharedMemoryTest() {
@@ -569,7 +569,7 @@ TEST_P(SharedMemoryTest, WhatTouchesOnePlaceTouchesAll) {
   EXPECT_EQ(fake_.findings()[2].range, granule(1));
 }
 
-// Bytes that the two have in common, wherever in the allocation they are; and beside it none.
+// Accesses at two places conflict if and only if they have bytes of the allocation in common.
 TEST_P(SharedMemoryTest, PlacesConflictByBytes) {
   const auto part = [](AddressRange range, std::uint64_t at) {
     return AddressRange{.begin = range.begin + at, .bytes = kGranule / 4};
@@ -609,7 +609,7 @@ TEST_P(SharedMemoryTest, WorkAtOtherPlacesDoesNotKeepOneFromBeingUnmapped) {
   EXPECT_THAT(pairs(fake_), ElementsAre("makes y, makes y anew", "reads y, makes y anew"));
 }
 
-// That later work at another place comes after it does not mean that the host has waited for it.
+// Later work at another place comes after this work, but that does not mean that the host has waited for it.
 TEST_P(SharedMemoryTest, WorkThatWasGivenAPlaceKeepsIt) {
   kernel(a_, "makes x", {}, {x()});
   order(a_, b_);
@@ -706,7 +706,7 @@ TEST(SharedMemory, IsMisusedLikeAnyOther) {
 
 // --- logical memory ----------------------------------------------------------------------------------------
 
-// Whether any page of `range` is there.
+// Whether any page of `range` is resident.
 bool touched(AddressRange range) {
   std::vector<unsigned char> pages(range.bytes / kPageBytes);
   EXPECT_EQ(mincore(pointer_to<void>(range.begin), range.bytes, pages.data()), 0);
@@ -743,8 +743,8 @@ TEST(LogicalMemory, IsAddressesAlone) {
   EXPECT_THAT(pairs(*fake), IsEmpty());
 }
 
-// Failed before: a thread that has ended leaves its std::thread::id to the next one, which had its GPU, its
-// mode of captures, its last error and its default stream, too.
+// Regression: after a thread ended, the next thread got its std::thread::id, and so its GPU, capture mode,
+// last error and default stream.
 TEST(FakeCuda, AThreadBeginsAnewWhereAnotherHasEnded) {
   FakeCuda fake({.gpus = 2});
   std::uint64_t first_stream = 0;
@@ -770,8 +770,8 @@ TEST(FakeCuda, AThreadBeginsAnewWhereAnotherHasEnded) {
   }).join();
 }
 
-// A new thread may get the number of a thread that ended during its capture. The new thread must not be able
-// to end that capture.
+// A new thread may get the std::thread::id of a thread that ended during its capture. It must not be able to
+// end that capture.
 TEST(FakeCuda, ACaptureOfAThreadThatHasEndedIsNobodyElses) {
   FakeCuda fake;
   CudaStream stream = nullptr;
@@ -786,7 +786,7 @@ TEST(FakeCuda, ACaptureOfAThreadThatHasEndedIsNobodyElses) {
 }
 
 // CUDA Programming Guide, "Error Checking": cudaErrorNotReady is no error. Runtime API, cudaGetLastError():
-// the error of a call of the runtime.
+// only calls of the runtime set it.
 TEST(FakeCuda, LastErrorsAreOfTheRuntimesCallsAlone) {
   FakeCuda fake;
   CudaStream stream = nullptr;

@@ -1,6 +1,6 @@
 #pragma once
-// A device for tests of what stands above it: addresses are numbers, work completes when it is submitted, and
-// what reaches the driver is recorded. Hooks make it fail, or look at what happens meanwhile.
+// A device for tests of the layers above it. Addresses are numbers, work completes when it is submitted, and
+// calls that reach the driver are recorded. Hooks make it fail, or observe what happens meanwhile.
 
 #include <cstdint>
 #include <functional>
@@ -17,11 +17,11 @@ namespace vdnn {
 
 class FakeDevice : public Device {
  public:
-  // One thing that reached the driver, in order.
+  // One call that reached the driver.
   struct Event {
     enum class Kind : std::uint8_t { kWait, kProtect, kAllow, kSynchronize, kFreePinned };
     Kind kind = Kind::kWait;
-    StreamId stream = 0;  // that waits, or whose turn it is
+    StreamId stream = 0;  // that waits, or in whose order the call is
     Point point;          // waited for
     AddressRange range;   // protected, allowed or freed
     friend bool operator==(const Event&, const Event&) = default;
@@ -39,12 +39,12 @@ class FakeDevice : public Device {
 
   explicit FakeDevice(DeviceProperties properties = small_properties()) : Device(std::move(properties)) {}
 
-  // Called, where set, in place of the driver's part; may throw.
+  // If set, called in place of the driver's part; may throw.
   std::function<void(AddressRange)> on_commit;
   std::function<void(std::uint64_t)> on_allocate_pinned;
   std::function<void(StreamId, Point)> on_wait;
   std::function<void(const Frontier&)> on_synchronize;
-  // Why protect() is refused; empty: it is supported.
+  // Why protect() is refused; empty if it is supported.
   std::string no_protection;
 
   std::vector<Event> take_events() {
@@ -119,7 +119,7 @@ class FakeDevice : public Device {
 
   static constexpr std::uint64_t kStep = std::uint64_t{1} << 24;
 
-  mutable std::mutex fake_mutex_;  // guards what follows
+  mutable std::mutex fake_mutex_;  // guards all members below
   std::uint64_t next_ = kStep;
   std::size_t reservations_ = 0;
   std::vector<Event> events_;

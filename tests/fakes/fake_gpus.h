@@ -1,7 +1,7 @@
 #pragma once
-// GPUs that are not there, whole: the driver on the fake of CUDA, the layers on emulated kernels and the fake
-// of the vendors' libraries. Everything is computed, in its turn on the streams, and the order of all ops and
-// copies is judged (fake_cuda.h).
+// Complete GPUs without hardware: the driver on the fake of CUDA, the layers on emulated kernels and the fake
+// of the vendors' libraries. Everything is computed, in its turn on the streams, and the fake judges the
+// order of all ops and copies (fake_cuda.h).
 
 #include <memory>
 
@@ -11,10 +11,10 @@
 
 namespace vdnn::testing {
 
-// A launch on a stream of a FakeCuda; throws the error that the launch returns.
+// Launches on a stream of a FakeCuda; throws if the launch returns an error.
 HostLaunch launch_on_fake_cuda();
 
-// Engines are taken as they are listed: a run is what its test makes it, without trials before.
+// Uses engines as they are listed, without trials, so that a run depends only on its test.
 std::shared_ptr<GpuSystem> make_fake_gpus(const std::shared_ptr<FakeCuda>& cuda,
                                           ThreadOrder order = ThreadOrder::kForward);
 

@@ -1,7 +1,7 @@
 #pragma once
-// Physical memory of fake GPUs. As with CUDA's virtual memory management, it can be mapped at several places
-// at once: bytes that are written at one place are read at all of them. It is an unnamed file, from which
-// released pages are punched out. It can also be logical: offsets alone, nothing is mapped.
+// Physical memory of fake GPUs. As in CUDA's virtual memory management, it can be mapped at several places at
+// once, and all of them show the same bytes. It is an unnamed file; released pages are punched out of it. It
+// can also be logical: offsets alone, with nothing mapped.
 
 #include <cstdint>
 #include <optional>
@@ -18,22 +18,23 @@ class FakeMemory {
   FakeMemory(const FakeMemory&) = delete;
   FakeMemory& operator=(const FakeMemory&) = delete;
 
-  // Allocates `bytes`, whole pages, and returns their offset, which no other allocation has ever had. They
-  // are not filled with zeros, so that no caller comes to rely on that. Empty when the system has no more.
+  // Allocates `bytes`, in whole pages, and returns their offset, which no other allocation has ever had. The
+  // bytes are not zero, so that no caller comes to rely on that. Returns nothing if the system has no more
+  // memory.
   std::optional<std::uint64_t> take(std::uint64_t bytes);
   void give_back(std::uint64_t offset, std::uint64_t bytes);
 
-  // In place of reserved address space; inaccessible until open(). False where the system refuses.
+  // Replaces reserved address space; inaccessible until open(). Returns false if the system refuses.
   bool map(AddressRange range, std::uint64_t offset) const;
   void open(AddressRange range) const;
-  // `range` is reserved address space again.
+  // Makes `range` reserved address space again.
   void unmap(AddressRange range) const;
 
  private:
   bool fill(std::uint64_t offset, std::uint64_t bytes);
 
   const bool logical_;
-  int file_ = -1;  // none before the first bytes are taken
+  int file_ = -1;  // -1 until the first take()
   std::uint64_t taken_ = 0;
 };
 

@@ -33,7 +33,7 @@ std::string of_type(std::uint64_t count, DataType type) {
 
 }  // namespace
 
-// One rank's way to the fake.
+// The table of calls of one rank.
 class FakeNccl::Table final : public NcclApi {
  public:
   Table(FakeNccl& fake, int rank, std::shared_ptr<FakeCuda> cuda)
@@ -104,7 +104,7 @@ class FakeNccl::Table final : public NcclApi {
   NcclStatus all_reduce(std::uint64_t address, std::uint64_t count, DataType type, NcclComm comm,
                         CudaStream stream) override {
     const std::string what = "all-reduce" + of_type(count, type);
-    // A ring rounds each sum of two to the type that it sends.
+    // A ring rounds each partial sum to the type that it sends.
     const auto reduce = [count, type](const std::vector<std::vector<float>>& inputs) {
       std::vector<float> sums(count);
       for (const std::vector<float>& input : inputs) {
@@ -168,7 +168,7 @@ class FakeNccl::Table final : public NcclApi {
     return make();
   }
 
-  // Collectives of one communicator, as far as the caller has made them.
+  // The collectives of one communicator in an open group.
   struct Grouped {
     NcclComm comm = nullptr;
     std::vector<Launching> launchings;
@@ -177,7 +177,7 @@ class FakeNccl::Table final : public NcclApi {
   FakeNccl& fake_;
   const int rank_;
   const std::shared_ptr<FakeCuda> cuda_;
-  std::optional<Grouped> group_;  // a rank has one thread that submits
+  std::optional<Grouped> group_;  // only one thread of a rank submits
 };
 
 // --- calls of tests ---------------------------------------------------------------------------------------
@@ -292,7 +292,7 @@ void FakeNccl::excuse(NcclComm comm) {
   const std::lock_guard lock(mutex_);
   if (Comm* const mine = find(comm)) {
     mine->excused = true;
-    mine->aborted = true;  // or its GPU would hold work in flight for ever
+    mine->aborted = true;  // otherwise its GPU would keep work in flight forever
   }
 }
 
@@ -518,7 +518,7 @@ CudaStatus FakeNccl::launch(Comm& comm, std::uint64_t number, const std::string&
   const std::span<const Access> accesses(&range_once, range.bytes == 0 ? 0 : 1);
   CudaStatus status = FakeCuda::launch(stream, arrive, {.name = what, .reads = accesses, .writes = {}});
   if (status == CudaStatus::kSuccess && !is_alone(comm)) {
-    status = FakeCuda::hold(stream, all_arrived);  // which cannot be captured
+    status = FakeCuda::hold(stream, all_arrived);  // held work cannot be captured
   }
   return status == CudaStatus::kSuccess
              ? FakeCuda::launch(stream, finish, {.name = what, .reads = {}, .writes = accesses})

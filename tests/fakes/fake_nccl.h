@@ -1,31 +1,31 @@
 #pragma once
-// NCCL without GPUs, for tests of its callers. Ranks are threads, each with the streams of its own FakeCuda,
-// as processes have. A collective is two pieces of work on each rank's stream: the first reads the rank's
-// range; the second is held until every rank has come that far, and then writes the result. So a test sees it
-// when a caller does not order its writes before the collective, or its reads after it.
+// NCCL without GPUs, for tests of its callers. Ranks are threads, and each has the streams of its own
+// FakeCuda, like a process. A collective is two pieces of work on each rank's stream. The first reads the
+// rank's range. The second is held until every rank has come that far, and then writes the result. So the
+// fake reports a caller that does not order its writes before the collective, or its reads after it.
 //
 // Ranks of one process share a FakeCuda. A rank's GPU then reads the buffers of the others in place, as NCCL
 // may, and needs access to them.
 //
-// All calls are as non-blocking as NCCL is asked to be: initialisation is in progress until every rank has
-// called, and by seed a collective is launched only when its rank queries the communicator's state.
+// All calls are as non-blocking as NCCL's options request. Initialisation is in progress until every rank has
+// called. By seed, a collective is launched only when its rank queries the communicator's state.
 //
-// Memory comes late: ranks are joined without any. The first collective that one of NCCL's algorithms
-// computes connects the ranks for it, which takes connection_bytes of each GPU until the communicator has
-// gone (NCCL 2.22 and later, ncclCollPreconnect(); NCCL_RUNTIME_CONNECT). NCCL picks the algorithm by kind
-// and size. Here it does so as on GPUs that an NVSwitch connects: broadcasts use rings alone, and
-// large sums of floats use NVLS (tuning.cc: ncclTopoTuneModel(); device.h: ncclNvlsSupported()). A rank
-// alone has nobody to connect to.
+// Memory is allocated late, not when ranks are joined. The first collective of each of NCCL's algorithms
+// connects the ranks for it, which uses connection_bytes of each GPU until the communicator is gone (NCCL
+// 2.22 and later, ncclCollPreconnect(); NCCL_RUNTIME_CONNECT). NCCL chooses the algorithm by kind and size.
+// The fake chooses as on GPUs connected by an NVSwitch: broadcasts use rings alone, and large sums of floats
+// use NVLS (tuning.cc: ncclTopoTuneModel(); device.h: ncclNvlsSupported()). A single rank has no other rank
+// to connect to.
 //
-// Each rank has a number and a GPU of its own (NCCL's user guide, "Creating a Communicator": one GPU for
-// several ranks "is not supported and may lead to hangs").
+// Each rank has its own number and GPU (NCCL's user guide, "Creating a Communicator": one GPU for several
+// ranks "is not supported and may lead to hangs").
 //
-// A collective of several ranks that is captured is a finding. NCCL captures it, and then neither
-// ncclCommFinalize nor ncclCommAbort ends before the graph has been destroyed (init.cc: commDestroySync()
-// polls "until all graphs referencing us die", whatever the communicator's abort flag): a rank that gives up
-// while it still has its graph would hang. A rank alone has nothing of NCCL's in a graph.
+// Capturing a collective of several ranks is a finding. NCCL captures it, but then neither ncclCommFinalize
+// nor ncclCommAbort ends before the graph is destroyed (init.cc: commDestroySync() polls "until all graphs
+// referencing us die", whatever the communicator's abort flag). A rank that gives up while it still has its
+// graph would hang. A single rank has nothing of NCCL's in its graph.
 //
-// Time is logical: it passes while all ranks that still run rest, one tick at a time. So a rank's time is up
+// Time is logical. It passes one tick at a time, and only while all running ranks rest. So a rank times out
 // because others do not come, never because the machine is busy.
 //
 // Calls are counted for each rank, and a chosen one can be made to fail. Misuse, and communicators that are
@@ -51,7 +51,7 @@ namespace vdnn {
 struct FakeNcclOptions {
   std::uint64_t seed = 0;
   int ranks = 2;
-  // Whether NCCL tells the others of a rank that has aborted, as it does where it hears of it: else they
+  // Whether NCCL tells the other ranks that a rank has aborted. NCCL does so if it notices; otherwise they
   // wait.
   bool aborts_are_heard = true;
   std::uint64_t connection_bytes = std::uint64_t{1} << 20;
@@ -61,7 +61,7 @@ struct FakeNcclOptions {
 class FakeNccl {
  public:
   static constexpr double kTickSeconds = 1;
-  // From which on an all-reduce has another algorithm.
+  // Size from which an all-reduce uses another algorithm.
   static constexpr std::uint64_t kMiddleBytes = 4 << 10;
   static constexpr std::uint64_t kLargeBytes = 16 << 10;
 
@@ -69,19 +69,19 @@ class FakeNccl {
       : options_(options), random_(options.seed), ranks_(static_cast<std::size_t>(options.ranks)) {}
 
   // --- calls of tests -------------------------------------------------------------------------------------
-  // The table of one rank, whose GPUs are `cuda`'s.
+  // The table of calls of one rank, with the GPUs of `cuda`.
   std::shared_ptr<NcclApi> api(int rank, std::shared_ptr<FakeCuda> cuda);
-  // Runs work(rank) on a thread each, until all have returned.
+  // Runs work(rank) on one thread per rank until all have returned.
   void run(const std::function<void(int rank)>& work);
   double now_seconds() const;
-  // Rests, on a rank's thread, until that many seconds have passed.
+  // On a rank's thread, rests until `seconds` have passed.
   void let_pass(double seconds);
 
   // The `nth` call of `rank` from now on (from 1) returns `status` instead of doing anything.
   void fail_call(int rank, std::uint64_t nth, NcclStatus status);
   // The call that was made to fail, or "".
   std::string failed_call(int rank) const;
-  // From now on the rank's communicator is in this state.
+  // Puts the rank's communicator into this state from now on.
   void fail_asynchronously(int rank, NcclStatus status);
 
   std::vector<std::string> misuses() const;
@@ -98,11 +98,11 @@ class FakeNccl {
     const FakeCuda* cuda = nullptr;
     AddressRange range;
   };
-  // One collective, as far as the ranks have come to it.
+  // One collective, with the ranks that have come to it so far.
   struct Meeting {
     std::string what;
     std::vector<std::vector<float>> inputs;  // by rank, widened
-    std::vector<Buffer> buffers;             // likewise
+    std::vector<Buffer> buffers;             // by rank
     int arrived = 0;
   };
   // The communicators with one id.
@@ -124,20 +124,20 @@ class FakeNccl {
     bool finalizing = false;
     bool gone = false;  // destroyed or aborted
     bool aborted = false;
-    bool excused = false;  // giving it back was made to fail
+    bool excused = false;  // its releasing call was made to fail
   };
   struct Rank {
-    std::uint64_t until_failure = 0;  // calls; 0: none fails
+    std::uint64_t until_failure = 0;  // in calls; 0: none fails
     NcclStatus failure = NcclStatus::kSuccess;
     std::string failed_call;
   };
-  // Where a rank's elements lie.
+  // The place and type of a rank's elements.
   struct Elements {
     AddressRange range;
     DataType type = DataType::kF32;
   };
-  // The result of a collective of the inputs of all ranks; the type that they are stored in represents it
-  // exactly.
+  // Computes the result of a collective from the inputs of all ranks. The type of their storage represents
+  // the result exactly.
   using Outcome = std::function<std::vector<float>(const std::vector<std::vector<float>>& inputs)>;
 
   bool fails(int rank, std::string_view name, NcclStatus& status);
@@ -154,14 +154,15 @@ class FakeNccl {
   // Adds the work of a collective to `launching`.
   NcclStatus prepare(const std::string& what, const Elements& elements, const Outcome& outcome, NcclComm comm,
                      CudaStream stream, Launching& launching);
-  // Launches it, now or when the rank asks for the communicator's state.
+  // Launches the collective, now or when the rank queries the communicator's state.
   NcclStatus begin(NcclComm comm, const Launching& launching);
-  // The two pieces of work.
+  // Submits the two pieces of work.
   CudaStatus launch(Comm& comm, std::uint64_t number, const std::string& what, const Elements& elements,
                     const Outcome& outcome, CudaStream stream);
   bool is_alone(const Comm& comm) const;
   static Algorithm algorithm_of(std::uint64_t bytes);
-  // Before a collective by this algorithm; locks the GPUs', and so is called without the lock.
+  // Connects the ranks before a collective by this algorithm. It takes the GPUs' locks, so call it without
+  // mutex_.
   void connect(NcclComm comm, Algorithm algorithm);
   void disconnect(NcclComm comm);
   void excuse(NcclComm comm);
@@ -172,14 +173,14 @@ class FakeNccl {
 
   const FakeNcclOptions options_;
 
-  mutable std::mutex time_mutex_;  // guards what follows
+  mutable std::mutex time_mutex_;  // guards the time below
   std::condition_variable passed_;
   std::uint64_t ticks_ = 0;
   int running_ = 0;  // ranks
-  int resting_ = 0;  // of them
+  int resting_ = 0;  // among the running ranks
 
-  // Guards what follows. Pieces of work take it while their FakeCuda is locked: with it no FakeCuda is
-  // called.
+  // Guards all members below. Pieces of work lock it while their FakeCuda is locked, so no call of a FakeCuda
+  // is made under it.
   mutable std::mutex mutex_;
   std::mt19937_64 random_;
   std::vector<Rank> ranks_;

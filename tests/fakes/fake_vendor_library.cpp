@@ -24,7 +24,7 @@ using reference::Array;
 constexpr std::uint64_t kOperandAlignment = 16;
 constexpr std::uint64_t kWorkspaceAlignment = 256;
 
-// The operands in logical order, from which the result is computed.
+// Computes the result from the operands in logical order.
 using Compute = std::function<Array(const std::vector<Array>&)>;
 
 class FakeOp final : public cuda::VendorOp {
@@ -64,7 +64,7 @@ class FakeOp final : public cuda::VendorOp {
       reads.push_back(from_channels_last(parts.reads[i].dims,
                                          widened(parts.reads[i].data_type, bytes_at(call.reads[i]))));
     }
-    // Single precision, and of that the nearest number of the type.
+    // Computes in single precision, then rounds to the nearest number of the type.
     std::vector<float> result = to_channels_last(parts.compute(reads));
     if (is_narrow(parts.write.data_type)) {
       narrow_in_place(parts.write.data_type, reinterpret_cast<std::byte*>(result.data()), result.size());
@@ -103,7 +103,7 @@ class FakeOp final : public cuda::VendorOp {
                 std::to_string(parts_->workspace_bytes));
   }
 
-  std::shared_ptr<const Parts> parts_;  // also of launches that have not run
+  std::shared_ptr<const Parts> parts_;  // shared with launches that have not run
   FakeVendorLibrary::Record record_;
   HostLaunch launch_;
 };
@@ -111,7 +111,7 @@ class FakeOp final : public cuda::VendorOp {
 class FakeEngines final : public cuda::EngineSource {
  public:
   std::vector<cuda::Engine> do_list(const cuda::EngineQuestion& question) const override {
-    // As large as the operand that is read, which differs from pass to pass.
+    // The workspace depends on the operand that is read, so it differs from pass to pass.
     const ops::Convolution& c = question.convolution;
     const std::uint64_t workspace = round_up(static_cast<std::uint64_t>(c.batch * c.input_channels) * 4, 256);
     return {{.name = fake_engine_name("large", question.elements), .workspace_bytes = workspace},
@@ -125,7 +125,7 @@ Dims joined(Dims front, const Dims& space) {
   return front;
 }
 
-// One product of a pass: `write` is the operand that is none of the reads.
+// Adds one product of a pass to `write`, the operand that is not read.
 void add_product(const reference::Product& each, Direction direction, const std::vector<Array>& reads,
                  Array& write) {
   switch (direction) {
@@ -167,7 +167,7 @@ Array pooled(const PoolingSpec& spec, bool forward, const std::vector<Array>& re
              : reference::average_pooling_backward(reads[0].dims, reads[2], window).value;
 }
 
-// Of what X, Y and dY are read by.
+// The types of the maps that the pass reads: X, or X, Y and dY.
 std::vector<TensorType> map_reads(Direction direction, const TensorType& x, const TensorType& y) {
   return direction == Direction::kForward ? std::vector<TensorType>{x} : std::vector<TensorType>{x, y, y};
 }
@@ -178,7 +178,7 @@ void require_floating(const std::string& what, DataType type) {
   }
 }
 
-// Those of cuBLASLt's table for sums in fp32.
+// Requires the types of cuBLASLt's table for sums in fp32.
 void require_types(const cuda::MatrixProduct& p) {
   require_floating("matrix product", p.factors);
   if ((p.result != p.factors && p.result != DataType::kF32) || (p.tf32 && p.factors != DataType::kF32)) {

@@ -1,9 +1,9 @@
 #pragma once
 // cuDNN and cuBLASLt on the host: the same problems in the same types, computed with the references of
-// tests/ops. A problem with a combination of types that the libraries do not support is refused when it is
-// made; so is an engine of another type. Each call is recorded and computed in its turn. It is refused if an
-// operand does not have the size of its shape and type, is misaligned or overlaps the write, or if the
-// workspace is not the one asked for. The workspace is left full of NaN.
+// tests/ops. A problem with types that the libraries do not support is refused when it is created, and so is
+// an engine of another type. Each call is recorded and computed in its turn. A call is refused if an operand
+// does not have the size of its shape and type, is misaligned or overlaps the write, or if the workspace does
+// not have the requested size. The call leaves its workspace full of NaN.
 
 #include <functional>
 #include <memory>
@@ -25,7 +25,7 @@ struct VendorCall {
   void* stream = nullptr;
 };
 
-// Two engines for every convolution, "large" and "small", of which "large" needs workspace; narrow types have
+// Two engines for every convolution, "large" and "small"; only "large" needs workspace. Narrow types have
 // other names.
 std::shared_ptr<const cuda::EngineSource> make_fake_engines();
 std::string fake_engine_name(const std::string& name, DataType elements);
@@ -34,9 +34,9 @@ class FakeVendorLibrary : public cuda::VendorLibrary {
  public:
   using Record = std::function<void(const VendorCall&)>;
 
-  // Has the fake engines, and keeps the calls.
+  // Uses the fake engines, and keeps the calls.
   explicit FakeVendorLibrary(HostLaunch launch = run_at_once);
-  // Hands each call to `record`, and computes nothing.
+  // Passes each call to `record`, and computes nothing.
   FakeVendorLibrary(std::shared_ptr<const cuda::EngineSource> engines, Record record)
       : engines_(std::move(engines)), record_(std::move(record)), launch_(run_never) {}
 

@@ -1,6 +1,6 @@
 #pragma once
-// A device that hands everything to another one: the base of those that do one thing otherwise, and so plant
-// a defect between the runtime and a driver.
+// A device that forwards everything to another one. Derived devices do one thing differently, for example to
+// plant a defect between the runtime and a driver.
 
 #include <string>
 #include <string_view>

@@ -21,7 +21,7 @@ std::atomic<std::uint64_t> while_armed = 0;
 std::atomic<std::uint64_t> failing = 0;
 std::atomic<bool> for_good = false;
 
-// Where oneDNN's code lies; empty where it is not loaded.
+// The address range of oneDNN's code; empty if it is not loaded.
 struct Code {
   std::uintptr_t begin = 0;
   std::uintptr_t end = 0;
@@ -123,7 +123,8 @@ std::uint64_t HeapFailure::allocations() const {
 
 }  // namespace vdnn
 
-// All forms: whatever one of them has made another one may give back, and sanitizers bring their own.
+// All forms of the operators, because memory of one form may be freed through another, and sanitizers bring
+// their own.
 void* operator new(std::size_t bytes) {
   return vdnn::plain(__builtin_return_address(0), bytes);
 }

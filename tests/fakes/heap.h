@@ -1,6 +1,6 @@
 #pragma once
-// The heap of a test program, counted and made to fail. A program that uses it has heap.cpp among its
-// sources, which replaces the global operators.
+// The heap of a test program, with counted allocations that can be made to fail. A program that uses this has
+// heap.cpp among its sources, which replaces the global operators.
 
 #include <cstdint>
 
@@ -12,9 +12,9 @@ std::uint64_t heap_allocations();
 // Live allocations of the process.
 std::uint64_t heap_blocks();
 
-// While it lives, allocations of all threads are counted, except those of oneDNN, which leaks when one fails.
-// The `fail_at`-th allocation (from 1; 0: none), or that one and all later ones, throws std::bad_alloc. Only
-// one object may exist at a time.
+// While this object lives, it counts allocations of all threads, except those of oneDNN, which leaks if one
+// fails. The `fail_at`-th allocation (from 1; 0: none), or that one and all later ones, throws
+// std::bad_alloc. Only one object may exist at a time.
 class HeapFailure {
  public:
   enum class Kind : std::uint8_t { kOnce, kFromThenOn };

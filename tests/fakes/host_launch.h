@@ -1,6 +1,5 @@
 #pragma once
-// How what stands for a kernel gets to run: at once, in its turn on a stream of a fake runtime, or not at
-// all.
+// How the replacement of a kernel runs: at once, in its turn on a stream of a fake runtime, or never.
 
 #include <functional>
 

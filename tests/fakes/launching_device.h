@@ -1,6 +1,6 @@
 #pragma once
-// A `cuda` device over the fake runtime, on which each piece of work is a kernel of the same name that
-// accesses the declared ranges. Nothing is computed.
+// A `cuda` device over the fake runtime. Each piece of work is a kernel of the same name that accesses the
+// declared ranges and computes nothing.
 
 #include <memory>
 #include <utility>

@@ -18,7 +18,7 @@ namespace vdnn::testing {
 
 namespace {
 
-// The operands of the running op, and whether a range that it passes on lies in them.
+// The operands of the running op; checks whether ranges that the op passes on lie in them.
 class RunningOp {
  public:
   void begin(const std::string& name, const OpOperands& operands, void* stream) {
@@ -33,7 +33,7 @@ class RunningOp {
     declare_on_fake_cuda(name, operands, stream);
   }
 
-  // `user`: who is given it.
+  // `user` is the recipient of the stream.
   void check_stream(const void* stream, const std::string& user) const {
     if (stream != stream_) {
       refuse(user + " runs on another stream than the op's");
@@ -49,7 +49,7 @@ class RunningOp {
       refuse(user + " writes outside of what the op writes: " + format_range(range));
     }
   }
-  // Anything that looks like an address of a GPU's memory.
+  // Checks every word that looks like an address of a GPU's memory.
   void check_words(const std::byte* words, std::size_t bytes, const std::string& user) const {
     for (std::size_t at = 0; at + sizeof(std::uint64_t) <= bytes; at += sizeof(std::uint64_t)) {
       AddressRange first{.bytes = 1};
@@ -92,7 +92,7 @@ class RecordedKernels final : public cuda::KernelTable {
  private:
   template <class Known>
   void check_addresses(Known kernel, const std::string& name) const {
-// clang has no builtin to clear padding, whose bytes are arbitrary, addresses included.
+// clang has no builtin to clear padding, whose bytes are arbitrary and may look like addresses.
 #if __has_builtin(__builtin_clear_padding)
     __builtin_clear_padding(&kernel);
     op_->check_words(reinterpret_cast<const std::byte*>(&kernel), sizeof(kernel), name);
@@ -106,7 +106,7 @@ class RecordingProgram final : public WatchedProgram {
  public:
   using WatchedProgram::WatchedProgram;
 
-  // Page-locked memory may be logical, too.
+  // Does nothing, since page-locked memory may be logical, too.
   void write_step_numbers(const StepScalars&, std::span<std::byte, kStepNumbersBytes>) const override {}
 
   // The contents of parameters do not matter.

@@ -1,5 +1,5 @@
-// An op is refused when any of its parts touches memory outside its operands. Without this, whole steps on
-// the recording library would not check operands.
+// An op is refused if any of its parts touches memory outside its operands. Without this, whole steps on the
+// recording library would not check operands.
 
 #include "tests/fakes/recording_cuda_ops.h"
 
@@ -32,8 +32,8 @@ class RecordingOpsTest : public ::testing::Test {
  protected:
   RecordingOpsTest() { device_->commit(memory_); }
 
-  // The filter's gradient: a product of the vendor's library, then sums by kernels of our own in the same
-  // workspace. Returns the message with which the op is refused, or "".
+  // Runs the gradient of a filter: a product of the vendor's library, then sums by our own kernels in the
+  // same workspace. Returns the message with which the op is refused, or "".
   std::string run(std::uint64_t workspace_bytes) {
     const OpHarness op(*library_, convolution_case("", {2, 4, 6, 6}, {4, {3, 3}, {1, 1}, {1, 1}}));
     const OpId id = op.writer({OperandRole::kParameterGradient, 0});
@@ -71,19 +71,19 @@ class RecordingOpsTest : public ::testing::Test {
   const StreamId stream_ = device_->create_stream("compute");
   const std::unique_ptr<OpLibrary> library_ = make_recording_cuda_ops(make_fake_engines());
   std::string op_name_;
-  std::uint64_t planned_bytes_ = 0;  // of workspace
+  std::uint64_t planned_bytes_ = 0;  // planned workspace
 };
 
 TEST_F(RecordingOpsTest, WhatLiesWithinTheOperandsIsRecordedUnderTheOpsName) {
   EXPECT_EQ(run(kPiece), "");
-  EXPECT_EQ(run(planned_bytes_), "") << "not a byte more than is planned";
+  EXPECT_EQ(run(planned_bytes_), "") << "the planned workspace suffices exactly";
   EXPECT_THAT(fake_->findings(), IsEmpty());
   device_->submit(device_->create_stream("other"),
                   {.name = "write", .reads = {}, .writes = {}, .cost = {}, .run = [&](void* native) {
                      const Access everything{.range = memory_};
                      FakeCuda::launch(native, [] {}, {.name = "intruder", .writes = {&everything, 1}});
                    }});
-  EXPECT_THAT(fake_->findings(), IsEmpty()) << "the host has waited";
+  EXPECT_THAT(fake_->findings(), IsEmpty()) << "the host has waited, so the accesses are ordered";
   run(kPiece);
   ASSERT_FALSE(fake_->findings().empty());
   EXPECT_EQ(fake_->findings()[0].first, "intruder");
@@ -95,7 +95,7 @@ TEST_F(RecordingOpsTest, WorkspaceOfTheVendorsLibraryThatIsNotTheOpsIsRefused) {
 }
 
 TEST_F(RecordingOpsTest, AnAddressOfAKernelThatIsNotTheOpsIsRefused) {
-  // Enough for the product, less than the following sums need.
+  // Enough workspace for the product, but not for the following sums.
   EXPECT_THAT(run(256), AllOf(HasSubstr("kernel bias_gradient"), HasSubstr("outside of the op's operands")));
 }
 

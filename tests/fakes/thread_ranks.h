@@ -1,5 +1,5 @@
 #pragma once
-// Threads of the test as the ranks of one training: each has its process group, over messages in memory.
+// Threads of the test as the ranks of one training. Each has its process group, with messages in memory.
 
 #include <gtest/gtest.h>
 
@@ -14,10 +14,10 @@
 
 namespace vdnn::testing {
 
-// Runs work(group) on every rank, until all have returned; what each threw, or "". A rank that throws breaks
-// the others off: the time that they would wait for it passes at once.
+// Runs work(group) on every rank until all have returned. Returns what each threw, or "". If a rank throws,
+// the time that others would wait for it passes at once.
 inline std::vector<std::string> outcomes_of_ranks(int ranks, const std::function<void(ProcessGroup&)>& work) {
-  constexpr double kLongerThanAnyWait = 1e6;  // seconds, of the network's own time
+  constexpr double kLongerThanAnyWait = 1e6;  // seconds of the network's own time
   FakeNetwork network({.ranks = ranks});
   return network.run([&](int rank) {
     try {
@@ -30,7 +30,7 @@ inline std::vector<std::string> outcomes_of_ranks(int ranks, const std::function
   });
 }
 
-// The same of ranks that come to their end.
+// The same for ranks that must not throw.
 inline void run_ranks(int ranks, const std::function<void(ProcessGroup&)>& work) {
   for (const std::string& what : outcomes_of_ranks(ranks, work)) {
     EXPECT_EQ(what, "");

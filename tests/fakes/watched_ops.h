@@ -1,5 +1,5 @@
 #pragma once
-// A library of ops that shows each op and its operands to an observer before it runs.
+// A library of ops that passes each op and its operands to an observer before the op runs.
 
 #include <functional>
 #include <memory>
@@ -13,8 +13,8 @@ namespace vdnn::testing {
 
 using OpWatch = std::function<void(const std::string& op, const OpOperands& operands, void* native_stream)>;
 
-// Launches, on a stream of a FakeCuda, a kernel with the op's name and operands, so that the fake checks the
-// op's order. Throws DeviceError if it cannot be launched.
+// Launches a kernel with the op's name and operands on a stream of a FakeCuda, so that the fake checks the
+// op's order. Throws DeviceError if the launch fails.
 void declare_on_fake_cuda(const std::string& op, const OpOperands& operands, void* native_stream);
 
 class WatchedProgram : public ops::ForwardingProgram {

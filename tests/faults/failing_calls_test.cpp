@@ -1,8 +1,8 @@
-// Calls of the device fail once: every second reservation, commit, page-lock, stream, wait, launch and copy
-// of a session's whole life (made, loaded from a checkpoint, one step, saved), in a long run each, is refused
-// in turn, and launches and copies fail late besides. The failure is told, typed; nothing leaks, nothing
-// hangs; the session that failed goes on from a restored state, and a fresh one from the checkpoint, with the
-// usual bits.
+// Calls of the device fail once. In the whole life of a session (created, loaded from a checkpoint, one step,
+// saved), every second reservation, commit, page-lock, stream, wait, launch and copy is refused in turn; in a
+// long run, each of them. Launches and copies also fail late. The session reports each failure with a typed
+// error, nothing leaks, and nothing hangs. The failed session goes on from a restored state, and a fresh one
+// from the checkpoint, with the usual bits.
 
 #include <gtest/gtest.h>
 
@@ -17,7 +17,7 @@ namespace {
 
 class FailingCalls : public TemporaryDirectory, public ::testing::WithParamInterface<FaultParameter> {
  protected:
-  // The whole life of a session in which the call `fail_at` fails; how many calls there were.
+  // The whole life of a session in which the call `fail_at` fails. Returns the number of calls.
   static std::uint64_t live(const FaultCase& of, std::uint64_t fail_at) {
     DeviceFaults faults;
     faults.fail_at = fail_at;
@@ -37,7 +37,7 @@ class FailingCalls : public TemporaryDirectory, public ::testing::WithParamInter
     faults.armed = false;
     SCOPED_TRACE(faults.failed);
     EXPECT_EQ(error.empty(), faults.failed.empty())
-        << "the failure was told to nobody, or there was none: " << error;
+        << "a failure was not reported, or an error had no failure: " << error;
     if (session) {
       of.expect_mended(*session);
       session.reset();

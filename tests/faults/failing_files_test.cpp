@@ -1,11 +1,11 @@
-// Every system call on files fails once: each call of loading and saving a checkpoint that is in the list of
-// tests/crash/CMakeLists.txt. The error names the file, or the failure does no harm. The previous file is
+// System calls on files fail once: each call in the list of tests/crash/CMakeLists.txt that loading or saving
+// a checkpoint makes. Either the error names the file, or the failure does no harm. The previous file is
 // still there and whole. The next save succeeds and leaves no other file, no file stays open, and training
 // goes on as if nothing had been saved. Interrupting signals and short reads and writes cause no error at
 // all.
 //
 // Not covered: stat(), with which <filesystem> finds errors early that open() and fstatat() would find later;
-// fstatvfs(), which only adds to the text of an error; closedir(), whose result does not matter.
+// fstatvfs(), which only adds to an error's text; closedir(), whose result does not matter.
 
 #include <gtest/gtest.h>
 
@@ -34,7 +34,7 @@ class FailingFiles : public TemporaryDirectory, public ::testing::WithParamInter
     return static_cast<std::size_t>(std::distance(fs::directory_iterator(directory_), {}));
   }
 
-  // Runs `body` with its call `fail_at` failing; how many there were.
+  // Runs `body` while its call `fail_at` fails. Returns the number of calls.
   template <class Body>
   std::uint64_t failing(std::uint64_t fail_at, const Body& body) {
     const std::size_t open_before = open_files();
@@ -77,12 +77,12 @@ TEST_P(FailingFiles, LeaveTheCheckpointThatWasThereAndASessionThatGoesOn) {
     write("saved.vdnn-tmp1", "of a killed process");
     const std::uint64_t calls = failing(fail_at, [&] { save_checkpoint(of.saved, session); });
     told += error_.empty() ? 0 : 1;
-    // Only of the directory that was not forced to the disk is told with the new file in place.
+    // Only a failure to force the directory to the disk is reported with the new file in place.
     const bool in_place = error_.empty() || error_.find("the file is in place") != std::string::npos;
     EXPECT_TRUE(read("saved") == (in_place ? next : previous)) << error_;
     save_checkpoint(of.saved, session);
     EXPECT_EQ(read("saved"), next);
-    EXPECT_EQ(files(), 2U) << "something was left behind that the next save does not remove";
+    EXPECT_EQ(files(), 2U) << "the next save has not removed all temporary files";
     return calls;
   });
   EXPECT_GE(told, 10U / stride);
@@ -102,7 +102,7 @@ TEST_P(FailingFiles, LeaveTheCheckpointThatWasThereAndASessionThatGoesOn) {
   fail_call(0, 0);
   one_step(other);
   EXPECT_EQ(other.weights_sha256(), of.usual);
-  // As if nothing had been saved.
+  // The session's state is as if nothing had been saved.
   EXPECT_EQ(session.weights_sha256(), of.usual);
 }
 

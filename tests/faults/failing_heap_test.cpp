@@ -1,8 +1,8 @@
-// Every allocation of our own objects fails: in the whole life of a session (made, loaded from a checkpoint,
-// one step, saved) the n-th allocation of the process, whichever thread makes it, throws std::bad_alloc, for
-// every n; and, for every eighth, with all that follow it. The failure is told, or did no harm; nothing
-// leaks, nothing hangs; the session goes on from a restored state, and a fresh one from the checkpoint, with
-// the usual bits.
+// Every allocation of our own objects fails. In the whole life of a session (created, loaded from a
+// checkpoint, one step, saved), the n-th allocation of the process throws std::bad_alloc, whichever thread
+// makes it, for every n. For every eighth n, all later allocations throw, too. The session reports the
+// failure, or it did no harm; nothing leaks, and nothing hangs. The session goes on from a restored state,
+// and a fresh one from the checkpoint, with the usual bits.
 
 #include <gtest/gtest.h>
 
@@ -18,7 +18,7 @@ namespace {
 
 class FailingHeap : public TemporaryDirectory, public ::testing::WithParamInterface<FaultParameter> {
  protected:
-  // A life in which the allocation `fail_at` fails; how many allocations there were.
+  // The life of a session in which the allocation `fail_at` fails. Returns the number of allocations.
   static std::uint64_t live(const FaultCase& of, std::uint64_t fail_at, HeapFailure::Kind kind) {
     const std::vector<std::vector<std::byte>> inputs = random_inputs(*of.run.tape, of.state.step);
     const std::vector<Session::Bytes> spans(inputs.begin(), inputs.end());
@@ -39,11 +39,11 @@ class FailingHeap : public TemporaryDirectory, public ::testing::WithParamInterf
       }
       count();
     });
-    // The standard library asks for memory that it can do without (std::stable_sort).
+    // The standard library also requests memory that it can do without (std::stable_sort).
     if (error.empty()) {
-      EXPECT_EQ(session->weights_sha256(), of.usual) << "a failure that was told to nobody";
+      EXPECT_EQ(session->weights_sha256(), of.usual) << "a failure was not reported and did harm";
     }
-    EXPECT_TRUE(error.empty() || allocations >= fail_at) << "nothing was made to fail: " << error;
+    EXPECT_TRUE(error.empty() || allocations >= fail_at) << "an error without a failure: " << error;
     if (session) {
       of.expect_mended(*session);
     }
@@ -53,10 +53,10 @@ class FailingHeap : public TemporaryDirectory, public ::testing::WithParamInterf
   static void fail_each(const FaultCase& of, HeapFailure::Kind kind, std::uint64_t stride) {
     of.expect_the_usual_bits();
     const auto fail_at = [&](std::uint64_t point) {
-      // Counted with no session alive, since the sizes of the queues of their threads vary.
+      // Count while no session is alive, since the sizes of their threads' queues vary.
       const std::uint64_t blocks = heap_blocks();
       const std::uint64_t allocations = live(of, point, kind);
-      EXPECT_EQ(heap_blocks(), blocks) << "something was not given back";
+      EXPECT_EQ(heap_blocks(), blocks) << "a block has leaked";
       of.expect_the_usual_bits();
       return allocations;
     };
@@ -69,7 +69,7 @@ TEST_P(FailingHeap, EachAllocationFailsOnceAndTheNextRunHasTheUsualBits) {
 }
 
 TEST_P(FailingHeap, NoAllocationSucceedsFromOneOnAndTheNextRunHasTheUsualBits) {
-  // An eighth of the points: later allocations also fail, so that each try ends soon.
+  // An eighth of the points suffices. Since later allocations also fail, each try ends soon.
   fail_each(FaultCase(GetParam(), directory_), HeapFailure::Kind::kFromThenOn, 8 * fault_stride(74));
 }
 

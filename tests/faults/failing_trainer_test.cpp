@@ -1,6 +1,7 @@
-// The whole training loop, its loading thread, its evaluations and its saves: every call of the device and
-// every allocation, on whichever thread, from the first save on fails once. The failure is told, typed;
-// nothing hangs, nothing leaks; and training that goes on from the last save, or anew, has the usual bits.
+// The whole training loop with its loading thread, evaluations and saves. From the first save on, every call
+// of the device and every allocation, on whichever thread, fails once. The trainer reports each failure with
+// a typed error; nothing hangs, and nothing leaks. Training that goes on from the last save, or starts anew,
+// has the usual bits.
 
 #include <gtest/gtest.h>
 
@@ -18,9 +19,9 @@ namespace vdnn::testing {
 namespace {
 
 constexpr std::uint64_t kSteps = 5;
-constexpr std::uint64_t kSaveEvery = 2;  // steps: one is in flight, and another one submitted, in between
+constexpr std::uint64_t kSaveEvery = 2;  // steps; in between, one is in flight while another is submitted
 
-// Code above the session does not know of policies: one policy with copies stands for all.
+// Code above the session does not depend on policies, so one policy with copies represents all.
 class FailingTrainer : public TemporaryDirectory {
  protected:
   void SetUp() override {
@@ -38,7 +39,7 @@ class FailingTrainer : public TemporaryDirectory {
     return {.training = first(2 * kSteps), .test = first(3)};
   }
 
-  // The whole training; `after_save` is called after every save. Returns the weights.
+  // Runs the whole training, and calls `after_save` after every save. Returns the weights' hash.
   std::string train(const SessionOptions& session, const std::function<void()>& after_save) const {
     TrainOptions options = options_;
     options.session = session;
@@ -49,7 +50,7 @@ class FailingTrainer : public TemporaryDirectory {
     return Trainer(run_, data_, options).train({}).weights_sha256;
   }
 
-  // Goes on from the checkpoint, which may be that of the last step, or starts anew.
+  // Continues from the checkpoint, which may be that of the last step, or starts anew.
   void expect_the_usual_bits() const {
     TrainOptions options = options_;
     if (std::filesystem::exists(saved_)) {
@@ -63,8 +64,8 @@ class FailingTrainer : public TemporaryDirectory {
     EXPECT_EQ(Trainer(run_, data_, options).train({}).weights_sha256, usual_);
   }
 
-  // Trains on a device with these faults; they, or whatever else, `arm` from the first save on until
-  // `disarm`. Whether it was told of a failure.
+  // Trains on a device with `faults`. `arm` enables these or other failures from the first save on, until
+  // `disarm`. Returns whether training reported a failure.
   template <class Arm, class Disarm>
   bool failing(DeviceFaults& faults, const Arm& arm, const Disarm& disarm) const {
     std::filesystem::remove(saved_);
@@ -130,16 +131,16 @@ TEST_F(FailingTrainer, EachAllocationFailsOnceAndTheNextTrainingHasTheUsualBits)
     };
     const bool told = failing(none, arm, disarm);
     EXPECT_EQ(told, allocations >= fail_at);
-    EXPECT_EQ(heap_blocks(), blocks) << "something was not given back";
+    EXPECT_EQ(heap_blocks(), blocks) << "a block has leaked";
     expect_the_usual_bits();
     return allocations;
   });
   EXPECT_GE(failed, 100U / stride);
 }
 
-// A batch that its caller never gave back is freed after everything submitted. With more streams than a
-// frontier holds inline that allocates memory; in the destructor of the loader a failure of it once ended the
-// process.
+// The loader frees a batch that its caller never returned after everything submitted. With more streams than
+// a frontier stores inline, this allocates memory. Regression: a failure of this allocation in the loader's
+// destructor ended the process.
 TEST(FailingLoader, EndsWithABatchOutAndNoMemoryForTheFrontier) {
   const auto device = make_cpu_device({.budget_bytes = 1 << 20, .host_budget_bytes = 1 << 20});
   for (std::size_t stream = 0; stream <= Frontier::kInlinePoints; ++stream) {

@@ -1,6 +1,6 @@
 #pragma once
-// The cases in which calls are made to fail: three networks under every policy, each with a checkpoint to go
-// on from and the expected weights after one more step, whatever failed before.
+// The cases in which calls fail: three networks under every policy. Each has a checkpoint to continue from,
+// and the expected weights after one more step, whatever failed earlier.
 
 #include <gtest/gtest.h>
 
@@ -57,7 +57,7 @@ inline void one_step(Session& session) {
   session.step(spans, 0.01F);
 }
 
-// A network of fault_networks() and a policy: each pair a test of its own.
+// The index of a network of fault_networks(), and a policy. Each pair is one test.
 using FaultParameter = std::tuple<std::size_t, Policy>;
 
 inline auto fault_parameters() {
@@ -84,14 +84,14 @@ class FaultCase {
     usual = session.weights_sha256();
   }
 
-  // A fresh session goes on from the checkpoint as if nothing had ever failed.
+  // A fresh session must go on from the checkpoint as if nothing had ever failed.
   void expect_the_usual_bits() const {
     Session fresh(run);
     load_checkpoint(checkpoint, fresh);
     one_step(fresh);
     EXPECT_EQ(fresh.weights_sha256(), usual);
   }
-  // So does the session that has failed.
+  // The session that has failed must do so, too.
   void expect_mended(Session& session) const {
     session.restore(state);
     one_step(session);
@@ -108,13 +108,13 @@ class FaultCase {
   }
 
   const std::filesystem::path checkpoint;
-  const std::filesystem::path saved;  // where the runs that fail save
+  const std::filesystem::path saved;  // where failing runs save
   const PlannedRun run;
   TrainingState state;
   std::string usual;
 };
 
-// Every how many points one fails: all of them in a long run.
+// One of this many points fails; in a long run, every point does.
 inline std::uint64_t fault_stride(std::uint64_t usual) noexcept {
   return extent({.usual = usual, .under_sanitizers = 7 * usual, .in_long_run = 1});
 }
@@ -137,8 +137,8 @@ std::uint64_t fail_points(const char* what, std::uint64_t stride, const FailAt& 
   return failed;
 }
 
-// Runs `body` and returns the text of its error, or an empty string. An error of no documented type fails the
-// test.
+// Runs `body` and returns the text of its error, or an empty string. An error of an undocumented type fails
+// the test.
 template <class Body>
 std::string typed_error_of(const Body& body) {
   try {
@@ -148,7 +148,7 @@ std::string typed_error_of(const Body& body) {
   } catch (const std::bad_alloc& error) {
     return error.what();
   } catch (const std::exception& error) {
-    ADD_FAILURE() << "an error of no documented type: " << error.what();
+    ADD_FAILURE() << "an error of an undocumented type: " << error.what();
     return error.what();
   }
   return "";

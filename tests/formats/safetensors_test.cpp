@@ -29,7 +29,7 @@ using ::testing::HasSubstr;
 using Bytes = std::vector<std::byte>;
 using SafetensorsTest = vdnn::testing::TemporaryDirectory;
 
-// Different at each position and for each tensor.
+// Contents that differ at each position and for each tensor.
 Bytes pattern(const SafetensorsTensor& tensor, std::uint64_t seed) {
   SplitMix64 random(seed);
   Bytes bytes(tensor.bytes());
@@ -37,8 +37,8 @@ Bytes pattern(const SafetensorsTensor& tensor, std::uint64_t seed) {
   return bytes;
 }
 
-// Each data type, a scalar, an empty name, a name that JSON must escape, five dimensions, no data at all, and
-// an odd number of bytes before wider elements.
+// The tensors cover each data type, a scalar, an empty name, a name that JSON must escape, five dimensions,
+// no data at all, and an odd number of bytes before wider elements.
 const std::vector<SafetensorsTensor> kTensors{
     {.name = "conv1.weight", .data_type = DataType::kF32, .dims = {2, 3, 1, 2, 2}},
     {.name = "", .data_type = DataType::kI32, .dims = {3}},
@@ -105,7 +105,7 @@ TEST_F(SafetensorsTest, WritesTheFormatByTheLetter) {
   const std::string header =
       R"({"__metadata__":{"k":"padded"},"a":{"dtype":"U8","shape":[2,1],"data_offsets":[0,2]}})";
   const std::string padding((8 - header.size() % 8) % 8, ' ');
-  EXPECT_NE(padding, "") << "the case is to show the padding";
+  EXPECT_NE(padding, "") << "the case must have padding";
   EXPECT_EQ(read("file"), raw_file(header + padding, 0) + "xy");
 }
 
@@ -196,7 +196,7 @@ TEST_F(SafetensorsTest, WriterRefusesWhatTheFormatCannotSay) {
                InvalidArgument);
   EXPECT_THROW(with({{.name = "a", .dims = {large / 2}}, {.name = "b", .dims = {large / 2}}}),
                InvalidArgument)
-      << "each fits into 64 bits, both do not";
+      << "each tensor fits into 64 bits, but their sum does not";
   EXPECT_THROW(with({{.name = "a", .dims = Dims(65, 1)}}), InvalidArgument);
   EXPECT_THROW(with({}, {{"", std::string(kLargestSafetensorsHeader, 'x')}}), InvalidArgument);
   EXPECT_THROW(with({{.name = "a", .data_type = static_cast<DataType>(200)}}), InvalidArgument);
@@ -220,7 +220,7 @@ TEST_F(SafetensorsTest, WriterRefusesMoreAndFewerBytes) {
     writer.commit();
     EXPECT_THROW(writer.commit(), InvalidArgument);
   }
-  EXPECT_EQ(SafetensorsFile(path).tensors(), two) << "what was refused left no trace";
+  EXPECT_EQ(SafetensorsFile(path).tensors(), two) << "refused tensors left no trace";
 }
 
 TEST_F(SafetensorsTest, WithoutCommitThePreviousFileStays) {
@@ -234,7 +234,7 @@ TEST_F(SafetensorsTest, WriterReportsWhereItCannotWrite) {
   EXPECT_THROW(SafetensorsWriter(directory_, {}), DataError);
 }
 
-// --- lies --------------------------------------------------------------------------------------------------
+// --- false headers -----------------------------------------------------------------------------------------
 
 TEST_F(SafetensorsTest, RefusesWhatIsNoFile) {
   EXPECT_THAT(rejection_of(directory_ / "missing"), HasSubstr("No such file"));
@@ -251,7 +251,7 @@ struct Lie {
   const char* message;
 };
 
-// One tensor of two floats, with one thing replaced.
+// The header of one tensor of two floats; callers replace one of its fields.
 std::string tensor_with(const std::string& dtype, const std::string& shape, const std::string& offsets) {
   return R"({"t":{"dtype":)" + dtype + R"(,"shape":)" + shape + R"(,"data_offsets":)" + offsets + "}}";
 }
@@ -264,7 +264,7 @@ std::string placed(const std::string& offsets) {
 std::string metadata_of(const std::string& json) {
   return R"({"__metadata__":)" + json + "}";
 }
-// Bytes in a row, each from one place to another.
+// Tensors of bytes, each with its own pair of offsets.
 std::string row(const std::vector<std::pair<int, int>>& places) {
   std::string text;
   for (std::size_t i = 0; i < places.size(); ++i) {
@@ -388,7 +388,7 @@ TEST_F(SafetensorsTest, TheLengthOfTheHeaderIsNotBelieved) {
     write("file", text);
     EXPECT_THAT(rejection_of(path), AllOf(HasSubstr("at most 2 bytes"), HasSubstr(std::to_string(length))));
   }
-  // With a file to match, of which the disk holds the beginning only.
+  // The file is as large as claimed, but the disk contains only its beginning.
   std::string text = raw_file("{}", 0);
   const std::uint64_t length = kLargestSafetensorsHeader + 1;
   std::memcpy(text.data(), &length, sizeof(length));
@@ -399,7 +399,7 @@ TEST_F(SafetensorsTest, TheLengthOfTheHeaderIsNotBelieved) {
 
 // --- damage ------------------------------------------------------------------------------------------------
 
-// Whatever a file holds: a DataError, or tensors that can be read and share the data between them.
+// Any file is either a DataError, or has tensors that can be read and share the data between them.
 void expect_sound_or_rejected(const fs::path& path, std::uint64_t& accepted) {
   try {
     const SafetensorsFile file(path);
@@ -448,11 +448,11 @@ TEST_F(SafetensorsTest, SurvivesEveryByteOfTheHeaderChangedToEveryOther) {
     }
     put(position, text[position]);
   }
-  EXPECT_GT(accepted, 0U) << "names and texts may be any";
+  EXPECT_GT(accepted, 0U) << "names and texts may have any contents";
 }
 
-// Damage that keeps to JSON gets further into the reader than single bytes do: pieces of headers, numbers at
-// the edges, moved, doubled and dropped.
+// Damage that stays close to JSON gets further into the reader than single changed bytes: pieces of headers
+// and extreme numbers, inserted, doubled or dropped.
 std::string damaged(std::string header, SplitMix64& random) {
   static const std::array<std::string, 16> kPieces{
       "0",        "1",   "8",
@@ -499,7 +499,7 @@ TEST_F(SafetensorsTest, SurvivesDamageAtRandom) {
 
 // --- the public implementation -----------------------------------------------------------------------------
 
-// Standard output; the test fails unless the command succeeds.
+// Returns the standard output; the test fails unless the command succeeds.
 std::string output_of(const std::string& command) {
   std::FILE* const pipe = ::popen(command.c_str(), "r");
   EXPECT_NE(pipe, nullptr);
@@ -534,7 +534,7 @@ std::string description(std::vector<SafetensorsTensor> tensors, const Safetensor
   return out.str();
 }
 
-// An interpreter alone is not enough: tests once failed in an environment without the packages.
+// An interpreter alone is not enough: it may lack the packages.
 bool python_has_safetensors() {
   return output_of("'" VDNN_TEST_PYTHON "' -c 'import safetensors, numpy' 2>/dev/null; echo $?") == "0\n";
 }

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# The container file: built and run where docker or podman works, otherwise linted.
+# Builds the container file and runs the image if docker or podman works; otherwise only lints the file.
 #   container_test.sh SOURCE lint|build
 set -euo pipefail
 cd "$1"
@@ -23,7 +23,7 @@ if [ "$2" = build ]; then
   exit 77
 fi
 
-# Instructions of one line each, comments gone.
+# Joins each instruction on one line, and removes comments.
 instructions=$(sed -e '/^#/d' "$file" | sed -e ':a' -e '/\\$/N; s/\\\n *//; ta' | sed '/^ *$/d')
 
 while read -r name _; do
@@ -33,25 +33,25 @@ while read -r name _; do
   esac
 done <<<"$instructions"
 
-# Every base is a release of Debian by name and number, from whatever registry the engine is set to.
+# Every base is a release of Debian by name and number, so the engine's settings determine the registry.
 grep '^FROM' <<<"$instructions" | while read -r _ base _; do
   [[ $base =~ ^debian:[0-9]+(-slim)?$ ]] || fail "base $base"
 done
-# Stages that are copied from were defined before; copied folders exist.
+# COPY names only stages defined earlier, and only folders that exist.
 stages=' '
 while read -r name first second rest; do
   case "$name $first" in
     FROM*) if [[ "$second $rest" =~ ^AS\ ([a-z]+) ]]; then stages+="${BASH_REMATCH[1]} "; fi ;;
     COPY\ --from=*) [[ $stages == *" ${first#--from=} "* ]] || fail "no stage ${first#--from=} before COPY" ;;
-    COPY*) [ -e "$first" ] || fail "$first is copied and not there" ;;
+    COPY*) [ -e "$first" ] || fail "$first is copied, but does not exist" ;;
   esac
 done <<<"$instructions"
-# Scripts that it runs are there, and know the arguments.
-scripts=$(grep '^RUN' <<<"$instructions" | grep -o 'scripts/[a-z-]*') || fail "it runs no script"
+# Scripts of RUN instructions exist and know their arguments.
+scripts=$(grep '^RUN' <<<"$instructions" | grep -o 'scripts/[a-z-]*') || fail "no RUN instruction runs a script"
 for script in $scripts; do [ -x "$script" ] || fail "$script cannot be run"; done
 grep -q -- '--output FOLDER' scripts/package || fail "scripts/package has no --output"
-# The base has no more than a bare Debian: scripts/package asks apt for what it needs before it looks for it. In this PATH
-# nothing is installed, and apt-get writes down what it is asked for and fails.
+# The base is a bare Debian, so scripts/package must request its tools from apt before it uses them. In this
+# PATH nothing is installed, and apt-get records what is requested and fails.
 bare=$(mktemp -d)
 trap 'rm -rf "$bare"' EXIT
 for command in bash dirname env; do ln -s "$(command -v "$command")" "$bare/"; done
@@ -66,17 +66,17 @@ program apt-get <<END
 echo "\$@" >"$bare/asked-for"
 exit 1
 END
-if PATH=$bare scripts/package >"$bare/log" 2>&1; then fail "scripts/package succeeds where nothing is installed"; fi
-[ -e "$bare/asked-for" ] || fail "scripts/package asks apt for nothing: $(tail -1 "$bare/log")"
+if PATH=$bare scripts/package >"$bare/log" 2>&1; then fail "scripts/package succeeds although nothing is installed"; fi
+[ -e "$bare/asked-for" ] || fail "scripts/package requests nothing from apt: $(tail -1 "$bare/log")"
 tools=$(sed -n 's/^ *for tool in \(.*\); do$/\1/p' scripts/package)
 [ -n "$tools" ] || fail "scripts/package has no list of tools"
 for tool in $tools; do
   [[ " $(<"$bare/asked-for") " == *" ${tool#*:} "* ]] ||
-    fail "scripts/package needs ${tool%:*}, and scripts/setup does not ask apt for ${tool#*:}"
+    fail "scripts/package needs ${tool%:*}, but scripts/setup does not request ${tool#*:} from apt"
 done
-# Nobody is root in what is left, which starts the command; what the image is built from has no build folders.
+# The last stage starts the command, and not as root. The build context has no build folders.
 last=$(sed -n '/^FROM/h; /^FROM/!H; ${x; p}' <<<"$instructions")
 grep -q '^USER nobody$' <<<"$last" || fail "the command runs as root"
-grep -q '^ENTRYPOINT \["vdnn"\]$' <<<"$last" || fail "it does not start vdnn"
-grep -qx '/build/' .dockerignore || fail "build folders are part of the context"
+grep -q '^ENTRYPOINT \["vdnn"\]$' <<<"$last" || fail "the image does not start vdnn"
+grep -qx '/build/' .dockerignore || fail "build folders are part of the build context"
 echo "$file is in order; it was not built"

@@ -1,9 +1,9 @@
-# One case of the tests of installation; see CMakeLists.txt here. Everything happens under WORK, which is outside
-# the tree: what is installed must be found there or nowhere.
+# One case of the installation tests; see CMakeLists.txt in this folder. Everything happens under WORK, which
+# is outside the tree, so that only installed files can be found.
 
 set(prefix ${WORK}/moved/prefix)
 
-# run(OUTPUT COMMAND...): fails, with the output, where the command does.
+# run(OUTPUT COMMAND...): runs the command; if it fails, fails with its output.
 function(run output)
   execute_process(COMMAND ${ARGN} OUTPUT_VARIABLE text ERROR_VARIABLE text RESULT_VARIABLE status)
   if(NOT status EQUAL 0)
@@ -13,8 +13,8 @@ function(run output)
   set(${output} "${text}" PARENT_SCOPE)
 endfunction()
 
-# expect_failure(PATTERN COMMAND...): the command fails, and its output, on one line, matches. The pattern's first two groups
-# are left in CMAKE_MATCH_1 and CMAKE_MATCH_2.
+# expect_failure(PATTERN COMMAND...): the command must fail, and its output, joined to one line, must match.
+# Leaves the pattern's first two groups in CMAKE_MATCH_1 and CMAKE_MATCH_2.
 function(expect_failure pattern)
   execute_process(COMMAND ${ARGN} OUTPUT_VARIABLE text ERROR_VARIABLE text RESULT_VARIABLE status)
   list(JOIN ARGN " " command)
@@ -23,7 +23,7 @@ function(expect_failure pattern)
   endif()
   string(REGEX REPLACE "[ \n]+" " " text "${text}")
   if(NOT text MATCHES "${pattern}")
-    message(FATAL_ERROR "${command}\nshould say \"${pattern}\":\n${text}")
+    message(FATAL_ERROR "${command}\nshould print \"${pattern}\":\n${text}")
   endif()
   set(CMAKE_MATCH_1 "${CMAKE_MATCH_1}" PARENT_SCOPE)
   set(CMAKE_MATCH_2 "${CMAKE_MATCH_2}" PARENT_SCOPE)
@@ -62,7 +62,7 @@ function(require_no_warnings_of_ours build source)
   endif()
 endfunction()
 
-# Installs, moves the prefix, and looks for paths of this machine in what CMake will read.
+# Installs, moves the prefix, and searches files that CMake will read for paths of this machine.
 function(case_install_setup)
   file(REMOVE_RECURSE ${WORK})
   file(MAKE_DIRECTORY ${WORK}/moved)
@@ -90,7 +90,8 @@ function(case_install_setup)
   endforeach()
 endfunction()
 
-# A program outside the tree trains, twice to the same bits, which are those of the tree; the command that was installed runs.
+# A program outside the tree trains twice with the same bits, which are also those of the program in the tree.
+# The installed command runs.
 function(case_install_test)
   configure(${WORK}/outside ${WORK}/build-outside)
   require_no_warnings_of_ours(${WORK}/build-outside ${WORK}/outside/main.cpp)
@@ -103,11 +104,11 @@ function(case_install_test)
   endif()
   set(first "${CMAKE_MATCH_1}")
   if(NOT output STREQUAL "first:${first}\nsecond:${first}\n")
-    message(FATAL_ERROR "the second training is another one:\n${output}")
+    message(FATAL_ERROR "the second training differs:\n${output}")
   endif()
   run(inside ${INSIDE})
   if(NOT output STREQUAL inside)
-    message(FATAL_ERROR "in the tree the same program prints\n${inside}\nand outside\n${output}")
+    message(FATAL_ERROR "in the tree, the same program prints\n${inside}\nand outside\n${output}")
   endif()
   run(output ${prefix}/bin/vdnn plan --model lenet --batch 8 --device cpu)
   foreach(file bash-completion/completions/vdnn zsh/site-functions/_vdnn fish/vendor_completions.d/vdnn.fish
@@ -119,7 +120,8 @@ function(case_install_test)
   endforeach()
 endfunction()
 
-# The examples are a project of their own. With CUDA there are those that link the C interface, and its headers for C++.
+# The examples are a project of their own. With CUDA, this builds also those that use the C interface and its
+# headers for C++.
 function(case_install_examples_test)
   set(programs own_loop)
   if(WITH_CUDA)
@@ -133,8 +135,8 @@ function(case_install_examples_test)
   endif()
 endfunction()
 
-# A program in C is compiled and linked with the flags of pkg-config, wherever the prefix is, and runs with the installed
-# library.
+# Compiles and links a program in C with the flags of pkg-config, wherever the prefix is, and runs it with the
+# installed library.
 function(require_package_for_c package source expected)
   file(GLOB_RECURSE file ${prefix}/${package}.pc)
   get_filename_component(folder ${file} DIRECTORY)
@@ -150,7 +152,7 @@ function(require_package_for_c package source expected)
   set(ENV{LD_LIBRARY_PATH} ${libraries})
   run(output ${program})
   if(NOT output MATCHES "${expected}")
-    message(FATAL_ERROR "the program should say \"${expected}\":\n${output}")
+    message(FATAL_ERROR "the program should print \"${expected}\":\n${output}")
   endif()
   run(loaded ldd ${program})
   if(NOT loaded MATCHES "lib${package}\\.so\\.1 => ${libraries}/")
@@ -158,7 +160,7 @@ function(require_package_for_c package source expected)
   endif()
 endfunction()
 
-# Where libraries lie deeper in the prefix, it is found from there, too.
+# If libraries are deeper in the prefix, pkg-config must still find the prefix.
 function(require_prefix_from_deep_libraries package folder)
   file(COPY ${WORK}/build-deep/${folder}/${package}.pc DESTINATION ${WORK}/deep/lib/deep/pkgconfig)
   set(ENV{PKG_CONFIG_PATH} ${WORK}/deep/lib/deep/pkgconfig)
@@ -167,7 +169,7 @@ function(require_prefix_from_deep_libraries package folder)
   file(REAL_PATH ${found} found)
   file(REAL_PATH ${WORK}/deep expected)
   if(NOT found STREQUAL expected)
-    message(FATAL_ERROR "with libraries in lib/deep the prefix of ${package} is ${found}, and should be ${expected}")
+    message(FATAL_ERROR "with libraries in lib/deep, the prefix of ${package} is ${found} and should be ${expected}")
   endif()
 endfunction()
 
@@ -185,12 +187,14 @@ endfunction()
 function(case_install_missing_dependency_test)
   configure_command(command ${WORK}/outside ${WORK}/build-missing -DOneDNN_LIBRARY=)
   expect_failure("oneDNN is missing.*libdnnl-dev" ${command})
-  # A project for which the package is optional gets the message, too. CMAKE_MODULE_PATH was once left with our directory in front.
+  # If vdnn is optional for a project, the project gets the message, too. Regression: CMAKE_MODULE_PATH kept
+  # our directory in front.
   configure(${WORK}/optional ${WORK}/build-optional -DOneDNN_LIBRARY=)
 endfunction()
 
-# Where MPI and the CUDA toolkit are missing, a program that names the components it needs is built all the same, trains to
-# the same bits, and links neither. One that names none, or a component that is missing or unknown, is told so.
+# MPI and the CUDA toolkit are missing. A program that names the components that it needs still builds, trains
+# with the same bits, and links neither. A program that names none, or a component that is missing or unknown,
+# gets an error that reports this.
 function(case_install_components_test)
   set(neither -DCMAKE_DISABLE_FIND_PACKAGE_MPI=ON -DCMAKE_DISABLE_FIND_PACKAGE_CUDAToolkit=ON)
   configure(${WORK}/outside ${WORK}/build-components ${neither} "-DVDNN_COMPONENTS=cpu\;OPTIONAL_COMPONENTS\;cuda\;mpi")
@@ -198,11 +202,11 @@ function(case_install_components_test)
   run(output ${WORK}/build-components/outside)
   run(inside ${INSIDE})
   if(NOT output STREQUAL inside)
-    message(FATAL_ERROR "in the tree the same program prints\n${inside}\nand with the component cpu\n${output}")
+    message(FATAL_ERROR "in the tree, the same program prints\n${inside}\nand with the component cpu\n${output}")
   endif()
   run(loaded ldd ${WORK}/build-components/outside)
   if(loaded MATCHES "libmpi|libcuda")
-    message(FATAL_ERROR "the component cpu needs neither:\n${loaded}")
+    message(FATAL_ERROR "with the component cpu, the program links MPI or CUDA:\n${loaded}")
   endif()
   if(WITH_CUDA)
     configure_command(command ${WORK}/outside ${WORK}/build-no-cuda ${neither} -DVDNN_COMPONENTS=cuda)
@@ -219,8 +223,8 @@ function(case_install_components_test)
   configure(${WORK}/components ${WORK}/build-several)
 endfunction()
 
-# The macros of a compiled cpp-httplib are those of its file for pkg-config. Without the file they are unknown, and the
-# library does not count as found.
+# The macros of a compiled cpp-httplib come from its pkg-config file. Without this file they are unknown, and
+# the library does not count as found.
 function(case_install_http_library_test)
   file(WRITE ${WORK}/http/include/httplib.h "#define CPPHTTPLIB_VERSION \"0.12.0\"\n")
   file(WRITE ${WORK}/http/lib/libcpp-httplib.so "")
@@ -235,7 +239,7 @@ function(case_install_http_library_test)
   endif()
 endfunction()
 
-# Installing a build of which one library was made writes nothing, not even that library.
+# Installing a build with only one library built installs nothing, not even that library.
 function(case_install_incomplete_build_test)
   configure(${SOURCE_DIRECTORY} ${WORK}/build-partial -DVDNN_CUDA=OFF -DVDNN_MPI=OFF -DVDNN_BUILD_COMMAND=OFF
             -DVDNN_BUILD_EXAMPLES=OFF -DVDNN_BUILD_TESTS=OFF -DVDNN_BUILD_BENCHMARKS=OFF)
@@ -251,8 +255,8 @@ function(case_install_incomplete_build_test)
   endif()
 endfunction()
 
-# Taken in as sources we are the libraries and nothing else, under the same name; one of them, that it is more than
-# configured.
+# As a subproject, vdnn adds only its libraries, under the same names. Building one of them shows that more
+# than the configuration works.
 function(case_install_subproject_test)
   configure(${WORK}/subproject ${WORK}/build-subproject -DFETCHCONTENT_SOURCE_DIR_VDNN=${SOURCE_DIRECTORY}
             -DVDNN_CUDA=${CUDA})

@@ -1,4 +1,4 @@
-// Networks from lists of layers in any order.
+// build_network() accepts its list of layers in any order.
 
 #include <gtest/gtest.h>
 
@@ -58,7 +58,7 @@ void expect_named(const std::string& error, const std::vector<std::string>& name
   }
 }
 
-// Errors used to count where they had a name: "input 0 (4294967295)", "no feature map 1".
+// Regression: errors gave numbers where a name was known: "input 0 (4294967295)", "no feature map 1".
 TEST(BuildNetwork, NamesLossesThatAreReadOrPutOut) {
   expect_named(error_of([](auto& layers) {
                  layers.push_back({.name = "after", .spec = ReluSpec{}, .inputs = {"loss"}});

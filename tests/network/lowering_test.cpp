@@ -37,7 +37,7 @@ Network chain() {
   return finish(std::move(net), x);
 }
 
-// "fc.forward: x.y fc.filter -> fc.y", an op a line.
+// One line per op: "fc.forward: x.y fc.filter -> fc.y".
 std::string describe(const Tape& tape, const Op& op) {
   std::string text = op.name + ":";
   for (const ValueId id : op.reads) {
@@ -127,7 +127,8 @@ TEST(Lowering, ValuesHaveKindsTypesAndBytes) {
   EXPECT_EQ(tape->weight_bytes(), 432u + 16 + 2560 + 40);
 }
 
-// A device may hold a filter padded: gradient maps follow the storage, states their own recipe.
+// A device may pad a filter. A gradient has the size of the padded storage; a state has that of its own
+// recipe.
 TEST(Lowering, GradientsAreAsLargeAsTheStorageOfTheirParameters) {
   class Padded : public fakes::FakeCatalog {
    public:
@@ -329,8 +330,7 @@ TEST(Lowering, EvaluationIsForwardOnlyWithTheSameParameters) {
   }
 }
 
-// --- catalogs that break their contract
-// ---------------------------------------------------------------------
+// --- catalogs that break their contract -------------------------------------------------------------------
 
 class BrokenCatalog : public fakes::FakeCatalog {
  public:
@@ -360,9 +360,9 @@ std::string error_with(BrokenCatalog::Mend mend) {
   return "accepted";
 }
 
-// A gradient that no op reads is still made if its op makes another one, too. Where two layers made such a
-// gradient of the same feature map, the second was refused, since both had the same name (found by seed 88 of
-// tests/random).
+// An op still makes a gradient that no op reads if it also makes another one. Regression: when two layers
+// made such a gradient of the same feature map, both gradients had the same name and lowering refused the
+// second (found by seed 88 of tests/random).
 TEST(Lowering, KeepsAnOpThatMakesWantedAndUnwantedGradients) {
   class Joint : public fakes::FakeCatalog {
    public:
@@ -410,7 +410,7 @@ TEST(Lowering, RejectsAParameterWithoutAGradient) {
   EXPECT_NE(error.find("bias"), std::string::npos) << error;
 }
 
-// It died in the tape: "update has no algorithm".
+// Regression: only the tape refused such a recipe, with "update has no algorithm".
 TEST(Lowering, RejectsTheGradientOfAParameterThatIsNotTrained) {
   const std::string error = error_with([](const OpSpec& spec, LayerRecipe& recipe) {
     if (std::holds_alternative<ConvolutionSpec>(spec)) {
@@ -421,7 +421,7 @@ TEST(Lowering, RejectsTheGradientOfAParameterThatIsNotTrained) {
   EXPECT_NE(error.find("'bias', which is not trainable, in op backward_filter"), std::string::npos) << error;
 }
 
-// Catalogs do not know it.
+// A catalog does not know the layer's name; lowering adds it to the message.
 TEST(Lowering, NamesTheLayerThatACatalogRefuses) {
   NetworkBuilder net("net", {2, 4, 8, 8});
   const Tensor squashed = net.sigmoid("squash", net.input());
@@ -480,10 +480,10 @@ TEST(Lowering, RejectsOperandsOfTheWrongSide) {
   EXPECT_NE(write_error.find("conv.forward"), std::string::npos) << write_error;
 }
 
-// --- gradients by numbers
-// ----------------------------------------------------------------------------------- Every value stands for
-// one number, every layer for a scalar function; the gradients that the tape computes must agree with finite
-// differences on random graphs. That holds only where every path contributes once.
+// --- gradients by numbers ---------------------------------------------------------------------------------
+//
+// On random graphs, every value is one number and every layer a scalar function. The gradients that the tape
+// computes agree with finite differences only if every path contributes exactly once.
 
 class ScalarTape {
  public:
@@ -520,16 +520,16 @@ class ScalarTape {
     } else if (linear) {
       out(0) = in(0) * in(1);
     } else if (std::holds_alternative<SoftmaxCrossEntropySpec>(op.spec) && forward) {
-      out(0) = in(0) * in(0) / 2;  // stands for the loss
+      out(0) = in(0) * in(0) / 2;  // serves as the loss
       out(1) = in(0);
     } else if (std::holds_alternative<AddSpec>(op.spec) && forward) {
       out(0) = in(0) + in(1);
     } else if (std::holds_alternative<ReluSpec>(op.spec) && forward) {
-      out(0) = std::exp(in(0) / 4);  // a curve whose slope follows from Y, as that of ReLU does
+      out(0) = std::exp(in(0) / 4);  // its slope, like ReLU's, can be computed from Y alone
     } else if (std::holds_alternative<ReluSpec>(op.spec)) {
       out(0) = in(0) / 4 * in(1);
     } else {
-      out(0) = in(0);  // what add hands back, and the loss
+      out(0) = in(0);  // backward of an addition, and of the loss
     }
   }
 
@@ -537,7 +537,8 @@ class ScalarTape {
   std::vector<double> numbers_;
 };
 
-// Layers read feature maps that were made before; those that no layer read are joined at the end.
+// Each layer reads feature maps of earlier layers. At the end, additions join the feature maps without a
+// reader.
 Network random_network(std::mt19937& random) {
   NetworkBuilder net("random", {1, 1, 1, 1});
   std::vector<Tensor> made{net.input()};
@@ -613,7 +614,7 @@ TEST(Lowering, GradientsAgreeWithFiniteDifferencesOnRandomGraphs) {
   }
 }
 
-// Updates come after every other use of the parameter and of its gradient, once each.
+// Each parameter has one update, which comes after every other use of the parameter and of its gradient.
 TEST(Lowering, UpdatesAreTheLastUseOfParametersAndGradients) {
   for (unsigned seed = 0; seed < 50; ++seed) {
     std::mt19937 random(seed);

@@ -67,7 +67,7 @@ TEST(NetworkBuilder, BuildsWhatWasWritten) {
   EXPECT_EQ(network.feature_map_name(loss.output), "loss.metrics");
 }
 
-// A mistake in a network with input 2x3x8x8, and the text that the error must have.
+// A mistake in a network with input 2x3x8x8, and the texts that the error must contain.
 struct Mistake {
   std::string name;
   std::function<void(NetworkBuilder&)> make;
@@ -152,7 +152,7 @@ INSTANTIATE_TEST_SUITE_P(
                   convolve(n, 4, {3, 3}, {1, 1}, {kHuge, 0});
                 },
                 {"c1", "padding", "2x3x8x8"}},
-        // The cpu's catalog refused it, the simulated one planned with it.
+        // Regression: the catalog of `cpu` refused such a window, while that of `sim` planned with it.
         Mistake{"WindowOfPaddingOnly",
                 [](N& n) {
                   convolve(n, 4, {1, 1}, {1, 1}, {0, 1});
@@ -348,7 +348,7 @@ TEST(NetworkBuilder, KnowsTheShapesOfEveryKindOfLayer) {
   }
 }
 
-// Dilation widens the window that padding is held to.
+// Padding must be smaller than the window, and dilation widens the window.
 TEST(NetworkBuilder, PaddingMayBeAsWideAsADilatedWindowAllows) {
   const auto pad = [](std::int64_t padding) {
     NetworkBuilder net("net", {2, 3, 8, 8});
@@ -392,7 +392,7 @@ TEST(Network, OfAnotherBatch) {
   EXPECT_THROW((void)network.with_batch(0), InvalidArgument);
 }
 
-// A layer that is rejected leaves no trace: the same name may be tried again.
+// A rejected layer leaves no trace: its name can be used again.
 TEST(NetworkBuilder, GoesOnAfterARejectedLayer) {
   NetworkBuilder net("net", {2, 3, 8, 8});
   EXPECT_THROW(net.fully_connected("fc", net.input(), {0}), InvalidArgument);

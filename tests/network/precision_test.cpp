@@ -39,7 +39,7 @@ std::vector<std::string> layer_names(const Network& network) {
   return names;
 }
 
-// "name type", a feature map each.
+// One text per feature map: "name type".
 std::vector<std::string> typed_maps(const Network& network) {
   std::vector<std::string> maps;
   for (std::uint32_t id = 0; id < network.feature_maps(); ++id) {
@@ -64,7 +64,7 @@ TEST(Precision, ConversionsStandWhereTypesMeetAndNowhereElse) {
                                              "images.bf16 bf16", "fc.y.fp32 fp32"));
 }
 
-// One conversion serves all readers of a type, and comes before the first.
+// One conversion serves all readers of a type and comes before the first of them.
 TEST(Precision, ExceptionsAreNamedOrOfAKind) {
   const Network typed = forked().with_precision(
       {.storage = DataType::kF16, .fp32_layers = {"batch_normalization", "relu", "fc"}});
@@ -92,7 +92,7 @@ TEST(Precision, RefusesWhatNamesNoLayerAndWhatIsNoFloatingPointType) {
               ThrowsMessage<InvalidArgument>(
                   AllOf(HasSubstr("network forked"), HasSubstr("'conv2'"), HasSubstr("conv1"))));
   EXPECT_THAT([&] { network.with_precision({.storage = DataType::kBf16, .fp32_layers = {"lrn"}}); },
-              ThrowsMessage<InvalidArgument>(HasSubstr("none of the kind, 'lrn'")));
+              ThrowsMessage<InvalidArgument>(HasSubstr("no layer or kind of layer 'lrn'")));
   EXPECT_THAT([&] { network.with_precision({.storage = DataType::kU8, .fp32_layers = {}}); },
               ThrowsMessage<InvalidArgument>(HasSubstr("uint8")));
 }
@@ -112,15 +112,15 @@ TEST(PrecisionTape, FiltersHaveCopiesThatTheirUpdateWrites) {
   for (const OpId op : tape->readers(copy)) {
     readers.push_back(tape->op(op).name);
   }
-  EXPECT_THAT(readers, ElementsAre("conv1.forward"));  // the gradient of the images is not wanted
+  EXPECT_THAT(readers, ElementsAre("conv1.forward"));  // no op needs the gradient of the images
   ASSERT_EQ(tape->readers(filter).size(), 1U);
   const Op& update = tape->op(tape->readers(filter)[0]);
   EXPECT_EQ(update.name, "conv1.filter.update");
   EXPECT_EQ(update.writes.back(), copy);
 }
 
-// Failed while the conversion in front of a loss hid the layer that makes its logits: training began at twice
-// the loss.
+// Regression: the conversion in front of a loss hid the layer that makes the logits, and training began with
+// twice the loss.
 TEST(PrecisionTape, ParametersBeginAsInFp32) {
   const auto catalog = make_classic_catalog();
   const auto wide = lower_to_tape(forked(), *catalog, {});

@@ -1,6 +1,7 @@
 // Options of training beyond one loss and plain updates: clipping, several losses, results for the host,
 // parameters that are not trained. The tests use the catalog of `cpu`, whose recipes have everything that
-// these tapes can contain: batch normalisation updates running statistics, losses save, Adam has two states.
+// these tapes can contain: running statistics of batch normalisation, values that losses save, and Adam's two
+// states.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -27,7 +28,7 @@ using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using ::testing::Not;
 
-// One trunk, a class for each image and a label for each place, and a probe that only the host looks at.
+// One trunk with three heads: one class per image, one label per place, and a probe that only the host reads.
 Network two_heads() {
   NetworkBuilder net("two heads", {2, 3, 8, 8});
   const Tensor trunk = net.relu(
@@ -47,7 +48,7 @@ class TrainingOptionsTest : public ::testing::Test {
     return lower_to_tape(two_heads(), library_->catalog(), options);
   }
 
-  // The error of lowering with these results.
+  // The error of lowering with this result.
   std::string objection(const std::string& result) const {
     try {
       lower({.results = {result}});
@@ -115,7 +116,7 @@ TEST_F(TrainingOptionsTest, ClippedUpdatesFollowTheNormOfAllGradients) {
   EXPECT_EQ(updated, std::set<std::string>(trained().begin(), trained().end()));
 }
 
-// Gradients do not pile up where nothing waits for all of them.
+// Without a norm that waits for all gradients, each update runs as soon as its gradient is ready.
 TEST_F(TrainingOptionsTest, WithoutClippingUpdatesStandAmongTheBackwardOps) {
   const TapePtr tape = lower({.optimizer = AdamSpec{}});
   EXPECT_EQ(tape->find_value("gradients.norm.value"), kNone);
@@ -129,7 +130,8 @@ TEST_F(TrainingOptionsTest, WithoutClippingUpdatesStandAmongTheBackwardOps) {
   }
 }
 
-// Such a network lowered without clipping and was refused with it (found by seed 328 of tests/random).
+// Regression: clipping refused such a network, which lowered without clipping (found by seed 328 of
+// tests/random).
 TEST_F(TrainingOptionsTest, WhereNothingIsLearnedThereIsNothingToClip) {
   NetworkBuilder net("nothing to learn", {2, 3, 8, 8});
   net.mean_squared_error("error", net.sigmoid("sigmoid", net.input()));
@@ -162,7 +164,7 @@ TEST_F(TrainingOptionsTest, GradientsOfAllLossesAreAdded) {
   EXPECT_THAT(names(*tape, sum.writes), ElementsAre("relu.y.gradient"));
 }
 
-// Two losses of one prediction have gradients of the same feature map.
+// Two losses of one prediction both contribute to the gradient of the same feature map.
 TEST_F(TrainingOptionsTest, LossesMayShareAPrediction) {
   NetworkBuilder net("shared", {2, 3, 8, 8});
   const Tensor x = net.fully_connected("fc", net.input(), {.outputs = 10});
@@ -214,7 +216,7 @@ TEST_F(TrainingOptionsTest, WhatOnlyTheHostReadsHasNoBackwardPass) {
     }
     for (const Value& value : tape->values()) {
       EXPECT_FALSE(value.name.starts_with("probe") && value.name.ends_with("gradient")) << value.name;
-      // Failed before: the optimizer kept state for it, which counted against the budget.
+      // Regression: the optimizer kept state for the probe, and that state counted against the budget.
       EXPECT_FALSE(value.name.starts_with("probe") && value.kind == ValueKind::kOptimizerState) << value.name;
     }
   }
@@ -242,7 +244,7 @@ TEST_F(TrainingOptionsTest, RunningStatisticsFollowTheForwardPassAndAreNotTraine
   EXPECT_THAT(not_trained, ElementsAre("norm.running_mean", "norm.running_variance"));
 }
 
-// Evaluation reads the statistics and leaves them alone.
+// Evaluation reads the running statistics and does not change them.
 TEST_F(TrainingOptionsTest, EvaluationWritesNoParameter) {
   const TapePtr tape = lower_to_evaluation_tape(two_heads(), library_->catalog());
   for (const Op& op : tape->ops()) {
@@ -255,7 +257,7 @@ TEST_F(TrainingOptionsTest, EvaluationWritesNoParameter) {
 
 // --- data parallelism ------------------------------------------------------------------------------
 
-// Values of the ops that reduce gradients, in their order.
+// The values that each reducing op reduces, in the order of the ops.
 std::vector<std::vector<std::string>> buckets(const Tape& tape) {
   std::vector<std::vector<std::string>> result;
   for (const Op& op : tape.ops()) {
@@ -290,7 +292,7 @@ TEST_F(TrainingOptionsTest, OneBucketHasAllGradientsLastLayersFirst) {
   EXPECT_LT(place("norm.shift"), place("conv.filter"));
 }
 
-// Each bucket but the last reaches the requested size, and only with its last gradient.
+// Each bucket except the last reaches the requested size with its last gradient, and not earlier.
 TEST_F(TrainingOptionsTest, BucketsAreClosedAsSoonAsTheyAreLargeEnough) {
   for (const std::uint64_t bytes : {1ULL, 500ULL, 2000ULL}) {
     SCOPED_TRACE(bytes);
@@ -312,7 +314,7 @@ TEST_F(TrainingOptionsTest, BucketsAreClosedAsSoonAsTheyAreLargeEnough) {
   }
 }
 
-// So that the reduction runs under the rest of the backward pass.
+// This order lets the reductions overlap the rest of the backward pass.
 TEST_F(TrainingOptionsTest, BucketsFollowTheirGradientsAndUpdatesTheBackwardPass) {
   const TapePtr tape = lower({.optimizer = AdamSpec{}, .ranks = 2, .bucket_bytes = 1});
   EXPECT_LT(op_named(*tape, "gradients.reduce0"), op_named(*tape, "conv.backward_filter"));
@@ -355,7 +357,7 @@ TEST_F(TrainingOptionsTest, MicroStepsSumGradientsInMemoryOfTheirOwn) {
     EXPECT_TRUE(sum.persistent());
     EXPECT_EQ(sum.bytes, value.bytes);
     const Op& accumulate = tape->op(op_named(*tape, value.name + ".gradient.accumulate"));
-    EXPECT_EQ(accumulate.phase, Phase::kBackward) << "it runs in every micro-step";
+    EXPECT_EQ(accumulate.phase, Phase::kBackward) << "the sum runs in every micro-step";
     EXPECT_THAT(names(*tape, accumulate.reads), ElementsAre(value.name + ".gradient", sum.name));
     EXPECT_THAT(names(*tape, accumulate.writes), ElementsAre(sum.name));
     EXPECT_THAT(names(*tape, tape->op(op_named(*tape, value.name + ".update")).reads),
@@ -363,7 +365,7 @@ TEST_F(TrainingOptionsTest, MicroStepsSumGradientsInMemoryOfTheirOwn) {
   }
 }
 
-// The sums of a rank's own micro-steps, in place: there is no other gradient to reduce.
+// Ranks reduce the sums over their micro-steps in place; no other gradient is left to reduce.
 TEST_F(TrainingOptionsTest, RanksWithMicroStepsReduceTheSums) {
   const TapePtr tape = lower({.ranks = 2, .micro_steps = 2, .bucket_bytes = kOneBucket});
   const Op& reduce = tape->op(op_named(*tape, "gradients.reduce0"));
@@ -372,7 +374,8 @@ TEST_F(TrainingOptionsTest, RanksWithMicroStepsReduceTheSums) {
               ::testing::UnorderedElementsAreArray(with_suffix(trained(), ".gradient_sum")));
 }
 
-// Half the bytes on the way: narrowed as soon as it is made, widened just before its own update.
+// To send half the bytes, a gradient is narrowed as soon as it is made and widened just before its own
+// update.
 TEST_F(TrainingOptionsTest, RanksSendGradientsInANarrowTypeOnRequest) {
   const TapePtr tape = lower({.ranks = 2, .bucket_bytes = kOneBucket, .reduce_precision = DataType::kBf16});
   const Op& reduce = tape->op(op_named(*tape, "gradients.reduce0"));
@@ -388,12 +391,12 @@ TEST_F(TrainingOptionsTest, RanksSendGradientsInANarrowTypeOnRequest) {
     const OpId producer = tape->producer(tape->find_value(name + ".gradient.local"));
     EXPECT_TRUE(std::all_of(tape->ops().begin() + producer + 1, tape->ops().begin() + narrow,
                             [](const Op& op) { return op.converts_gradient(); }))
-        << "at once, beside the layer's other gradients";
+        << "at once, among the layer's other gradients";
     const OpId widen = op_named(*tape, name + ".gradient.bf16.to_fp32");
     EXPECT_EQ(widen + 1, op_named(*tape, name + ".update")) << "just before";
     for (const OpId conversion : {narrow, widen}) {
       EXPECT_EQ(tape->op(conversion).phase, Phase::kUpdate);
-      EXPECT_FALSE(tape->op(conversion).recorded()) << "a training may go on with other ranks";
+      EXPECT_FALSE(tape->op(conversion).recorded()) << "a training may continue with another number of ranks";
     }
     const Value& local = tape->value(tape->find_value(name + ".gradient.local"));
     EXPECT_EQ(tape->value(tape->find_value(name + ".gradient.bf16")).bytes, local.bytes / 2);
@@ -434,7 +437,7 @@ TEST_F(TrainingOptionsTest, GradientsOfLossesAreDividedByTheNumberOfBatches) {
       EXPECT_EQ(dice->weight, 0.5F / 8) << op.name;
     }
   }
-  EXPECT_EQ(tape->loss_weight(0), 0.5F) << "what is reported is no gradient";
+  EXPECT_EQ(tape->loss_weight(0), 0.5F) << "the weight of the reported loss does not change";
   EXPECT_EQ(tape->loss_weight(1), 1);
 }
 
@@ -483,7 +486,8 @@ TEST_F(TrainingOptionsTest, SynchronizedNormalizationMeetsTwiceInForwardAndOnceI
   for (const char* const means : {"norm.gradient_means.local", "norm.gradient_means"}) {
     EXPECT_EQ(tape->value(tape->find_value(means)).kind, ValueKind::kGradientStatistic) << means;
   }
-  // The gradients of scale and shift come from the rank's own batch, and are reduced like all others.
+  // The gradients of scale and shift come from the rank's own batch, so the ranks reduce them like all
+  // others.
   const auto all = buckets(*tape);
   ASSERT_EQ(all.size(), 1U);
   EXPECT_THAT(all[0], Contains("norm.scale.gradient.local"));
@@ -502,7 +506,7 @@ TEST_F(TrainingOptionsTest, RefusesNoRanksNoMicroStepsAndBucketsOfNothing) {
   }
 }
 
-// An update waits for the reduction of its own gradient, not for those that follow.
+// An update waits for the reduction of its own gradient, not for later reductions.
 TEST_F(TrainingOptionsTest, UpdatesWaitForTheirOwnBucketAlone) {
   const TapePtr tape = lower({.ranks = 2, .bucket_bytes = 1});
   const Schedule schedule = schedule_of(*tape, Policy::kOffloadNone);
@@ -512,7 +516,7 @@ TEST_F(TrainingOptionsTest, UpdatesWaitForTheirOwnBucketAlone) {
     return wait.steps_ago == 0 && it.stream == StreamRole::kReduce ? it.op : kNone;
   };
   std::size_t own = 0;
-  OpId waited = 0;  // the last reduction that the compute stream has waited for
+  OpId waited = 0;  // the last reduction for which the compute stream has waited
   for (const Instruction& it : all) {
     if (it.stream != StreamRole::kCompute || it.kind != InstructionKind::kLaunch) {
       continue;

@@ -157,7 +157,7 @@ TEST(Zoo, Resnet) {
   EXPECT_EQ(made_by(network, "block2_1_conv1"), (Dims{128, 56, 56}));
   EXPECT_EQ(made_by(network, "block2_1_conv2"), (Dims{128, 28, 28}));
   EXPECT_EQ(made_by(network, "block4_3_relu"), (Dims{2048, 7, 7}));
-  // 50 with weights, the fully connected one and not the shortcuts' among them.
+  // 50 layers have weights: 49 convolutions, without the 4 of the shortcuts, and the fully connected layer.
   EXPECT_EQ(count<ConvolutionSpec>(network), 49 + 4);
   EXPECT_EQ(count<ConvolutionSpec>(make_model(options("resnet18"))), 17 + 3);
   EXPECT_EQ(count<ConvolutionSpec>(make_model(options("resnet152"))), 151 + 4);
@@ -196,7 +196,7 @@ TEST(Zoo, Unet) {
   EXPECT_EQ(made_by(network, "enc3_relu2"), (Dims{64, 16, 16, 16}));
   EXPECT_EQ(made_by(network, "dec2_concat"), (Dims{64, 32, 32, 32}));
   EXPECT_EQ(made_by(network, "logits"), (Dims{2, 64, 64, 64}));
-  EXPECT_EQ(network.type(network.targets()[0]).dims, (Dims{1, 64, 64, 64})) << "a class a voxel";
+  EXPECT_EQ(network.type(network.targets()[0]).dims, (Dims{1, 64, 64, 64})) << "one class per voxel";
 
   ModelOptions flat = options("unet", 1);
   flat.input = {3, 32, 48};
@@ -204,9 +204,10 @@ TEST(Zoo, Unet) {
   EXPECT_EQ(made_by(make_model(flat), "logits"), (Dims{4, 32, 48}));
 }
 
-// Running statistics are not counted. Without a source named: torchvision's documentation.
+// Published numbers of parameters, without running statistics. If no source is named, it is torchvision's
+// documentation.
 const std::map<std::string, std::int64_t>& published_parameters() {
-  // One convolution more in each group of a VGG: 9 (64^2 + 128^2 + 256^2 + 2 x 512^2), and biases.
+  // Each further convolution per group of a VGG adds 9 (64^2 + 128^2 + 256^2 + 2 x 512^2), and biases.
   constexpr std::int64_t kVgg19 = 143'667'240;
   constexpr std::int64_t kLayerMore = 5'494'208;
   // The 1x1 convolutions of the two shortcuts, with normalisation.
@@ -233,8 +234,8 @@ const std::map<std::string, std::int64_t>& published_parameters() {
       {"resnet110", 1'727'962 + kProjections},  // 1.7 million
       {"mobilenet", 4'231'976},                 // 4.2 million: Howard et al. 2017, table 8
       {"densenet121", 7'978'856},
-      // Nobody published it: the levels down, the levels up with their transposed convolutions, the logits.
-      // 27 C K + 3 K a convolution with normalisation.
+      // No publication gives this number. Its terms are the levels down, the levels up with their transposed
+      // convolutions, and the logits. A convolution with normalisation has 27 C K + 3 K parameters.
       {"unet", 7'440 + 41'664 + 166'272 + 99'552 + 24'944 + 34}};
   return numbers;
 }
@@ -242,7 +243,7 @@ const std::map<std::string, std::int64_t>& published_parameters() {
 TEST(Zoo, EveryModelHasAsManyParametersAsPublished) {
   const auto& published = published_parameters();
   for (const std::string& name : model_names()) {
-    ASSERT_TRUE(published.contains(name)) << name << " is held to no number";
+    ASSERT_TRUE(published.contains(name)) << name << " has no published number";
     EXPECT_EQ(parameters_of(make_model(options(name, 2))), published.at(name)) << name;
   }
   EXPECT_EQ(model_names().size(), published.size());
@@ -270,7 +271,7 @@ TEST(Zoo, TakesOtherInputsAndClasses) {
   }
 }
 
-// The smallest inputs that leave each layer something to look at.
+// The smallest inputs with which every layer still has a nonempty output.
 TEST(Zoo, TakesSmallInputs) {
   const auto accepts = [](const std::string& model, const Dims& input) {
     ModelOptions small = options(model, 2);
@@ -298,7 +299,7 @@ TEST(Zoo, TakesSmallInputs) {
   }
   EXPECT_EQ(accepts("unet", {1, 16, 16, 16}), "accepted");
   EXPECT_EQ(accepts("unet", {1, 4, 4, 4}), "accepted");
-  // Two levels down and up again: sizes that are no multiples of 4 do not meet.
+  // Two levels down and up again: a size that is not a multiple of 4 does not match its skip connection.
   EXPECT_NE(accepts("unet", {1, 16, 16, 18}).find("layer dec2_concat"), std::string::npos);
   EXPECT_NE(accepts("unet", {1, 16, 15, 16}).find("layer dec1_concat"), std::string::npos);
 }

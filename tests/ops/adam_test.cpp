@@ -92,8 +92,8 @@ TEST_P(AdamTest, StepsAreWithinTheErrorBound) {
   }
 }
 
-// The purpose of bias correction (Kingma and Ba, section 3): from moments of zero, the first step is the
-// learning rate, whatever the gradient's size.
+// Purpose of bias correction (Kingma and Ba, section 3): if the moments start at zero, the size of the first
+// step is the learning rate for a gradient of any size.
 TEST_P(AdamTest, TheFirstStepIsTheLearningRate) {
   OpHarness op(*library_, AdamSpec{}, vector_of(4));
   op.set(kFilter, Array({4}));
@@ -124,7 +124,7 @@ TEST_P(AdamTest, DecoupledDecayShrinksParametersWithoutAGradient) {
   EXPECT_EQ(op.get(kState1).data, (std::vector<double>{0, 0, 0}));
 }
 
-// Filters are stored with padding that convolutions read.
+// Convolutions also read the padding of a stored filter.
 TEST_P(AdamTest, PaddingStaysZero) {
   for (const bool decoupled : {false, true}) {
     ParameterRecipe padded = vector_of(10);

@@ -30,7 +30,7 @@ constexpr BatchNormalizationSpec kSpec{.epsilon = 1e-3F, .momentum = 0.25F};
 
 constexpr auto kEpsilon = static_cast<double>(kSpec.epsilon);
 
-// In single precision, as everything that an op reads.
+// Rounds to single precision, in which ops read everything.
 Array rounded(Array array) {
   for (double& value : array.data) {
     value = static_cast<double>(static_cast<float>(value));
@@ -38,7 +38,7 @@ Array rounded(Array array) {
   return array;
 }
 
-// In [1/2, 3/2).
+// All elements are in [1/2, 3/2).
 Array positive_array(const Dims& dims, std::uint32_t seed) {
   Array array = random_array(dims, seed);
   for (double& value : array.data) {
@@ -47,7 +47,7 @@ Array positive_array(const Dims& dims, std::uint32_t seed) {
   return rounded(array);
 }
 
-// All that an op of the layer may read.
+// Everything that an op of the layer may read.
 struct Values {
   Array x;
   Array dy;
@@ -84,7 +84,8 @@ struct Values {
   }
 };
 
-// oneDNN has different kernels for channels that fill vector registers of 16 and 4 floats, and for others.
+// oneDNN has separate kernels for channel counts that fill vector registers of 16 floats, of 4 floats, and
+// for others.
 const std::vector<Dims> kShapes{{4, 3, 5, 7},     {2, 16, 5, 7}, {3, 20, 3, 5}, {2, 5, 3, 4, 5},
                                 {2, 32, 3, 4, 5}, {3, 4, 9},     {6, 10},       {5, 16}};
 
@@ -178,7 +179,7 @@ TEST_P(BatchNormalizationTest, InPlaceEqualsOutOfPlace) {
   }
 }
 
-// Recomputing a feature map must give the one that was dropped.
+// Recomputation must reproduce the dropped feature map.
 TEST_P(BatchNormalizationTest, SameOperandsSameBits) {
   OpHarness op = harness(*library_, shape_);
   OpHarness again(*library_, same_shape_case("batch_normalization", kSpec, shape_), Mode::kTraining,
@@ -201,7 +202,7 @@ std::vector<Case> cases() {
       result.push_back({shape, library});
     }
   }
-  // Large enough for a partition between the threads in more than one dimension.
+  // Large enough for threads to divide the work in more than one dimension.
   result.push_back({{4, 64, 28, 28}, {.device = "cpu", .threads = 2}});
   return result;
 }
@@ -210,7 +211,7 @@ INSTANTIATE_TEST_SUITE_P(Cases, BatchNormalizationTest, ::testing::ValuesIn(case
   return to_string(test.param.shape) + "_" + test.param.library.name();
 });
 
-// oneDNN picks its kernels by divisibility, and handles a remainder separately.
+// oneDNN chooses its kernel by the divisibility of the channel count and handles a remainder separately.
 TEST(BatchNormalization, TakesAnyNumberOfChannels) {
   const auto library = make_cpu_ops({});
   for (std::int64_t channels = 1; channels <= 49; ++channels) {
@@ -265,7 +266,7 @@ TEST(BatchNormalization, RefusesWhatHasNoVariance) {
   EXPECT_THROW(recipe({.momentum = 1.5F}, map), InvalidArgument);
 }
 
-// The gradient of the images is made together with those of the parameters, and no op reads it.
+// One op makes the gradients of the images and of the parameters; no op reads the images' gradient.
 TEST(BatchNormalization, MayBeTheFirstLayer) {
   const auto library = make_cpu_ops({});
   NetworkBuilder builder("net", {4, 3, 5, 5});
@@ -309,7 +310,7 @@ TEST(ReferenceNormalization, BatchGradientsAreDerivatives) {
   }
 }
 
-// Computed by hand, since forward and backward could share a mistake.
+// The expected values are computed by hand, since forward and backward could share a mistake.
 TEST(ReferenceNormalization, BatchStatisticsAreThoseOfAChannel) {
   Array x({2, 2, 2});
   x.data = {1, 3, 10, 20, 5, 7, 30, 40};

@@ -4,7 +4,7 @@ namespace vdnn::testing {
 
 namespace {
 
-// The position in a channels-last array of each element of the logical order.
+// For each element in logical order, its position in a channels-last array.
 std::vector<std::size_t> channels_last_positions(const Dims& dims) {
   std::vector<std::size_t> positions;
   const auto channels = static_cast<std::size_t>(dims.size() > 1 ? dims[1] : 1);

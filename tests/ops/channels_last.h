@@ -1,5 +1,5 @@
 #pragma once
-// Between tensors in logical order and dense fp32 as a device that computes channels last holds it.
+// Converts between tensors in logical order and the dense channels-last fp32 arrays of a device.
 
 #include <span>
 #include <vector>

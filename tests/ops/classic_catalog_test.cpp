@@ -24,7 +24,7 @@ using ::testing::IsEmpty;
 using ::testing::Pair;
 using ::testing::UnorderedElementsAre;
 
-// Of a network of this one layer: shapes are the network's business.
+// The recipe of the only layer of a network; the network computes the output's shape.
 LayerRecipe recipe_of(const Dims& input, const OpSpec& spec, Mode mode = Mode::kTraining, int inputs = 1) {
   NetworkBuilder net("one", input);
   const TensorType type = net.type(net.input());
@@ -126,7 +126,7 @@ TEST(ClassicConvolution, CostIsArithmeticAndOperands) {
 
 TEST(ClassicAlgorithms, WorkspacesFollowTheirFormulas) {
   LayerRecipe recipe;
-  // Planes of 32 x 17 frequencies for 128 (64 + 192) maps and 64 x 192 filters, one tile each.
+  // One tile of 32 x 17 frequencies for each of 128 (64 + 192) maps and of 64 x 192 filters.
   constexpr std::uint64_t kSpectra = 8ULL * 32 * 17 * (128ULL * (64 + 192) + 64ULL * 192);
   constexpr std::uint64_t kWindows = 4ULL * 128 * 64 * 25 * 27 * 27;
   EXPECT_THAT(
@@ -137,7 +137,8 @@ TEST(ClassicAlgorithms, WorkspacesFollowTheirFormulas) {
             4u * 192 * 25);
   EXPECT_EQ(workspaces(five_by_five(recipe, Direction::kBackwardFilter)).at("fft"), kSpectra);
 
-  // conv1_2 of VGG: planes of 256 x 129, or 8 x 8 tiles of 32 x 17 which give 30 x 30 each.
+  // conv1_2 of VGG: planes of 256 x 129 frequencies, or 8 x 8 tiles of 32 x 17 frequencies with 30 x 30
+  // outputs each.
   const LayerRecipe vgg = recipe_of({64, 64, 224, 224}, convolution(64, 3, 1, 1));
   EXPECT_EQ(workspaces(vgg.forward[0].algorithms).at("fft"), 8ULL * 256 * 129 * (64 * 128 + 64 * 64));
   EXPECT_EQ(workspaces(vgg.forward[0].algorithms).at("fft_tiling"),
@@ -155,13 +156,13 @@ TEST(ClassicAlgorithms, ApplyWhereTheyAreDocumentedTo) {
                                    "winograd"));
   EXPECT_THAT(forward(x, convolution(8, 3, 2, 1)),
               UnorderedElementsAre("implicit_gemm", "implicit_precomp_gemm", "gemm"))
-      << "transforms want a stride of 1";
+      << "transforms require a stride of 1";
   EXPECT_THAT(forward({2, 8, 32, 255}, convolution(8, 5, 1, 1)),
               UnorderedElementsAre("implicit_gemm", "implicit_precomp_gemm", "gemm", "fft_tiling"))
-      << "257 with padding: more than a plane";
+      << "257 with padding exceeds a plane";
   EXPECT_THAT(forward(x, convolution(8, 33, 1, 0)),
               UnorderedElementsAre("implicit_gemm", "implicit_precomp_gemm", "gemm", "fft"))
-      << "a kernel larger than a tile";
+      << "the kernel is larger than a tile";
   EXPECT_THAT(forward({2, 8, 10, 10, 10}, convolution(8, 3, 1, 1, 3)),
               UnorderedElementsAre("implicit_gemm", "implicit_precomp_gemm"));
 
@@ -169,7 +170,7 @@ TEST(ClassicAlgorithms, ApplyWhereTheyAreDocumentedTo) {
   dilated.dilation = {1, 2};
   EXPECT_THAT(forward(x, dilated), ElementsAre("implicit_gemm"));
   dilated.dilation = {1, 1};
-  EXPECT_EQ(forward(x, dilated).size(), 6u) << "a dilation of 1 is none";
+  EXPECT_EQ(forward(x, dilated).size(), 6u) << "a dilation of 1 is no dilation";
   ConvolutionSpec depthwise = convolution(8, 3, 1, 1);
   depthwise.groups = 8;
   EXPECT_THAT(forward(x, depthwise), ElementsAre("implicit_gemm"));
@@ -181,28 +182,29 @@ TEST(ClassicAlgorithms, WinogradMakesNoFilterGradients) {
   EXPECT_TRUE(workspaces(recipe.backward[1].algorithms).contains("winograd"));
 }
 
-// The model of time: what saves arithmetic wins where there is much of it, what moves nothing where not.
+// The cost model: algorithms that save arithmetic win where arithmetic dominates; elsewhere those that move
+// no data win.
 TEST(ClassicAlgorithms, TheFastestComesFirst) {
   LayerRecipe recipe;
-  // 57 GFLOP: 13.6 ms by products, whose matrix would be written and read in 8.9 ms beside them; implicit
-  // GEMM takes 1 / 0.6 of that. In frequencies it is 8 GFLOP, at 0.55 of the rate 3.5 ms.
+  // 57 GFLOP take 13.6 ms as matrix products, and GEMM moves its matrix in another 8.9 ms. Implicit GEMM
+  // takes 1 / 0.6 of the 13.6 ms. FFT needs 8 GFLOP, which take 3.5 ms at 0.55 of the rate.
   EXPECT_THAT(names(five_by_five(recipe, Direction::kForward)),
               ElementsAre("fft", "fft_tiling", "implicit_precomp_gemm", "gemm", "implicit_gemm"));
-  // Few channels, where memory is the limit: nothing is worth moving anything for.
+  // With few channels, memory bandwidth is the limit, so algorithms that move more data lose.
   EXPECT_THAT(names(recipe_of({64, 8, 32, 32}, convolution(8, 1, 1, 0)).forward[0].algorithms),
               ElementsAre("implicit_gemm", "implicit_precomp_gemm", "gemm", "fft", "fft_tiling"));
-  // 3 x 3 with many: 2.25 times less arithmetic with nearly no traffic, until there is no Winograd.
+  // 3 x 3 with many channels: Winograd needs 2.25 times less arithmetic and hardly any traffic.
   const LayerRecipe deep = recipe_of({64, 512, 28, 28}, convolution(512, 3, 1, 1));
   EXPECT_EQ(deep.forward[0].algorithms[0].name, "winograd");
   EXPECT_EQ(deep.backward[0].algorithms[0].name, "fft");
   EXPECT_EQ(deep.backward[1].algorithms[0].name, "winograd");
-  // Large maps: one plane of 256 x 256 wastes what tiles do not.
+  // Large maps: one plane of 256 x 256 wastes work that tiles save.
   const LayerRecipe wide = recipe_of({64, 64, 224, 224}, convolution(64, 3, 1, 1));
   EXPECT_EQ(wide.backward[0].algorithms[0].name, "fft_tiling");
 }
 
-// TF32 of the A100 is 3.7 times as fast as its fp32, that of the RTX 4090 no faster: there Winograd keeps its
-// place.
+// The A100 computes TF32 3.7 times as fast as fp32. The RTX 4090 computes both at one rate, so Winograd stays
+// first there.
 TEST(TensorCoreAlgorithms, AreInTheOrderOfTheProfilesRates) {
   const auto forward = [](const std::string& gpu) {
     const ops::Convolution deep{.batch = 64,
@@ -230,7 +232,7 @@ TEST(ClassicAlgorithms, WorkspacesThatOverflowAreErrors) {
   EXPECT_THROW(recipe_of(large, convolution(8, 3, 1, 1)), InvalidArgument);
   ConvolutionSpec depthwise = convolution(8, 3, 1, 1);
   depthwise.groups = 8;
-  EXPECT_NO_THROW(recipe_of(large, depthwise)) << "it wants no workspace";
+  EXPECT_NO_THROW(recipe_of(large, depthwise)) << "it needs no workspace";
 }
 
 TEST(ClassicTransposedConvolution, ExchangesThePassesOfAConvolution) {
@@ -256,8 +258,8 @@ TEST(ClassicTransposedConvolution, ExchangesThePassesOfAConvolution) {
   EXPECT_THAT(describe(recipe.backward), ElementsAre("X dY -> dW", "dY W -> dX"));
 }
 
-// Windows begin a stride apart, so fewer of them meet in an output. Their whole window was counted once, and
-// filters began too small.
+// Windows begin one stride apart, so fewer of them overlap in one output. Regression: fan-in counted the
+// whole window, and the initial filters were too small.
 TEST(ClassicTransposedConvolution, SumsFewerProductsWhereItHasAStride) {
   const TransposedConvolutionSpec up{.filters = 4, .kernel = {4, 4}, .stride = {2, 2}, .padding = {1, 1}};
   EXPECT_EQ(recipe_of({8, 6, 14, 14}, up).parameters[0].fan_in, 6 * 16 / 4);
@@ -272,7 +274,7 @@ TEST(ClassicFullyConnected, IsAMatrixProduct) {
   EXPECT_EQ(recipe.forward[0].cost.bytes, 4.0 * (4 * 105 + 4 * 10 + 10 * 105 + 10));
 }
 
-// The operands that the paper counts.
+// Pooling reads the operands that the paper counts.
 TEST(ClassicCatalog, PoolingGoesBackFromItsFeatureMaps) {
   for (const PoolingMode mode : {PoolingMode::kMax, PoolingMode::kAverage}) {
     const LayerRecipe recipe = recipe_of(
@@ -336,7 +338,7 @@ TEST(ClassicCatalog, InferenceSavesNothingAndHasNoBackwardPass) {
   }
 }
 
-// Doubles its input; saves an arbitrary value.
+// Doubles its input and saves an arbitrary value.
 class Doubling final : public CustomLayer {
  public:
   std::string kind() const override { return "doubling"; }
@@ -371,7 +373,7 @@ TEST(ClassicCatalog, NamesItsSource) {
   EXPECT_EQ(make_classic_catalog()->algorithms_source(), "classic");
 }
 
-// Every loss, optimizer and the clipping of gradients lowers to a tape.
+// A network with any loss and any optimizer, clipped or not, lowers to a tape.
 TEST(ClassicCatalog, TrainsEveryLossWithEveryOptimizer) {
   const auto build = [](auto add_loss) {
     NetworkBuilder net("losses", {4, 3, 8, 8});

@@ -20,11 +20,11 @@ constexpr Operand gradient(std::uint32_t index) {
 }
 
 struct Case {
-  Dims shape;  // of the output; its channels are those of the inputs together
+  Dims shape;  // of the output, whose channels are those of all inputs together
   std::vector<std::int64_t> channels;
 };
 
-// Small enough for one range, and large enough for a team.
+// Sizes for one thread, and a size large enough for a team of threads.
 const std::vector<Case> kCases{{{3, 5}, {2, 3}},
                                {{2, 7, 5, 7}, {1, 4, 2}},
                                {{2, 9, 11}, {8, 1}},
@@ -117,7 +117,7 @@ TEST_P(ConcatenationTest, RefusesWhatDiffersInMoreThanChannels) {
   EXPECT_THROW(recipe({{2}, {2}}, {4}), InvalidArgument);
 }
 
-// By hand: the slices that the other tests look for.
+// The expected slices are written out by hand; the other tests rely on this reference.
 TEST(ReferenceConcatenation, SlicesAreOfChannels) {
   Array x({2, 3, 2});
   x.data = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11};

@@ -1,4 +1,4 @@
-// The library around the kernels: threads, what compile() refuses, parameters.
+// The library around the kernels: threads, refusals of compile(), parameters.
 
 #include "vdnn/cpu_ops.h"
 
@@ -48,7 +48,7 @@ TEST(CpuOps, RefusesNoThreads) {
   EXPECT_THROW(make_cpu_ops({.threads = -1}), InvalidArgument);
 }
 
-// The number of OpenMP threads is a setting of the calling thread and none of ours to keep.
+// The number of OpenMP threads is a setting of the calling thread, which the library must restore.
 TEST(CpuOps, LeavesTheCallersThreadCountAlone) {
   const int before = omp_get_max_threads();
   omp_set_num_threads(3);
@@ -64,7 +64,7 @@ TEST(CpuOps, LeavesTheCallersThreadCountAlone) {
 
 TEST(CpuOps, OneThreadStartsNoTeam) {
   const auto library = make_cpu_ops({.threads = 1});
-  // Large enough that a team would be worth it.
+  // Large enough to be worth a team of threads.
   const PoolingSpec pooling{PoolingMode::kMax, {2, 2}, {2, 2}, {0, 0}};
   const std::vector<LayerCase> layers{small_convolution(),
                                       pooling_case("pool", {8, 64, 32, 32}, pooling),
@@ -72,7 +72,7 @@ TEST(CpuOps, OneThreadStartsNoTeam) {
                                       class_loss_case(SoftmaxCrossEntropySpec{}, {2, 3, 100, 100}),
                                       class_loss_case(DiceCrossEntropySpec{}, {2, 3, 100, 100}),
                                       regression_case(MeanSquaredErrorSpec{}, {64, 64, 16})};
-  // A fresh thread has no team yet, and left to itself OpenMP would give it one of three.
+  // A fresh thread has no team yet. Without intervention, OpenMP would give it a team of three.
   on_another_thread([&] {
     omp_set_num_threads(3);
     const std::ptrdiff_t before = threads_of_this_process();
@@ -89,7 +89,7 @@ TEST(CpuOps, OneThreadStartsNoTeam) {
   });
 }
 
-// A program is compiled by one thread and run by a stream's worker, whose own OpenMP setting is another.
+// One thread compiles a program. A stream's worker runs it, with a different OpenMP setting.
 TEST(CpuOps, ResultsDoNotDependOnTheExecutingThread) {
   for (const int threads : {1, 2}) {
     const auto library = make_cpu_ops({.threads = threads});
@@ -121,9 +121,9 @@ TEST(CpuOps, CompileRefusesAlgorithmsThatAreNotThere) {
   EXPECT_THROW(library->compile(op.tape(), std::vector<std::uint32_t>{0, 0, 99}), InvalidArgument);
 }
 
-// The order of oneDNN's iterator depends on its cache of primitives. After a kernel of the third
-// implementation and then one of the first had been made, it listed the third before the second, and an older
-// tape was refused as made for another library.
+// The order of oneDNN's iterator depends on its cache of primitives. Regression: after a kernel of the third
+// and then one of the first implementation, the iterator listed the third before the second. compile() then
+// refused an older tape as made for another library.
 TEST(CpuOps, AlgorithmsDoNotDependOnWhichHaveBeenCompiled) {
   const auto library = make_cpu_ops({});
   const Network network = make_model({.model = "lenet", .batch = 2});
@@ -142,8 +142,8 @@ TEST(CpuOps, AlgorithmsDoNotDependOnWhichHaveBeenCompiled) {
   EXPECT_NO_THROW(library->compile(*tape, last));
 }
 
-// A tape from a file, another machine or another thread count must not run a kernel under another's name or
-// with less workspace than it needs.
+// Tapes may come from a file, another machine or another thread count. compile() must not run a kernel under
+// the name of another one, or with less workspace than the kernel needs.
 TEST(CpuOps, CompileRefusesATapeThatAnotherLibraryMade) {
   const auto library = make_cpu_ops({});
   const OpHarness op(*library, small_convolution());
@@ -172,11 +172,11 @@ TEST(CpuOps, PackingRefusesWhatIsNoParameter) {
   EXPECT_THROW(op.program().unpack_parameter(2, op.buffer(kBias).data(), bias), InvalidArgument);
 }
 
-// KRSC, whatever the storage: what checkpoints and hashes see.
+// Checkpoints and hashes see filters as KRSC, in whatever layout they are stored.
 TEST(CpuOps, LogicalOrderOfFiltersIsKrsc) {
   const auto library = make_cpu_ops({});
   OpHarness op(*library, convolution_case("conv", {1, 2, 4, 4}, {3, {1, 2}, {1, 1}, {0, 0}}));
-  // Filter k gives back channel c at column s of its window times w[k][r][s][c].
+  // Filter k returns channel c at column s of its window times w[k][r][s][c].
   std::vector<float> logical(12);
   for (std::size_t i = 0; i < logical.size(); ++i) {
     logical[i] = static_cast<float>(i + 1);

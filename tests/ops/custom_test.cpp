@@ -32,7 +32,7 @@ T* at(const AddressRange& range) {
   return pointer_to<T>(range.begin);
 }
 
-// y = a x^2, an a a channel; saves x^2 and needs workspace for the gradient of a.
+// y = a x^2, with one a per channel. Saves x^2 and needs workspace for the gradient of a.
 class Quadratic final : public CustomLayer {
  public:
   std::string kind() const override { return "quadratic"; }
@@ -120,7 +120,7 @@ class Quadratic final : public CustomLayer {
   }
 };
 
-// The same, described otherwise.
+// Quadratic with a changed recipe.
 class Described final : public CustomLayer {
  public:
   explicit Described(std::function<void(LayerRecipe&)> change) : change_(std::move(change)) {}
@@ -143,7 +143,7 @@ LayerCase layer_case(std::shared_ptr<const CustomLayer> layer) {
   return same_shape_case("custom", CustomSpec{std::move(layer)}, kShape);
 }
 
-// In logical order; two roundings an element.
+// The arrays are in logical order; each element has two roundings.
 Sums quadratic(const Array& x, const Array& a) {
   Sums y(x.dims);
   for (std::size_t i = 0; i < x.data.size(); ++i) {
@@ -160,7 +160,7 @@ Sums quadratic_backward_data(const Array& x, const Array& a, const Array& dy) {
   }
   return dx;
 }
-// Sums in double: the square's rounding and the result's.
+// The sum is in double, so only the square and the result are rounded.
 Sums quadratic_backward_filter(const Array& x, const Array& dy) {
   Sums da(Dims{3});
   for (std::size_t i = 0; i < x.data.size(); ++i) {
@@ -236,7 +236,8 @@ TEST_P(CustomTest, ParametersAreStoredDensely) {
   EXPECT_FALSE(parameter.storage_layout.empty());
 }
 
-// On the host they are given what changes from step to step, which a replay does not call again.
+// The host passes a custom layer the numbers that change from step to step, and a replay would not call it
+// again.
 TEST_P(CustomTest, AreNotReplayed) {
   NetworkBuilder network("network", kShape);
   network.mean_squared_error("loss", network.custom("square", {network.input()}, layer_));
@@ -253,8 +254,8 @@ TEST_P(CustomTest, AreNotReplayed) {
 INSTANTIATE_TEST_SUITE_P(Libraries, CustomTest, ::testing::ValuesIn(tested_libraries({1, 2})),
                          [](const auto& test) { return test.param.name(); });
 
-// An exception of a running layer used to arrive unchanged. By its contract it is a device's failure that
-// names the op.
+// By contract an exception of a running layer becomes a DeviceError that names the op. Regression: the
+// exception arrived unchanged.
 class Failing final : public CustomLayer {
  public:
   explicit Failing(std::function<void()> fail) : fail_(std::move(fail)) {}

@@ -44,10 +44,10 @@ class DiceCrossEntropyTest : public ::testing::TestWithParam<TestedLibrary> {
   std::unique_ptr<OpLibrary> library_ = GetParam().make();
 };
 
-// Everything is computed in double but rounded where it is stored: each p, the numerator a and the
-// denominator b of each coefficient, and the gradient. With s = (a / b + 2 t) / (N K b), at least the slope's
-// magnitude, the slope is off by at most 3 u s. Its mean over the classes, at most M = sum of s p, is off by
-// 4 u M (p once more); p (slope - mean) then by u p ((s + M) + 3 s + 4 M).
+// The op computes in double. It rounds the stored numbers: each p, the numerator a and the denominator b of
+// each coefficient, and the gradient. With s = (a / b + 2 t) / (N K b), at least the slope's magnitude, the
+// slope is off by at most 3 u s. Its mean over the classes, at most M = sum of s p, is off by 4 u M (p once
+// more); p (slope - mean) then by u p ((s + M) + 3 s + 4 M).
 std::vector<double> gradient_bounds(const Array& gradient, const reference::Loss& loss,
                                     const std::vector<std::int32_t>& targets,
                                     const DiceCrossEntropySpec& spec) {
@@ -113,8 +113,9 @@ TEST_P(DiceCrossEntropyTest, LossAndGradientAreThoseOfTheReference) {
   }
 }
 
-// Computed by hand, since device and reference could share a mistake. Two classes, two places, both sure of
-// class 0, of which one is right: a coefficient of (2 + 1) / (2 + 1 + 1) and one of 1 / (0 + 1 + 1).
+// The expected values are computed by hand, since device and reference could share a mistake. Two places both
+// predict class 0 of two classes with certainty, and one of them is right. The coefficients are (2 + 1) / (2
+// + 1 + 1) and 1 / (0 + 1 + 1).
 TEST_P(DiceCrossEntropyTest, LossIsThatOfItsDefinition) {
   Array logits({1, 2, 2});
   logits.data = {100, 100, 0, 0};
@@ -137,7 +138,7 @@ TEST_P(DiceCrossEntropyTest, ThreadsDoNotChangeABit) {
   }
 }
 
-// Nothing in a place that does not count may matter, whatever the others are.
+// The logits of an ignored place have no effect, whatever the other places contain.
 TEST_P(DiceCrossEntropyTest, IgnoredPlacesHaveNoPart) {
   const Dims dims{2, 3, 4, 5};
   Array logits = logits_of(dims);
@@ -167,9 +168,9 @@ TEST_P(DiceCrossEntropyTest, WithoutAPlaceThatCountsEverythingIsZero) {
   EXPECT_TRUE(std::ranges::all_of(op.get(kDX).data, [](double value) { return value == 0; }));
 }
 
-// A sample without a place that counts, as in a padded batch, once had the coefficients smooth / smooth and a
-// share in the mean: the loss of one sample in a batch of two was nearer to 0, and its gradients half as
-// large.
+// A padded batch has samples in which no place counts. Regression: such a sample had the coefficients smooth
+// / smooth and a share in the mean. The loss of one real sample in a batch of two was nearer to 0, and its
+// gradients were half as large.
 TEST_P(DiceCrossEntropyTest, SamplesWithoutAPlaceThatCountsHaveNoPart) {
   for (const LossShape& shape : loss_shapes()) {
     SCOPED_TRACE(shape.name);
@@ -242,7 +243,7 @@ TEST_P(DiceCrossEntropyTest, InferenceWritesMetricsOnly) {
 
 TEST_P(DiceCrossEntropyTest, RefusesATargetThatIsNoClass) {
   OpHarness op = harness(logits_of({1, 4, 2}), {3, 4});
-  if (GetParam().device == "cuda") {  // as far as it can
+  if (GetParam().device == "cuda") {  // a kernel cannot throw: the loss becomes NaN
     op.run(0);
     EXPECT_TRUE(std::isnan(op.get(kY).data[0]));
     return;

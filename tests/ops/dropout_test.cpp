@@ -28,7 +28,7 @@ LayerCase layer_case(const Dims& dims, float probability, std::uint64_t key = kK
   return same_shape_case("dropout", DropoutSpec{probability, key}, dims);
 }
 
-// Forward and backward of ones: where the mask keeps something there is something.
+// The elements that forward and backward keep, found by running both on ones.
 struct Masks {
   std::vector<bool> forward;
   std::vector<bool> backward;
@@ -53,7 +53,7 @@ Masks masks(OpLibrary& library, const LayerCase& layer, const StepScalars& scala
   return {.forward = kept(op.get(kY)), .backward = kept(op.get(kDX))};
 }
 
-// Fails unless `hits` is what `trials` of this probability may give.
+// Fails unless `hits` is a plausible result of `trials` with this probability.
 void expect_binomial(std::size_t hits, std::size_t trials, double probability) {
   const auto count = static_cast<double>(trials);
   const double deviation = std::sqrt(count * probability * (1 - probability));
@@ -68,7 +68,8 @@ std::size_t agreements(const std::vector<bool>& a, const std::vector<bool>& b) {
   return hits;
 }
 
-// Two masks that have nothing to do with each other agree where both keep or both drop.
+// Independent masks agree in an element if both keep it or both drop it; the test checks the number of
+// agreements.
 void expect_independent(const std::vector<bool>& a, const std::vector<bool>& b, double probability) {
   ASSERT_EQ(a.size(), b.size());
   expect_binomial(agreements(a, b), a.size(),
@@ -102,7 +103,7 @@ TEST_P(DropoutTest, ScalesWhatItKeepsAndDropsTheRest) {
       const auto scaled = [&](const Array& array) {
         return of.forward[i] ? static_cast<double>(scale * static_cast<float>(array.data[i])) : 0.0;
       };
-      // The scale itself may be rounded the other way.
+      // The library may round the scale differently.
       ASSERT_NEAR(y.data[i], scaled(x), 0x1p-22 * std::abs(scaled(x))) << i;
       ASSERT_NEAR(dx.data[i], scaled(dy), 0x1p-22 * std::abs(scaled(dy))) << i;
     }
@@ -131,7 +132,7 @@ TEST_P(DropoutTest, ProbabilityZeroIsACopyAndTheLargestDropsNearlyAll) {
   EXPECT_EQ(std::count(mask.begin(), mask.end(), true), 0);
 }
 
-// Steps, seeds, samples and layers have masks of their own.
+// Different steps, seeds, samples and layers have different masks.
 TEST_P(DropoutTest, MasksOfDifferentKeysAreIndependent) {
   constexpr float kProbability = 0.4F;
   const Dims shape{1, 64, 16, 16};
@@ -145,7 +146,7 @@ TEST_P(DropoutTest, MasksOfDifferentKeysAreIndependent) {
   ++seed.seed;
   StepScalars sample = kScalars;
   ++sample.first_sample;
-  // Sums and exclusive disjunctions of the two would not tell these apart.
+  // A key made of the sum or the XOR of step and seed would not distinguish these two.
   StepScalars exchanged = kScalars;
   std::swap(exchanged.step, exchanged.seed);
   for (const std::vector<bool>& other : {mask(step, kKey), mask(seed, kKey), mask(sample, kKey),
@@ -157,7 +158,8 @@ TEST_P(DropoutTest, MasksOfDifferentKeysAreIndependent) {
   EXPECT_EQ(mask(rate, kKey), base);
 }
 
-// Neighbours: within a draw, from draw to draw, channels apart, rows apart.
+// The distances pair elements of one draw, of neighbouring draws, of neighbouring rows and of different
+// channels.
 TEST_P(DropoutTest, ElementsAreIndependent) {
   constexpr double kProbability = 0.5;
   const std::vector<bool> mask = masks(*library_, layer_case({1, 32, 64, 64}, 0.5F)).forward;
@@ -168,7 +170,8 @@ TEST_P(DropoutTest, ElementsAreIndependent) {
   }
 }
 
-// Several devices, or several micro-batches, draw what one would: samples of an odd number of elements too.
+// Several devices or micro-batches draw the same masks as one, even if a sample has an odd number of
+// elements.
 TEST_P(DropoutTest, MasksDoNotDependOnHowABatchIsSplit) {
   const Dims sample{1, 33, 13, 11};
   Dims batch = sample;
@@ -184,7 +187,7 @@ TEST_P(DropoutTest, MasksDoNotDependOnHowABatchIsSplit) {
   EXPECT_EQ(joined, whole);
 }
 
-// Nor what computes them: a network is the same on every device.
+// A network must be the same on every device.
 TEST_P(DropoutTest, NeitherThreadsNorDevicesChangeTheMask) {
   const auto single = make_cpu_ops({.threads = 1});
   for (const Dims& shape : kShapes) {
@@ -224,7 +227,7 @@ TEST_P(DropoutTest, InferenceIsACopy) {
 INSTANTIATE_TEST_SUITE_P(Libraries, DropoutTest, ::testing::ValuesIn(tested_libraries({1, 2, 3})),
                          [](const auto& test) { return test.param.name(); });
 
-// Dropped elements are zero even if they were infinite; kept ones show.
+// A dropped infinity becomes zero; a kept one remains.
 TEST_P(DropoutTest, DropsInfinitiesToo) {
   const Dims shape{1, 64};
   const std::vector<bool> mask = masks(*library_, layer_case(shape, 0.5F)).forward;
@@ -248,7 +251,8 @@ TEST_P(DropoutTest, RefusesProbabilitiesThatAreNone) {
   }
 }
 
-// The draws are those of the sequential generator, whose quality is known; every device has to make the same.
+// The masks use the draws of the sequential generator, whose quality is known. Every device must make the
+// same draws.
 TEST(DropoutMask, IsTheSequentialGenerators) {
   constexpr std::uint64_t kGamma = 0x9e3779b97f4a7c15;
   std::uint64_t start = mix64(kScalars.seed);

@@ -15,7 +15,7 @@ namespace {
 
 using reference::Array;
 
-// Small enough for one range, and large enough for a team.
+// Sizes for one thread, and a size large enough for a team of threads.
 const std::vector<Dims> kShapes{{3, 5}, {2, 7, 3, 5}, {1, 3, 4, 5, 6}, {4, 33, 13, 11}};
 
 constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
@@ -41,7 +41,7 @@ TEST_P(ElementwiseTest, ReluIsExact) {
   }
 }
 
-// A run that diverges must be seen in its loss.
+// The loss must show a divergence.
 TEST_P(ElementwiseTest, ReluPassesNanAndStopsAtZero) {
   OpHarness op(*library_, relu_case({5}));
   Array x({5});
@@ -97,7 +97,7 @@ TEST_P(ElementwiseTest, LeakyReluIsWithinTheErrorBound) {
 TEST_P(ElementwiseTest, LeakyReluPassesNanAndInfinities) {
   OpHarness op(*library_, same_shape_case("leaky_relu", ReluSpec{0.5F}, {6}));
   Array x({6});
-  // The last is too small for half of it.
+  // Half of the last element is smaller than any positive float.
   x.data = {kNan, -kInfinity, kInfinity, 0.0, -0.0, -0x1p-149};
   Array dy({6});
   dy.data = {1, kInfinity, kNan, 4, 5, 6};

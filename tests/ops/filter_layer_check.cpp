@@ -47,7 +47,7 @@ Array random_bias(const LayerCase& layer) {
   return has ? random_array({layer.output.dims[1]}, 24) : Array();
 }
 
-// The products were rounded to the type, then the sum of them and the bias.
+// The library rounds the sum of products to the type, and then the sum with the bias.
 void expect_sum_with_bias(const Array& got, const reference::Sums& want, const Array& bias, DataType type) {
   ASSERT_EQ(got.dims, want.value.dims);
   const std::size_t channels = bias.data.size();

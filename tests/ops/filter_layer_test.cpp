@@ -84,7 +84,7 @@ TEST_P(FilterLayerTest, PackingIsUndoneByUnpackingAndPadsWithZeros) {
   if (has_bias()) {
     expect_equal(op->get(kBias), operands_.bias);
   }
-  // No element of the filter is zero, so that a zero is padding; only padding is added.
+  // No element of the filter is zero, so every zero in the storage is padding.
   GuardedBuffer& storage = op->buffer(kFilter);
   EXPECT_EQ(zeros_in(storage), storage.as<float>().size() - operands_.filter.data.size());
 }
@@ -105,7 +105,7 @@ TEST_P(FilterLayerTest, PaddingStaysZeroInGradientsAndUpdates) {
   const LayerRecipe recipe =
       library_->catalog().recipe(layer().spec, layer().inputs, outputs, Mode::kTraining);
   OpHarness update(*library_, SgdSpec{0.9F, 0.01F}, recipe.parameters[0]);
-  // The update sees storage only, so the forms of the layer's own harness are used.
+  // The update sees only storage, so the test copies it from the layer's harness.
   std::ranges::copy(op->buffer(kFilter).as<float>(), update.buffer(kFilter).as<float>().begin());
   std::ranges::copy(gradient.as<float>(), update.buffer(kDFilter).as<float>().begin());
   std::ranges::fill(update.buffer(kState).as<float>(), 0.0F);
@@ -138,7 +138,7 @@ TEST_P(FilterLayerTest, RecipeNamesOperandsInOrder) {
   }
 }
 
-// The parameters of evaluation are those of training.
+// Evaluation uses the parameters in the form in which training stores them.
 TEST_P(FilterLayerTest, InferenceHoldsParametersAlike) {
   const std::span<const TensorType> outputs(&layer().output, 1);
   const OpCatalog& catalog = library_->catalog();
@@ -184,7 +184,7 @@ TEST(FilterLayer, RecipeOfGroupsCountsTheirOwnChannels) {
   EXPECT_EQ(recipe.forward[0].cost.flops, 2.0 * 2 * 24 * 64 * 27);
 }
 
-// Before it was refused, half of its filter's gradient was what had lain there. Processors without AVX-512
+// Regression: before the refusal, half of the filter's gradient stayed unwritten. Processors without AVX-512
 // have another kernel, which is right.
 TEST(FilterLayer, StridesOverSlicesInPaddingAreRefusedOrRight) {
   const LayerCase layer =

@@ -1,4 +1,4 @@
-// The suite on one GPU, which the program that this is linked into has chosen.
+// Runs the suite on one GPU, which the linking program chooses.
 
 #include <utility>
 
@@ -10,8 +10,8 @@ namespace vdnn::testing {
 
 namespace {
 
-// Opening the vendors' libraries takes longer than a test case. They are never closed: at the end of a
-// program, CUDA may be gone before the objects that were made with it.
+// Opening the vendors' libraries takes longer than a test case. The test never closes them, since at the end
+// of a program CUDA may be gone before the objects made with it.
 OpLibrary& staged_ops() {
   static OpLibrary* const kStaged = make_staged_ops(tested_gpus()).release();
   return *kStaged;

@@ -1,5 +1,5 @@
 #pragma once
-// References are compared with the definition of a derivative.
+// Compares reference implementations with the definition of a derivative.
 
 #include <functional>
 

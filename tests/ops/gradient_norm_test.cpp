@@ -26,7 +26,7 @@ ParameterRecipe parameter_of(const Dims& dims) {
   return {.name = "parameter", .type = type, .storage_bytes = type.bytes()};
 }
 
-// Of any rank and size, among them some that are summed in one piece and in several.
+// Shapes of any rank; the kernels sum some of them in one piece and others in several.
 std::vector<Dims> shapes() {
   return {{1}, {37}, {16'384}, {16'385}, {5, 3, 3, 3}, {40'001}};
 }
@@ -39,7 +39,7 @@ std::vector<ParameterRecipe> parameters_of(const std::vector<Dims>& dims) {
 
 class GradientNormTest : public ::testing::TestWithParam<TestedLibrary> {
  protected:
-  // Norm and scale of these gradients.
+  // Returns the norm and the scale of these gradients.
   std::vector<double> run(const std::vector<Array>& gradients, float max_norm) const {
     std::vector<Dims> dims;
     std::ranges::transform(gradients, std::back_inserter(dims), [](const Array& each) { return each.dims; });
@@ -62,7 +62,7 @@ class GradientNormTest : public ::testing::TestWithParam<TestedLibrary> {
   std::unique_ptr<OpLibrary> library_ = GetParam().make();
 };
 
-// Summed in double, rounded where it is stored.
+// The op sums in double and rounds only the stored results.
 TEST_P(GradientNormTest, NormAndScaleAreThoseOfTheReference) {
   constexpr double kDoubleNoise = 1e-12;  // relative
   const std::vector<Array> gradients = random_gradients();
@@ -76,7 +76,7 @@ TEST_P(GradientNormTest, NormAndScaleAreThoseOfTheReference) {
   }
 }
 
-// More of them than one launch takes on `cuda`, of one piece and of several.
+// On `cuda` these are more gradients than one launch can sum; some have one piece and others several.
 TEST_P(GradientNormTest, ManyGradientsAreOneNorm) {
   std::vector<Array> gradients;
   for (std::uint32_t i = 0; i < 37; ++i) {
@@ -86,7 +86,7 @@ TEST_P(GradientNormTest, ManyGradientsAreOneNorm) {
   EXPECT_NEAR(run(gradients, 1)[0], norm, kUnitRoundoff * norm * (1 + 1e-4));
 }
 
-// As small as what keeps the quotient from dividing by zero: 2^-20 / (5 2^-20 + 1e-6).
+// The norm is about as small as the constant that prevents a division by zero: 2^-20 / (5 2^-20 + 1e-6).
 TEST_P(GradientNormTest, SmallNormsAreNotDividedByAlone) {
   Array gradient({2});
   gradient.data = {0x3p-20, 0x4p-20};
@@ -116,7 +116,7 @@ TEST_P(GradientNormTest, LargeGradientsDoNotOverflow) {
   EXPECT_EQ(got[1], 0x1p-100);
 }
 
-// A run that diverges must be seen: no gradient of it may pass for a small one.
+// A divergence must show: clipping must not turn a gradient that is not finite into a small one.
 TEST_P(GradientNormTest, WhatIsNotFiniteMakesTheScaleNan) {
   for (const double bad : {std::numeric_limits<double>::quiet_NaN(), std::numeric_limits<double>::infinity(),
                            -std::numeric_limits<double>::infinity()}) {

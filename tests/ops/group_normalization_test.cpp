@@ -25,7 +25,7 @@ using ops::normalization::kScale;
 using ops::normalization::kShift;
 
 constexpr float kEpsilon = 1e-3F;
-// Sums run in double: to single precision they are exact.
+// Sums are in double; for single precision they are exact.
 constexpr std::int64_t kRoundings = 0;
 
 struct Case {
@@ -47,7 +47,7 @@ Array rounded(Array array) {
   return array;
 }
 
-// All that an op of the layer may read.
+// Everything that an op of the layer may read.
 struct Values {
   Array x;
   Array dy;
@@ -55,7 +55,7 @@ struct Values {
   Array shift;
   reference::Sets sets;
   reference::Normalizer exact;  // of x
-  reference::Normalizer saved;  // as it is saved: rounded
+  reference::Normalizer saved;  // rounded, as the layer saves it
 
   explicit Values(const Case& of)
       : x(random_array(of.shape, 200)),
@@ -88,14 +88,14 @@ struct Values {
   }
 };
 
-// Channels that fill rows of lanes and others, groups of one channel (instance normalisation) and of all,
-// samples of one block and of several, the last of them short.
+// Numbers of channels that fill rows of lanes, and others. Groups of one channel (instance normalisation) and
+// of all channels. Samples of one block and of several, with a short last block.
 const std::vector<Case> kCases{{{4, 6, 5, 7}, 3},        {{2, 3, 5, 7}, 3},        {{3, 20, 3, 5}, 1},
                                {{2, 4, 3, 4, 5}, 2},     {{3, 4, 9}, 4},           {{6, 10}, 5},
                                {{5, 1, 5, 7}, 1},        {{1, 32, 7, 5}, 32},      {{2, 3, 131, 173}, 3},
                                {{1, 16, 17, 19, 23}, 4}, {{2, 24, 61, 37}, 8, 50}, {{2, 6, 5, 7}, 2, -1000}};
 
-// A number with one rounding or two, and what double precision leaves.
+// An expected value with one or two roundings to single precision, and the error of double precision.
 Sums nearly_exact(const Array& value) {
   Sums sums(value.dims);
   for (std::size_t i = 0; i < value.data.size(); ++i) {
@@ -180,7 +180,7 @@ TEST_P(GroupNormalizationTest, ThreadsDoNotChangeABit) {
 INSTANTIATE_TEST_SUITE_P(Libraries, GroupNormalizationTest, ::testing::ValuesIn(tested_libraries({1, 2, 3})),
                          [](const auto& test) { return test.param.name(); });
 
-// A run that diverges must be seen in its loss: a NaN reaches its whole group, and no other.
+// The loss must show a divergence: a NaN reaches its whole group, and no other group.
 TEST_P(GroupNormalizationTest, NanStaysInItsGroup) {
   const Case of{{2, 4, 3, 3}, 2};
   Values values(of);
@@ -194,7 +194,7 @@ TEST_P(GroupNormalizationTest, NanStaysInItsGroup) {
   }
 }
 
-// Nothing but what epsilon makes of it.
+// A constant differs from its mean by rounding only, which epsilon keeps small.
 TEST_P(GroupNormalizationTest, AConstantIsItsShift) {
   const Case of{{2, 4, 3, 3}, 2};
   Values values(of);
@@ -248,7 +248,7 @@ TEST(ReferenceNormalization, GroupGradientsAreDerivatives) {
   }
 }
 
-// Computed by hand: a group is neighbouring channels of one sample.
+// The expected values are computed by hand. A group consists of neighbouring channels of one sample.
 TEST(ReferenceNormalization, GroupStatisticsAreThoseOfASamplesChannels) {
   Array x({2, 4, 1});
   x.data = {1, 3, 10, 20, 5, 7, 30, 40};

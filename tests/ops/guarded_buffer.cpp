@@ -14,7 +14,7 @@ namespace vdnn::testing {
 namespace {
 
 constexpr std::byte kSlack{0xA5};
-constexpr std::byte kPoison{0xFF};  // a NaN, four times over
+constexpr std::byte kPoison{0xFF};  // four of these bytes are a NaN
 
 void check(bool success, const char* what) {
   if (!success) {

@@ -14,7 +14,7 @@ class GuardedBuffer {
  public:
   static constexpr std::size_t kAlignment = 256;
 
-  // `shift`: multiples of kAlignment by which it begins earlier, so that equal buffers differ in address.
+  // The buffer begins `shift` times kAlignment earlier, so that buffers of equal size differ in address.
   explicit GuardedBuffer(std::size_t bytes, std::size_t shift = 0);
   ~GuardedBuffer();
   GuardedBuffer(const GuardedBuffer&) = delete;
@@ -30,7 +30,7 @@ class GuardedBuffer {
   // NaN in every float, an impossible index in every integer.
   void poison();
   void set_read_only(bool read_only);
-  // Nobody wrote beside it.
+  // True if the pattern beside the operand is unchanged.
   bool slack_is_intact() const;
 
  private:

@@ -163,7 +163,7 @@ LayerCase in_type(LayerCase layer, DataType type) {
 void expect_within_bounds(const reference::Array& got, const reference::Sums& want, DataType type) {
   ASSERT_EQ(got.dims, want.value.dims);
   for (std::size_t i = 0; i < got.data.size(); ++i) {
-    // EXPECT_LE alone would not tell the place, and a NaN would pass its negation.
+    // EXPECT_LE alone would not name the element, and the negated comparison would let a NaN pass.
     const double error = std::abs(got.data[i] - want.value.data[i]);
     ASSERT_TRUE(error <= want.bound(i, type))
         << "element " << i << " of " << to_string(got.dims) << ": got " << got.data[i] << ", want "

@@ -25,7 +25,7 @@ inline constexpr Operand kDFilter{OperandRole::kParameterGradient, 0};
 inline constexpr Operand kDBias{OperandRole::kParameterGradient, 1};
 inline constexpr Operand kState{OperandRole::kState, 0};
 
-// Uniform in [-1, 1), exact in single precision, none of them zero.
+// Uniform nonzero numbers in [-1, 1), exact in single precision.
 reference::Array random_array(const Dims& dims, std::uint32_t seed);
 // A shuffle of multiples of 1/64 around zero, zero and repetitions excluded.
 reference::Array distinct_array(const Dims& dims, std::uint32_t seed);
@@ -40,7 +40,8 @@ LayerCase upsampling_case(const std::string& name, const Dims& input, const Upsa
 LayerCase same_shape_case(const std::string& name, const OpSpec& spec, const Dims& dims);
 LayerCase relu_case(const Dims& dims);
 LayerCase add_case(const Dims& dims);
-// Convolutions, transposed convolutions and fully connected layers of every kind, held to the reference.
+// Convolutions, transposed convolutions and fully connected layers of every kind, for comparisons with the
+// reference.
 std::vector<LayerCase> filter_layer_cases();
 
 reference::Window window_of(const ConvolutionSpec& spec);
@@ -50,13 +51,13 @@ reference::Window window_of(const PoolingSpec& spec);
 // The layer over feature maps of that type.
 LayerCase in_type(LayerCase layer, DataType type);
 
-// Fails the test where an element is further from the reference than its bound, of results of that type.
+// Fails the test if an element differs from the reference by more than the bound for results of that type.
 void expect_within_bounds(const reference::Array& got, const reference::Sums& want,
                           DataType type = DataType::kF32);
 void expect_equal(const reference::Array& got, const reference::Array& want);
 
-// Every permission to overwrite, of every op: in place is out of place, bit for bit. `set_operands` gives all
-// that the ops read their values.
+// For every permission to overwrite of every op, in place equals out of place bit for bit. `set_operands`
+// sets all operands that the ops read.
 void expect_in_place_equals_apart(OpHarness& op, const std::function<void()>& set_operands);
 
 // "name_threads2", as names of parametrised tests.

@@ -1,5 +1,5 @@
 #pragma once
-// Losses for tests: predictions, label maps, and what holds for each of them.
+// Losses for tests: predictions, label maps, and checks that apply to every loss.
 
 #include <cstdint>
 #include <string>
@@ -18,14 +18,14 @@ LayerCase regression_case(const OpSpec& spec, const Dims& prediction);
 std::vector<std::int32_t> label_map(const Dims& logits, std::uint32_t seed);
 void set_targets(OpHarness& op, const std::vector<std::int32_t>& targets);
 
-// Small ones of any rank, and one whose samples are too large for a thread alone.
+// Small shapes of any rank, and one whose samples are large enough for several threads.
 struct LossShape {
   std::string name;
   Dims logits;
 };
 std::vector<LossShape> loss_shapes();
 
-// Runs both passes of one loss over the same operands, compiled in two ways: they write the same bits.
+// Runs both passes of a loss in two harnesses with equal operands and expects the same bits.
 void expect_same_bits(OpHarness& here, OpHarness& there);
 
 }  // namespace vdnn::testing

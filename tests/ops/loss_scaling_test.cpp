@@ -1,4 +1,4 @@
-// The ops of dynamic loss scaling, held to what PyTorch's GradScaler does.
+// The ops of dynamic loss scaling follow PyTorch's GradScaler.
 
 #include "src/ops/loss_scaling.h"
 
@@ -33,7 +33,7 @@ constexpr float kNotClipped = std::numeric_limits<float>::infinity();
 
 class LossScalingOps : public ::testing::TestWithParam<TestedLibrary> {
  protected:
-  // Norm, scale, skips, loss scale, skipped steps, of two gradients.
+  // Returns norm, scale, skip flag, loss scale and skipped steps for two gradients.
   std::vector<double> norm_of(const std::vector<double>& first, const std::vector<double>& second,
                               float max_norm, const std::vector<double>& scale) {
     std::vector<ParameterRecipe> parameters;
@@ -48,7 +48,7 @@ class LossScalingOps : public ::testing::TestWithParam<TestedLibrary> {
     op.run(0);
     return op.get(kNorm).data;
   }
-  // Scale, good steps, skipped steps after a step.
+  // Returns scale, good steps and skipped steps after one step.
   std::vector<double> updated(const LossScaling& scaling, const std::vector<double>& state, bool skips) {
     OpHarness op(*library_, {.name = "loss_scale_update",
                              .spec = LossScaleUpdateSpec{scaling},
@@ -68,7 +68,7 @@ class LossScalingOps : public ::testing::TestWithParam<TestedLibrary> {
 
 TEST_P(LossScalingOps, TheNormIsOfTheUnscaledGradientsAndTheScaleUndoesTheLossScale) {
   EXPECT_EQ(norm_of({24, 0}, {32}, kNotClipped, {8, 5, 3}), (std::vector<double>{5, 0.125, 0, 8, 3}));
-  // Clipped to a norm of 1, of gradients with the norm 5: unscaled first.
+  // The unscaled gradients have the norm 5 and are clipped to a norm of 1.
   const std::vector<double> clipped = norm_of({24, 0}, {32}, 1, {8, 5, 3});
   EXPECT_EQ(clipped[0], 5);
   EXPECT_NEAR(clipped[1], 0.125 / 5, 1e-7);
@@ -79,11 +79,10 @@ TEST_P(LossScalingOps, AnythingThatIsNotFiniteIsAnOverflow) {
     for (const float max_norm : {kNotClipped, 1.0F}) {
       const std::vector<double> norm = norm_of({1, bad}, {2}, max_norm, {8, 5, 3});
       EXPECT_EQ(norm[2], 1);
-      EXPECT_FALSE(std::isnan(norm[1]))
-          << "updates that skip do not look at it, and neither does anybody else";
+      EXPECT_FALSE(std::isnan(norm[1])) << "no op reads the scale when updates skip";
     }
   }
-  // Squares that fp32 does not have are no overflow.
+  // Squares beyond the range of fp32 are not an overflow.
   EXPECT_EQ(norm_of({3e38, 3e38}, {0}, kNotClipped, {8, 0, 0})[2], 0);
 }
 
@@ -98,13 +97,13 @@ TEST(LossScaling, TheScaleShrinksWithEachOverflowAndGrowsAfterEnoughGoodSteps) {
   state = ops::next(scaling, state, false);
   state = ops::next(scaling, state, false);
   expect(state, 64, 2, 0);
-  state = ops::next(scaling, state, true);  // which begins the count anew
+  state = ops::next(scaling, state, true);  // restarts the count
   expect(state, 32, 0, 1);
   for (int i = 0; i < 3; ++i) {
     state = ops::next(scaling, state, false);
   }
   expect(state, 64, 0, 1);
-  // Never to an infinity, which would make an overflow of every step.
+  // The scale never becomes infinite, since every later step would then overflow.
   state = ops::next({.growth_interval = 1}, {.scale = std::numeric_limits<float>::max()}, false);
   expect(state, std::numeric_limits<float>::max(), 0, 0);
 }
@@ -157,7 +156,7 @@ class ScaledUpdate : public ::testing::TestWithParam<UpdateCase> {
  protected:
   ScaledUpdate() { parameter_.storage_bytes = parameter_.type.bytes(); }
 
-  // Parameter, then states, then the copy.
+  // Returns the parameter, the states and the copy, in this order.
   std::vector<Array> run(OpHarness::Scaled scaled, const std::vector<double>& norm, double gradient_scale,
                          std::uint64_t step) const {
     OpHarness op(*library_, GetParam().optimizer, parameter_, scaled);
@@ -173,7 +172,7 @@ class ScaledUpdate : public ::testing::TestWithParam<UpdateCase> {
         Array state =
             random_array({static_cast<std::int64_t>(parameter_.stored_elements())}, 73 + each.index);
         for (double& number : state.data) {
-          number = std::abs(number);  // as second moments are
+          number = std::abs(number);  // second moments are not negative
         }
         op.set(each, state);
       }
@@ -206,7 +205,7 @@ void expect_same(const std::vector<Array>& one, const std::vector<Array>& other)
   }
 }
 
-// A power of two loses no bit.
+// The loss scale is a power of two, so that scaling loses no bit.
 TEST_P(ScaledUpdate, OfScaledGradientsIsThatOfTheGradients) {
   expect_same(run(OpHarness::Scaled::kForTheLoss, {1, 0x1p-9, 0, 0x1p9, 0}, 0x1p9, 4),
               run(OpHarness::Scaled::kNot, {}, 1, 4));
@@ -226,7 +225,7 @@ TEST_P(ScaledUpdate, IsSkippedToTheBit) {
   }
 }
 
-// As in PyTorch: a skipped step is none for the optimizer, whose corrections of bias count steps.
+// As in PyTorch, the optimizer does not count a skipped step in its bias corrections.
 TEST_P(ScaledUpdate, DoesNotCountSkippedSteps) {
   expect_same(run(OpHarness::Scaled::kForTheLoss, {1, 1, 0, 1, 3}, 1, 7),
               run(OpHarness::Scaled::kNot, {}, 1, 4));

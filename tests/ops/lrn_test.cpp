@@ -94,8 +94,7 @@ TEST_P(LrnTest, RunsAreBitIdenticalAtOtherAddresses) {
   expect_equal(other->get(kDX), one->get(kDX));
 }
 
-// The contents that oneDNN saves are its own matter. But backward must read X and the saved tensor of
-// forward.
+// oneDNN chooses the contents of the saved tensor. Backward must read X and that tensor.
 TEST_P(LrnTest, BackwardReadsTheInputAndWhatForwardMade) {
   const auto op = harness();
   ASSERT_EQ(op->recipes().size(), 2U);
@@ -115,7 +114,8 @@ INSTANTIATE_TEST_SUITE_P(Cases, LrnTest, ::testing::ValuesIn(all_cases()), [](co
   return test.param.layer.name + "_" + test.param.library.name();
 });
 
-// oneDNN 2.6 has fast implementations for planes only, and a volume fell to its reference.
+// oneDNN 2.6 has fast implementations for planes only. Regression: volumes ran in its reference
+// implementation.
 TEST(Lrn, VolumesAreComputedAsPlanesAre) {
   const auto library = make_cpu_ops({});
   const LrnSpec spec;

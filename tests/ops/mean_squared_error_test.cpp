@@ -32,7 +32,7 @@ class MeanSquaredErrorTest : public ::testing::TestWithParam<TestedLibrary> {
   std::unique_ptr<OpLibrary> library_ = GetParam().make();
 };
 
-// The loss is summed in double and rounded once. The gradient's factor, difference and product are rounded.
+// The op sums the loss in double and rounds it once. It rounds the gradient's factor, difference and product.
 TEST_P(MeanSquaredErrorTest, LossAndGradientAreThoseOfTheReference) {
   for (const Dims& dims : shapes()) {
     for (const float weight : {1.0F, 0.3F}) {

@@ -1,7 +1,7 @@
 // Layers over fp16 and bf16. Those with filters are compared with the reference in double precision. The
-// bound follows from the unit roundoffs of fp32, in which sums are taken, and of the type that results are
-// rounded to. The result of any other layer must be that of the same layer in fp32 on the same numbers,
-// rounded to the nearest; other tests compare the fp32 layers with the reference.
+// bound follows from the unit roundoff of fp32, in which sums are computed, and from that of the result's
+// type. The result of any other layer must equal the rounded result of the same layer in fp32 on the same
+// numbers. Other tests compare the fp32 layers with the reference.
 
 #include <gtest/gtest.h>
 
@@ -69,8 +69,8 @@ class NarrowFilterLayer : public NarrowLayer {};
 TEST_P(NarrowFilterLayer, EveryAlgorithmIsWithinTheErrorBound) {
   RoundedOnTheWay rounded;
   if (GetParam().library.device == "cuda") {
-    // The libraries write products in the type of the maps, to which a kernel of ours adds the bias; cuDNN
-    // writes the gradient of a filter in that type, too.
+    // The libraries write products in the type of the maps, and our kernel then adds the bias. cuDNN also
+    // writes the gradient of a filter in that type.
     rounded.products = true;
     rounded.filter_gradient =
         std::holds_alternative<FullyConnectedSpec>(layer().spec) ? DataType::kF32 : type();
@@ -94,7 +94,7 @@ LayerCase concatenation_case(const std::string& name, const Dims& output,
   return layer;
 }
 
-// As many elements as do not fill one access of a GPU, fill it, and exceed it by one.
+// Numbers of elements below, at and above one memory access of a GPU.
 std::vector<LayerCase> small_layers() {
   std::vector<LayerCase> layers;
   for (const std::int64_t count : {1, 7, 8, 9, 15}) {
@@ -110,7 +110,7 @@ std::vector<LayerCase> small_layers() {
   return layers;
 }
 
-// Channels that come in whole accesses of a GPU, and others.
+// Numbers of channels that fill whole memory accesses of a GPU, and others.
 std::vector<LayerCase> channel_layers() {
   std::vector<LayerCase> layers;
   for (const std::int64_t channels : {5, 6, 12, 16}) {
@@ -163,7 +163,7 @@ std::vector<LayerCase> pooling_and_lrn() {
 
 class NarrowOtherLayer : public NarrowLayer {
  protected:
-  // Every operand that an op reads and none makes has the same numbers in both.
+  // Sets an operand that no op makes to the same numbers in both harnesses.
   void set_both(OpHarness& narrow, OpHarness& wide, const Operand& operand, const Array& numbers) {
     narrow.set(operand, numbers);
     wide.set(operand, numbers);
@@ -200,7 +200,7 @@ TEST_P(NarrowOtherLayer, MakesWhatFp32MakesRoundedToItsType) {
     for (const Operand& written : narrow.recipe(op).writes) {
       if (is_map(written)) {
         expect_equal(narrow.get(written), rounded(wide.get(written), type()));
-        wide.set(written, narrow.get(written));  // what ops that follow read
+        wide.set(written, narrow.get(written));  // later ops read it
       } else if (written.role != OperandRole::kSaved ||
                  layer().name.find("normalization") != std::string::npos) {
         expect_equal(narrow.get(written), wide.get(written));
@@ -290,7 +290,7 @@ INSTANTIATE_TEST_SUITE_P(Libraries, ConversionTest, ::testing::ValuesIn(all_libr
 
 // --- updates -----------------------------------------------------------------------------------------------
 
-// The update makes the same parameter as without a copy, and the copy of it.
+// An update with a narrow copy makes the same parameter as one without, and also makes the copy.
 class NarrowCopies : public ::testing::TestWithParam<TestedLibrary> {
  protected:
   static void update(OpHarness& op, const ParameterRecipe& parameter, bool clipped) {

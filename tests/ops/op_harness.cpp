@@ -91,7 +91,7 @@ std::uint64_t OpHarness::bytes_of(const Operand& operand) const {
              : type_of(operand).bytes();
 }
 
-// Values that no op of this tape makes are loaded.
+// Values that no op of this tape makes are inputs.
 ValueKind OpHarness::kind_of(const Operand& operand) const {
   if (operand.role == OperandRole::kParameter) {
     return reads_copies_ && parameters_.at(operand.index).copy ? ValueKind::kParameterCopy
@@ -135,7 +135,7 @@ void OpHarness::build_tape(const OpSpec& spec, Phase last_phase) {
         .value = declare({OperandRole::kParameter, i}), .state = {}, .recipe = parameters_[i]};
     if (parameters_[i].copy && !reads_copies_) {
       parameter.copy = declare({OperandRole::kParameterCopy, i});
-    } else if (parameters_[i].copy) {  // which the ops read in the place of the parameter
+    } else if (parameters_[i].copy) {  // the ops read the copy instead of the parameter
       parameter.copy = parameter.value;
       parameter.value = static_cast<ValueId>(parts_.values.size());
       parts_.values.push_back({.name = "parameter" + std::to_string(i),
@@ -234,7 +234,7 @@ void OpHarness::run(OpId op, const RunOptions& options) {
       buffer(recipe.reads[options.in_place->read]).set_read_only(false);
       writes.push_back(reads[options.in_place->read]);
     } else if (std::ranges::find(recipe.reads, recipe.writes[i]) != recipe.reads.end()) {
-      written.set_read_only(false);  // an update: always in place
+      written.set_read_only(false);  // an update is always in place
       writes.push_back(written.range());
     } else {
       if (!options.keeps_writes) {
@@ -245,10 +245,10 @@ void OpHarness::run(OpId op, const RunOptions& options) {
   }
   program_->run(op, {.reads = reads, .writes = writes, .workspace = workspace.range()}, options.scalars,
                 nullptr);
-  EXPECT_TRUE(workspace.slack_is_intact()) << "wrote beside the workspace";
+  EXPECT_TRUE(workspace.slack_is_intact()) << "the op wrote beside the workspace";
   for (auto& [which, each] : buffers_) {
     each->set_read_only(false);
-    EXPECT_TRUE(each->slack_is_intact()) << "wrote beside an operand";
+    EXPECT_TRUE(each->slack_is_intact()) << "the op wrote beside an operand";
   }
 }
 

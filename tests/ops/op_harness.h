@@ -1,7 +1,7 @@
 #pragma once
-// One layer (or one update) by itself: a tape made of its recipe, a program for any of its algorithms, and a
+// Runs one layer (or one update) alone: a tape made of its recipe, a program for any of its algorithms, and a
 // guarded buffer for each operand. Before every run the harness fills the outputs and the workspace with NaN
-// and makes the inputs read-only; afterwards it checks that nothing beside the operands was touched.
+// and makes the inputs read-only. Afterwards it checks that the op wrote nothing beside the operands.
 
 #include <map>
 #include <memory>
@@ -27,27 +27,27 @@ struct LayerCase {
 
 class OpHarness {
  public:
-  // The ops are those of forward and backward, in this order.
+  // The ops of the forward pass, then those of the backward pass.
   OpHarness(OpLibrary& library, const LayerCase& layer, Mode mode = Mode::kTraining, std::size_t shift = 0);
   // One op: the update of this parameter.
-  enum class Scaled : std::uint8_t { kNot, kToANorm, kForTheLoss };  // its gradient
+  enum class Scaled : std::uint8_t { kNot, kToANorm, kForTheLoss };  // the gradient's scaling
   OpHarness(OpLibrary& library, const OptimizerSpec& spec, const ParameterRecipe& parameter,
             Scaled scaled = Scaled::kNot);
   OpHarness(OpLibrary& library, const OptimizerSpec& spec, const ParameterRecipe& parameter, bool clipped)
       : OpHarness(library, spec, parameter, clipped ? Scaled::kToANorm : Scaled::kNot) {}
   // One op: the norm of the gradients of these parameters.
   OpHarness(OpLibrary& library, const GradientNormSpec& spec, const std::vector<ParameterRecipe>& parameters);
-  // One op: takes the gradient of this parameter into the sum of a step's micro-batches.
+  // One op: adds the gradient of this parameter to the sum over a step's micro-batches.
   OpHarness(OpLibrary& library, const GradientSumSpec& spec, const ParameterRecipe& parameter);
 
   const Tape& tape() const { return *tape_; }
   const OpRecipe& recipe(OpId op) const { return ops_[op]; }
   std::span<const OpRecipe> recipes() const { return ops_; }
-  // The op that writes this; fails the test where there is none.
+  // The op that writes the operand; fails the test if there is none.
   OpId writer(const Operand& operand) const;
 
-  // Operands of floating-point numbers that lie densely, in logical order, rounded to their type; parameters,
-  // or the copies that ops read, and their gradients in either form.
+  // Converts an array in logical order, rounded to the operand's type. The operand has floating-point numbers
+  // in a dense layout. Parameters, the copies that ops read, and their gradients may have any storage layout.
   void set(const Operand& operand, const reference::Array& array);
   reference::Array get(const Operand& operand);
   GuardedBuffer& buffer(const Operand& operand) { return *buffers_.at(key(operand)); }
@@ -56,7 +56,7 @@ class OpHarness {
     std::uint32_t algorithm = 0;
     std::optional<Overwrite> in_place;
     StepScalars scalars;
-    bool keeps_writes = false;  // outputs hold the values that were set, not NaN
+    bool keeps_writes = false;  // outputs keep the values that were set, instead of NaN
   };
   void run(OpId op, const RunOptions& options);
   void run(OpId op) { run(op, RunOptions{}); }
@@ -80,7 +80,8 @@ class OpHarness {
   OpLibrary& library_;
   static constexpr std::int64_t kLossScaledNormFloats = sizeof(LossScaledNorm) / sizeof(float);
   std::int64_t norm_floats_ = 2;
-  bool reads_copies_ = false;  // of parameters: ops of a layer do, an update writes them
+  // True for a layer, whose ops read the copies of parameters; false for an update, which writes them.
+  bool reads_copies_ = false;
   std::vector<TensorType> inputs_;
   std::vector<TensorType> outputs_;
   std::vector<ParameterRecipe> parameters_;

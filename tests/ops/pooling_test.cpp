@@ -24,7 +24,7 @@ std::vector<Case> all_cases() {
     Dims stride;
     Dims padding;
   };
-  // The wide window has more elements than a byte can number.
+  // The wide window has too many elements for an index of one byte.
   const std::vector<Shape> shapes{{"plane", {2, 8, 8, 8}, {2, 2}, {2, 2}, {0, 0}},
                                   {"overlapping", {2, 16, 9, 11}, {3, 3}, {2, 2}, {1, 1}},
                                   {"uneven", {3, 5, 7, 10}, {3, 2}, {1, 3}, {1, 0}},

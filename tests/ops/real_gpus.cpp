@@ -9,7 +9,7 @@ namespace vdnn::testing {
 
 namespace {
 
-// All cases are skipped where there is no GPU.
+// Skips all cases if there is no GPU.
 class NeedsGpu : public ::testing::Environment {
  public:
   void SetUp() override {

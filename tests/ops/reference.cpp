@@ -29,7 +29,7 @@ void Sums::add(std::size_t element, double term) {
 
 namespace {
 
-// Half the distance of neighbours: in parts of a number, and, where there is nothing smaller, as such.
+// Half the distance of neighbouring numbers: relative to a number, and absolute among the smallest numbers.
 struct Roundoff {
   double unit = 0;
   double smallest = 0;
@@ -46,7 +46,7 @@ Roundoff roundoff_of(DataType type) {
   }
 }
 
-// By the definition of rounding to nearest, ties to even.
+// Rounds to nearest, ties to even, by the definition.
 double rounded(double value, int fraction_bits, int least_exponent) {
   if (value == 0 || !std::isfinite(value)) {
     return value;
@@ -55,7 +55,7 @@ double rounded(double value, int fraction_bits, int least_exponent) {
   return std::ldexp(std::nearbyint(std::ldexp(value, fraction_bits - exponent)), exponent - fraction_bits);
 }
 
-// The error of `value`, which was off by `error`, after rounding to the type.
+// The error bound of `value` after rounding to the type, if `value` was off by `error`.
 double bound_after_rounding(double value, double error, DataType type) {
   const Roundoff rounding = roundoff_of(type);
   return error + rounding.unit * (std::abs(value) + error) + rounding.smallest;

@@ -6,7 +6,7 @@ namespace vdnn::reference {
 
 namespace {
 
-// function(element) for each element, with this number of relative roundings.
+// Applies function(element) to each element, with this number of relative roundings.
 template <class Function>
 Sums elementwise(const Dims& dims, std::int64_t roundings, const Function& function) {
   Sums result(dims);
@@ -19,7 +19,7 @@ Sums elementwise(const Dims& dims, std::int64_t roundings, const Function& funct
 
 }  // namespace
 
-// One product.
+// Roundings: one product.
 Sums leaky_relu(const Array& x, double slope) {
   return elementwise(x.dims, 1, [&](std::size_t i) { return x.data[i] < 0 ? slope * x.data[i] : x.data[i]; });
 }
@@ -29,13 +29,13 @@ Sums leaky_relu_backward(const Array& x, const Array& dy, double slope) {
                      [&](std::size_t i) { return x.data[i] > 0 ? dy.data[i] : slope * dy.data[i]; });
 }
 
-// The exponential is off by less than a unit in its last place, which is two roundings, in numerator and
-// denominator; one more for the sum, and one for the division.
+// The exponential is off by less than a unit in its last place, or two roundings, in numerator and
+// denominator each. The sum and the division add one rounding each.
 Sums sigmoid(const Array& x) {
   return elementwise(x.dims, 6, [&](std::size_t i) { return 1 / (1 + std::exp(-x.data[i])); });
 }
 
-// A difference and two products.
+// Roundings: a difference and two products.
 Sums sigmoid_backward(const Array& y, const Array& dy) {
   return elementwise(y.dims, 3, [&](std::size_t i) { return dy.data[i] * y.data[i] * (1 - y.data[i]); });
 }

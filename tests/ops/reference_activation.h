@@ -1,5 +1,5 @@
 #pragma once
-// Activations that round.
+// References of the activations whose results are rounded.
 
 #include "tests/ops/reference.h"
 
@@ -9,7 +9,7 @@ Sums leaky_relu(const Array& x, double slope);
 Sums leaky_relu_backward(const Array& x, const Array& dy, double slope);
 
 Sums sigmoid(const Array& x);
-// Of the y that it is given, which single precision may have rounded.
+// Uses the given y, which may have been rounded to single precision.
 Sums sigmoid_backward(const Array& y, const Array& dy);
 
 }  // namespace vdnn::reference

@@ -7,11 +7,11 @@ namespace vdnn::reference {
 
 namespace {
 
-// Logits of one place, and where each of them lies.
+// One place and the positions of its logits.
 struct Place {
   std::size_t sample = 0;
   std::int32_t target = 0;
-  std::vector<std::size_t> elements;  // a class
+  std::vector<std::size_t> elements;  // one per class
 };
 
 std::vector<Place> places_of(const Dims& logits, const std::vector<std::int32_t>& targets) {
@@ -33,7 +33,7 @@ double count_of(const std::vector<std::int32_t>& targets) {
   return static_cast<double>(std::ranges::count_if(targets, [](std::int32_t target) { return target >= 0; }));
 }
 
-// One for each sample: does any of its places count?
+// For each sample, true if any of its places counts.
 std::vector<bool> samples_that_count(std::size_t samples, const std::vector<std::int32_t>& targets) {
   std::vector<bool> result(samples);
   for (std::size_t i = 0; i < targets.size(); ++i) {
@@ -120,7 +120,7 @@ Loss dice_cross_entropy(const Array& logits, const std::vector<std::int32_t>& ta
   return loss;
 }
 
-// The quotient rule, then the softmax's Jacobian as it is defined.
+// Applies the quotient rule, then the softmax's Jacobian by its definition.
 Array dice_cross_entropy_backward(const Array& logits, const std::vector<std::int32_t>& targets,
                                   double smooth, double weight) {
   const Array probabilities = softmax_cross_entropy(logits, targets).probabilities;

@@ -1,5 +1,5 @@
 #pragma once
-// Losses in double precision; see reference.h. Targets lie in the order of (N, space).
+// Losses in double precision; see reference.h. Targets are in the order (N, space).
 
 #include <cstdint>
 #include <vector>
@@ -20,8 +20,8 @@ Loss softmax_cross_entropy(const Array& logits, const std::vector<std::int32_t>&
 Array softmax_cross_entropy_backward(const Array& logits, const std::vector<std::int32_t>& targets,
                                      double weight = 1);
 
-// Of one sample and class, over the places that count. In the mean over samples and classes it has a weight:
-// none where no place of its sample counts, the same for all others.
+// The coefficient of one sample and class, over the places that count. Its weight in the mean over samples
+// and classes is zero if no place of the sample counts, and equal for all others.
 struct DiceCoefficient {
   double numerator = 0;
   double denominator = 0;

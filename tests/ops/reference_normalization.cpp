@@ -50,9 +50,9 @@ Sets group_sets(const Dims& x, std::int64_t groups) {
   return sets;
 }
 
-// The error of a mean is that of its sum and of the division: roundings + 2. The error of a variance is that
-// of the sum of squares (three roundings per term and the division's: + 4), and the square of the mean's
-// error, which is below the square of the mean magnitude times the same factor.
+// The error of a mean comes from its sum and the division: roundings + 2. The error of a variance has two
+// parts. The sum of squares has three roundings per term and the division's (+ 4). The square of the mean's
+// error is below the square of the mean magnitude times the same factor.
 Statistics statistics(const Array& x, const Sets& sets, std::int64_t roundings) {
   Statistics result{.mean = Sums(sets.dims), .variance = Sums(sets.dims)};
   result.mean.value.data = means(sets, [&](std::size_t i) { return x.data[i]; });
@@ -77,11 +77,10 @@ Normalizer normalizer(const Array& mean, const Array& variance, double epsilon) 
   return result;
 }
 
-// Roundings: of the mean (roundings + 2) and of the difference from it (1); of the deviation (half of the
-// variance's, and the sum, the root and the reciprocal: less than roundings + 5); of the product with the
-// scale (1), of the product with x (1), and of the last sum (1). An implementation may also combine mean and
-// shift into one shift, which rounds the same magnitudes. The mean's error is relative to the mean magnitude
-// of its set.
+// Roundings: the mean (roundings + 2), the difference from it (1), and the deviation (half of the variance's,
+// the sum, the root and the reciprocal: less than roundings + 5). Then the product with the scale (1), the
+// product with x (1) and the last sum (1). An implementation may also combine mean and shift into one shift,
+// which rounds the same magnitudes. The mean's error is relative to the mean magnitude of its set.
 Sums normalization(const Array& x, const Sets& sets, const Normalizer& normalizer, const Affine& affine,
                    std::int64_t roundings) {
   const Sets channels = channel_sets(x.dims);
@@ -102,9 +101,9 @@ Sums normalization(const Array& x, const Sets& sets, const Normalizer& normalize
 }
 
 // With z = (x - mean) / deviation and g = scale dy: dx = (g - mean(g) - z mean(g z)) / deviation. Mean and
-// deviation are given. Roundings of z: the difference, the deviation (3 where it is made of a variance), the
-// product: 5. Of g z: 2 more. Of a mean of these: its sum's, and the division's. The outer expression: three
-// products and two sums.
+// deviation are given. z has 5 roundings: the difference, the deviation (3 if computed from a variance) and
+// the product. g z has 2 more. A mean of these adds the roundings of its sum and of the division. The outer
+// expression adds three products and two sums.
 NormalizationGradients normalization_backward(const Array& x, const Sets& sets, const Normalizer& normalizer,
                                               const Array& dy, const Array& scale, std::int64_t roundings) {
   const Sets channels = channel_sets(x.dims);
@@ -131,7 +130,7 @@ NormalizationGradients normalization_backward(const Array& x, const Sets& sets, 
   return result;
 }
 
-// Two differences, two products (one of them with n / (n - 1), a rounded number), a sum.
+// Roundings: two differences, two products (one with n / (n - 1), which is itself rounded) and a sum.
 Sums follow(const Array& running, const Array& batch, double momentum) {
   Sums moved(running.dims);
   for (std::size_t i = 0; i < running.data.size(); ++i) {

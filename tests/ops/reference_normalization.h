@@ -3,8 +3,8 @@
 // in each sum depends on the implementation under test: one per term if it sums in single precision, none if
 // it sums in double.
 //
-// The bounds count roundings along the way. Each is at most u (2^-24) times the magnitude of the rounded
-// number, and every term of an expression takes part in at most `terms` of them.
+// The bounds count roundings. Each rounding error is at most u (2^-24) times the magnitude of the rounded
+// number. Every term of an expression is part of at most `terms` roundings.
 
 #include <cstddef>
 #include <vector>
@@ -13,19 +13,19 @@
 
 namespace vdnn::reference {
 
-// Which set each element belongs to, in logical order.
+// The set to which each element belongs, in logical order.
 struct Sets {
   std::vector<std::size_t> of;
-  Dims dims;  // of what there is one of a set
+  Dims dims;  // of an array with one element per set
 
-  std::int64_t elements() const;  // of one set; all sets have the same size
+  std::int64_t elements() const;  // in one set; all sets have the same size
 };
-Sets channel_sets(const Dims& x);                     // C
-Sets group_sets(const Dims& x, std::int64_t groups);  // N x groups
+Sets channel_sets(const Dims& x);                     // C sets
+Sets group_sets(const Dims& x, std::int64_t groups);  // N x groups sets
 
 struct Statistics {
   Sums mean;
-  Sums variance;  // over n
+  Sums variance;  // with divisor n
 };
 Statistics statistics(const Array& x, const Sets& sets, std::int64_t roundings);
 
@@ -36,7 +36,7 @@ struct Normalizer {
 };
 Normalizer normalizer(const Array& mean, const Array& variance, double epsilon);
 
-// y = scale (x - mean) / deviation + shift, a scale and a shift a channel.
+// y = scale (x - mean) / deviation + shift, with one scale and one shift per channel.
 struct Affine {
   Array scale;
   Array shift;
@@ -52,7 +52,7 @@ struct NormalizationGradients {
 NormalizationGradients normalization_backward(const Array& x, const Sets& sets, const Normalizer& normalizer,
                                               const Array& dy, const Array& scale, std::int64_t roundings);
 
-// running + momentum (batch - running).
+// Computes running + momentum (batch - running).
 Sums follow(const Array& running, const Array& batch, double momentum);
 
 }  // namespace vdnn::reference

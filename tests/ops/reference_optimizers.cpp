@@ -13,15 +13,15 @@ SgdStep sgd(const Array& parameter, const Array& gradient, const Array& momentum
       step.parameter.add(i, -options.learning_rate * term);
     }
     step.parameter.add(i, parameter.data[i]);
-    // The product with the learning rate, and with the coefficients.
+    // Two more roundings: the products with the learning rate and with the coefficients.
     step.parameter.terms[i] += 2;
     step.momentum.terms[i] += 1;
   }
   return step;
 }
 
-// The bounds add up first-order errors, a unit roundoff u for each operation; second-order ones are less than
-// a hundredth of them. Errors of a result x are called e(x).
+// The bounds add up first-order errors, one unit roundoff u per operation; second-order errors are less than
+// a hundredth of these. e(x) is the error of a result x.
 AdamStep adam(const AdamState& state, const Array& gradient, const AdamOptions& options) {
   constexpr double kUnitRoundoff = 0x1p-24;
   constexpr double kSecondOrder = 1.01;
@@ -48,20 +48,21 @@ AdamStep adam(const AdamState& state, const Array& gradient, const AdamOptions& 
     next.second_moment.value.data[i] = new_v;
     next.parameter.value.data[i] = w - shrink - step_size * quotient;
 
-    // g: two products and a sum, e(g) <= 2 u magnitude.
+    // g has two products and a sum: e(g) <= 2 u magnitude.
     const double magnitude = std::abs(clipped) + std::abs(decay);
     const double square = magnitude * magnitude;
-    // m + gain1 (g - m): e(g), the difference and the product, then the sum.
+    // m + gain1 (g - m) has e(g) and the roundings of the difference, the product and the sum.
     const double first_error =
         kUnitRoundoff * (std::abs(m) + gain1 * (2 * magnitude + 3 * (magnitude + std::abs(m))));
-    // v + gain2 (g g - v): the square has e <= (2 * 2 + 1) u square; then as m.
+    // v + gain2 (g g - v): the square has e <= (2 * 2 + 1) u square; the rest is as for m.
     const double second_error = kUnitRoundoff * (v + gain2 * (5 * square + 3 * (square + v)));
-    // |sqrt(a) - sqrt(b)| <= |a - b| / sqrt(a); the root, its factor, the product and the sum are rounded.
+    // |sqrt(a) - sqrt(b)| <= |a - b| / sqrt(a). Roundings: the root, its factor, the product and the sum.
     const double root_error = new_v > 0 ? second_error / std::sqrt(new_v) : 0;
     const double denominator_error = root_scale * root_error + 4 * kUnitRoundoff * denominator;
     const double quotient_error = (first_error + std::abs(quotient) * denominator_error) / denominator +
                                   kUnitRoundoff * std::abs(quotient);
-    // The step size and its product; the shrinking's factor, product and difference; the last difference.
+    // Roundings: the step size and its product; the decay's factor, product and difference; the last
+    // difference.
     const double parameter_error =
         step_size * quotient_error +
         kUnitRoundoff * (3 * step_size * std::abs(quotient) + 4 * std::abs(shrink) + 2 * std::abs(w));

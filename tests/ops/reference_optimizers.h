@@ -18,7 +18,7 @@ struct SgdOptions {
 };
 SgdStep sgd(const Array& parameter, const Array& gradient, const Array& momentum, const SgdOptions& options);
 
-// Results of which single precision may be off by so much, element by element.
+// Results, with the largest error of single precision for each element.
 struct Bounded {
   Array value;
   std::vector<double> bound;
@@ -38,7 +38,7 @@ struct AdamOptions {
   double weight_decay = 0;
   bool decoupled = false;
   double learning_rate = 0;
-  double step = 0;   // from 0
+  double step = 0;   // counted from 0
   double scale = 1;  // of the gradient
 };
 struct AdamState {

@@ -1,5 +1,5 @@
-// The reference judges oneDNN; what judges the reference is the definition of a derivative: its backward
-// functions against central differences of its forward functions.
+// The reference judges oneDNN, and the definition of a derivative judges the reference. The tests compare its
+// backward functions with central differences of its forward functions.
 
 #include "tests/ops/reference.h"
 

@@ -42,7 +42,7 @@ struct Tap {
   std::size_t tap = 0;  // in the window
 };
 
-// Of every window, in order of the output.
+// The taps of every window, in order of the output.
 std::vector<Tap> taps_of(const Dims& input, const Dims& output, const Window& window) {
   std::vector<Tap> taps;
   for (std::size_t out = 0; out < size_of(output); ++out) {
@@ -65,7 +65,7 @@ std::vector<Tap> taps_of(const Dims& input, const Dims& output, const Window& wi
   return taps;
 }
 
-// visit(element of x, element of y) for every element of every window of a pooling.
+// Calls visit(element of x, element of y) for every element of every window of a pooling.
 template <class Visit>
 void for_each_pooled(const Dims& x, const Window& window, const Visit& visit) {
   const Dims y = window_output(x, x[1], window);
@@ -84,7 +84,7 @@ std::size_t channel_of(std::size_t element, const Dims& dims) {
   return element / size_of(space_of(dims)) % static_cast<std::size_t>(dims[1]);
 }
 
-// Elements that each window averages over.
+// The number of elements over which each window averages.
 std::vector<std::int64_t> window_counts(const Dims& x, const Window& window) {
   std::vector<std::int64_t> counts(size_of(window_output(x, x[1], window)));
   for_each_pooled(x, window, [&](std::size_t, std::size_t out) { ++counts[out]; });
@@ -109,14 +109,15 @@ void add_terms(Sums& sums, std::int64_t more) {
   }
 }
 
-// One element of the input that an output is made from.
+// An element of the input that contributes to an output.
 struct Neighbour {
   std::size_t position = 0;
   double weight = 0;
 };
 
-// Along one dimension. Linear: a tent over the input's grid, whose edges stand for positions beyond them. A
-// neighbour of weight 0 is listed if the smallest error would give it a weight.
+// The neighbours along one dimension. The linear mode is a tent over the input's grid; positions beyond an
+// edge count as the edge. The result includes a neighbour of weight 0 if the smallest error would give it a
+// weight.
 std::vector<Neighbour> neighbours_along(std::int64_t output, std::int64_t extent, std::int64_t factor,
                                         UpsamplingMode mode) {
   if (mode == UpsamplingMode::kNearest) {
@@ -151,7 +152,7 @@ std::vector<Neighbour> neighbours_of(const Dims& output, const Dims& space, cons
   return all;
 }
 
-// visit(element of x, element of y, weight).
+// Calls visit(element of x, element of y, weight).
 template <class Visit>
 void for_each_neighbour(const Dims& x, const UpsamplingSpec& spec, const Visit& visit) {
   const Dims space = space_of(x);
@@ -167,10 +168,10 @@ void for_each_neighbour(const Dims& x, const UpsamplingSpec& spec, const Visit& 
   }
 }
 
-// A weight is a coordinate's distance from the grid. The coordinate (o + 1/2) / factor - 1/2, at most the
-// extent, has three roundings, and the difference one more, as has 1 minus the difference. These errors are
-// absolute, not relative: a neighbour contributes that error however small its weight is. Each dimension
-// multiplies once more.
+// A weight is computed from a coordinate's distance from the grid. The coordinate (o + 1/2) / factor - 1/2,
+// at most the extent, has three roundings. The difference adds one, and 1 minus the difference another. These
+// errors are absolute: a neighbour contributes them however small its weight is. Each dimension adds one
+// product.
 std::int64_t weight_roundings(const Dims& x, const UpsamplingSpec& spec) {
   std::int64_t roundings = 0;
   if (spec.mode == UpsamplingMode::kLinear) {
@@ -187,7 +188,7 @@ void add_weighted(Sums& sums, std::size_t element, double value, double weight) 
   ++sums.terms[element];
 }
 
-// k + alpha / size * sum of squares, of each element.
+// k + alpha / size * sum of squares, for each element.
 std::vector<double> lrn_norms(const Array& x, const LrnSpec& spec) {
   std::vector<double> norms(x.data.size(), static_cast<double>(spec.k));
   const auto scale = static_cast<double>(spec.alpha) / static_cast<double>(spec.size);
@@ -205,9 +206,9 @@ std::vector<double> lrn_norms(const Array& x, const LrnSpec& spec) {
   return norms;
 }
 
-// A norm is a sum of `size` squares and k, none negative: each is off by the rounding of its square and of
-// `size` sums, then by two of the factor alpha / size. Its power -beta is off by beta times that and by the
-// six roundings at most of two roots, two products and a quotient, or of a power and a quotient.
+// A norm is the sum of k and `size` squares, none of them negative. Each term has the roundings of its
+// square, of `size` sums and two of the factor alpha / size. The power -beta multiplies that error by beta.
+// It adds at most six roundings: two roots, two products and a quotient, or a power and a quotient.
 double power_roundings(const LrnSpec& spec) {
   return std::abs(static_cast<double>(spec.beta)) * (static_cast<double>(spec.size) + 4) + 6;
 }
@@ -279,7 +280,7 @@ std::vector<Product> transposed_convolution(const Dims& x, const Dims& filter, c
   for (std::size_t n = 0; n < static_cast<std::size_t>(x[0]); ++n) {
     for (std::size_t k = 0; k < filters; ++k) {
       for (std::size_t c = 0; c < channels; ++c) {
-        // Each input has a window of the output.
+        // Each input contributes to one window of the output.
         for (const Tap& each : taps) {
           products.push_back({.input = (n * channels + c) * x_space + each.out,
                               .weight = (k * channels + c) * window_size + each.tap,
@@ -342,7 +343,8 @@ Sums max_pooling_backward(const Array& x, const Array& dy, const Window& window)
   return dx;
 }
 
-// A division is one rounding more, and so may the reciprocal be: two terms that add nothing.
+// The division, or the reciprocal and its product, adds up to two roundings. They count as two terms of value
+// zero.
 Sums average_pooling(const Array& x, const Window& window) {
   const std::vector<std::int64_t> counts = window_counts(x.dims, window);
   Sums y(window_output(x.dims, x.dims[1], window));
@@ -399,9 +401,9 @@ Sums lrn(const Array& x, const LrnSpec& spec) {
   return y;
 }
 
-// With b = norm ^ -beta: dx_i = b_i dy_i - 2 alpha beta / size x_i sum over j of dy_j x_j b_j / norm_j, j the
-// channels that i lies around. A term of the sum has the roundings of b, as many of the norm as b has at
-// beta = 1, and eight of its products and quotients.
+// With b = norm ^ -beta: dx_i = b_i dy_i - 2 alpha beta / size x_i sum over j of dy_j x_j b_j / norm_j, with
+// j the channels around i. A term of the sum has the roundings of b, those of the norm (as many as b has at
+// beta = 1), and eight of its products and quotients.
 Sums lrn_backward(const Array& x, const Array& dy, const LrnSpec& spec) {
   Sums dx(x.dims);
   const std::vector<double> norms = lrn_norms(x, spec);

@@ -19,20 +19,21 @@ struct Window {
 Dims window_output(const Dims& input, std::int64_t channels, const Window& window);
 Dims transposed_output(const Dims& input, std::int64_t channels, const Window& window);
 
-// One multiplication of a filter layer, by elements: y[output] += x[input] filter[weight].
+// The elements of one multiplication of a filter layer: y[output] += x[input] filter[weight].
 struct Product {
   std::size_t input = 0;
   std::size_t weight = 0;
   std::size_t output = 0;
 };
-// Of a convolution, in a fixed order. As many groups as the filter's channels go into those of x.
+// Visits the products of a convolution in a fixed order. The number of groups is the channels of x divided by
+// those of the filter.
 void for_each_product(const Dims& x, const Dims& filter, const Window& window,
                       const std::function<void(const Product&)>& visit);
 std::vector<Product> convolution(const Dims& x, const Dims& filter, const Window& window);
 std::vector<Product> transposed_convolution(const Dims& x, const Dims& filter, const Window& window);
 std::vector<Product> fully_connected(const Dims& x, const Dims& weights);
 
-// All results of a filter layer; `dy` has the output's shape, `bias` may be empty.
+// All results of a filter layer. `dy` has the output's shape; `bias` may be empty.
 struct FilterPasses {
   Sums output;
   Sums input_gradient;
@@ -47,7 +48,7 @@ struct FilterOperands {
 };
 FilterPasses filter_passes(const std::vector<Product>& products, const FilterOperands& operands);
 
-// A window without a tie for its largest element.
+// No window may have two largest elements.
 Array max_pooling(const Array& x, const Window& window);
 Sums max_pooling_backward(const Array& x, const Array& dy, const Window& window);
 Sums average_pooling(const Array& x, const Window& window);

@@ -77,14 +77,14 @@ TEST_P(ReferenceWindow, TransposedConvolutionGradientsAreDerivatives) {
                            .output = reference::transposed_output(input, 3, window)});
 }
 
-// The layer by its definition: x is a gradient of the output, y one of the input.
+// By definition, x is a gradient of the convolution's output and y one of its input.
 TEST_P(ReferenceWindow, TransposedConvolutionIsTheDataGradientOfAConvolution) {
   const auto& [name, input, window] = GetParam();
   const Dims output = reference::transposed_output(input, 3, window);
   const Dims filter = filter_dims(input[1], 3);
   const Array x = random_array(input, 5);
   const Array weights = random_array(filter, 6);
-  // K x C x space, K of the output.
+  // K x C x space, where K counts output channels.
   Array swapped(filter_dims(3, input[1]));
   const std::size_t taps = weights.data.size() / static_cast<std::size_t>(filter[0] * filter[1]);
   for (std::size_t i = 0; i < weights.data.size(); ++i) {
@@ -149,7 +149,7 @@ TEST(ReferenceWindows, FullyConnectedGradientsAreDerivatives) {
                            .output = {3, 4}});
 }
 
-// Computed by hand, since forward and backward could share a mistake.
+// The expected values below are computed by hand, since forward and backward could share a mistake.
 
 Array array_of(const Dims& dims, std::vector<double> data) {
   Array array(dims);

@@ -22,7 +22,7 @@ class SgdTest : public ::testing::TestWithParam<TestedLibrary> {
 };
 
 TEST_P(SgdTest, StepsAreWithinTheErrorBound) {
-  // All exact in single precision.
+  // All numbers are exact in single precision.
   const SgdSpec spec{.momentum = 0.875F, .weight_decay = 0.0625F};
   constexpr float kLearningRate = 0.125F;
   for (const std::int64_t elements : {1, 37, 40'001}) {
@@ -43,7 +43,8 @@ TEST_P(SgdTest, StepsAreWithinTheErrorBound) {
   }
 }
 
-// Clipping is a factor of the gradient: with one of two the result is that of half the gradient, bit for bit.
+// Clipping multiplies the gradient. With a scale of 1/2 the result equals that of half the gradient, bit for
+// bit.
 TEST_P(SgdTest, ClippedStepsScaleTheGradient) {
   const SgdSpec spec{.momentum = 0.9F, .weight_decay = 0.1F};
   constexpr Operand kNorm{OperandRole::kGradientNorm, 0};

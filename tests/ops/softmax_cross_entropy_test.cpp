@@ -18,7 +18,7 @@ constexpr double kUnitRoundoff = 0x1p-24;
 
 class SoftmaxCrossEntropyTest : public ::testing::TestWithParam<TestedLibrary> {
  protected:
-  // Logits as large as a network's that has gone astray.
+  // Logits as large as those of a diverging network.
   static Array logits_of(const Dims& dims) {
     Array logits = random_array(dims, 61);
     for (double& logit : logits.data) {
@@ -42,8 +42,8 @@ class SoftmaxCrossEntropyTest : public ::testing::TestWithParam<TestedLibrary> {
   std::unique_ptr<OpLibrary> library_ = GetParam().make();
 };
 
-// The device computes in double from single-precision inputs, so that only its stored results are rounded:
-// each probability once, and then the gradient.
+// The device computes in double from single-precision inputs. It rounds only stored results: each probability
+// once, and then the gradient.
 void expect_as_reference(OpHarness& op, const Array& logits, const std::vector<std::int32_t>& targets,
                          double weight = 1) {
   const reference::Loss want = reference::softmax_cross_entropy(logits, targets);
@@ -86,7 +86,7 @@ TEST_P(SoftmaxCrossEntropyTest, WeightMultipliesTheGradientAlone) {
   }
 }
 
-// Sums do not depend on how the places were shared out.
+// The sums do not depend on how threads share the places.
 TEST_P(SoftmaxCrossEntropyTest, ThreadsDoNotChangeABit) {
   const auto plain = GetParam().make_plain();
   for (const LossShape& shape : loss_shapes()) {
@@ -102,14 +102,15 @@ TEST_P(SoftmaxCrossEntropyTest, ThreadsDoNotChangeABit) {
 TEST_P(SoftmaxCrossEntropyTest, CountsSamplesWhoseLargestLogitIsTheTarget) {
   Array logits({4, 3});
   logits.data = {1, 2, 3, 3, 2, 1, 5, 5, 0, 0, 9, 0};
-  // Right, wrong, the first of two equals, ignored though it would be right.
+  // One right, one wrong, one with two equal logits of which the first counts, and one ignored that would be
+  // right.
   OpHarness op = harness(logits, {2, 1, 0, -1});
   op.run(0);
   EXPECT_EQ(op.get(kY).data[1], 2);
   EXPECT_EQ(op.get(kY).data[2], 3);
 }
 
-// A matrix of logits needs no workspace, as long as one thread sums it.
+// One thread sums a matrix of logits, so that it needs no workspace.
 TEST_P(SoftmaxCrossEntropyTest, ABatchWithoutSpaceTakesNoWorkspace) {
   if (GetParam().device != "cpu") {
     GTEST_SKIP() << "sums pass from kernel to kernel through the workspace";
@@ -146,8 +147,8 @@ TEST_P(SoftmaxCrossEntropyTest, NanInTheLogitsIsNanInTheLoss) {
   }
 }
 
-// A training that had diverged once reported an accuracy: the "largest" among logits that are no numbers was
-// counted as right.
+// Regression: a diverged training reported an accuracy, because the "largest" of several NaN logits counted
+// as right.
 TEST_P(SoftmaxCrossEntropyTest, WhereALogitIsNoNumberNothingIsRight) {
   constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
   constexpr double kInfinity = std::numeric_limits<double>::infinity();
@@ -194,7 +195,7 @@ TEST_P(SoftmaxCrossEntropyTest, InferenceWritesMetricsOnly) {
 
 TEST_P(SoftmaxCrossEntropyTest, RefusesATargetThatIsNoClass) {
   OpHarness op = harness(logits_of({2, 4}), {3, 4});
-  if (GetParam().device == "cuda") {  // as far as it can
+  if (GetParam().device == "cuda") {  // a kernel cannot throw: the loss becomes NaN
     op.run(0);
     EXPECT_TRUE(std::isnan(op.get(kY).data[0]));
     return;

@@ -16,10 +16,10 @@ namespace vdnn::testing {
 
 namespace {
 
-constexpr std::uint64_t kAlignment = 512;  // of operands, and the least between two
+constexpr std::uint64_t kAlignment = 512;  // of operands, and the smallest distance of two
 constexpr int kPattern = 0x5a;
 
-// Memory of one size on both sides, copied as one piece.
+// Host and device memory of one size, copied as a whole.
 class Mirror {
  public:
   explicit Mirror(std::unique_ptr<Device> device)
@@ -80,18 +80,18 @@ class Mirror {
   std::optional<AddressRange> on_device_;
 };
 
-// Where the operands of one run lie in a mirror.
+// The places of one run's operands in a mirror.
 class Layout {
  public:
   struct Piece {
-    AddressRange range;  // as the test gave it
+    AddressRange range;  // the test's own operand
     std::uint64_t offset = 0;
     bool written = false;
   };
 
   void add(AddressRange range, bool written) {
     const auto known = std::ranges::find(pieces_, range, &Piece::range);
-    if (known != pieces_.end()) {  // overwritten in place
+    if (known != pieces_.end()) {  // the op overwrites it in place
       known->written = known->written || written;
       return;
     }
@@ -114,7 +114,7 @@ class Layout {
     }
   }
 
-  // The operand after the op.
+  // Copies the results back after the op and checks the patterns.
   void take(const Mirror& mirror) const {
     std::uint64_t end = 0;
     for (const Piece& piece : pieces_) {
@@ -126,7 +126,7 @@ class Layout {
         EXPECT_EQ(std::memcmp(pointer_to<const std::byte>(piece.range.begin), mirror.host(piece.offset),
                               piece.range.bytes),
                   0)
-            << "wrote into what is only read";
+            << "the op wrote into an operand that it only reads";
       }
     }
     expect_pattern(mirror, end, mirror.bytes());
@@ -141,10 +141,10 @@ class Layout {
   static void expect_pattern(const Mirror& mirror, std::uint64_t begin, std::uint64_t end) {
     EXPECT_TRUE(std::all_of(mirror.host(begin), mirror.host(end), [](std::byte each) {
       return each == static_cast<std::byte>(kPattern);
-    })) << "wrote beside an operand";
+    })) << "the op wrote beside an operand";
   }
 
-  std::uint64_t end_ = kAlignment;  // a pattern also before the first
+  std::uint64_t end_ = kAlignment;  // leaves a pattern in front of the first piece
   std::vector<Piece> pieces_;
 };
 

@@ -10,7 +10,7 @@
 
 namespace vdnn::testing {
 
-// Of the GPU 0.
+// Uses GPU 0.
 std::unique_ptr<OpLibrary> make_staged_ops(GpuSystem& gpus);
 
 }  // namespace vdnn::testing

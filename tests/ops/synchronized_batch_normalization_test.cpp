@@ -1,5 +1,5 @@
-// Batch normalisation over the batches of several ranks, op by op: ranks are harnesses, and the test itself
-// sums over them.
+// Batch normalisation over the batches of several ranks, op by op. Each rank is a harness, and the test
+// itself sums over the ranks.
 
 #include <gtest/gtest.h>
 
@@ -41,7 +41,7 @@ Array rounded(Array array) {
   return array;
 }
 
-// The samples of one rank; of dims `part`.
+// The samples of one rank, with dims `part`.
 Array samples_of(const Array& whole, std::size_t rank, const Dims& part) {
   Array result(part);
   const auto size = static_cast<std::ptrdiff_t>(result.data.size());
@@ -64,7 +64,7 @@ void expect_close(const Array& got, const Array& want, const char* what) {
 }
 
 struct Case {
-  Dims shape;  // of a rank's batch
+  Dims shape;  // of one rank's batch
   TestedLibrary library;
 };
 
@@ -77,8 +77,8 @@ class SynchronizedBatchNormalizationTest : public ::testing::TestWithParam<Case>
     }
   }
 
-  // Runs the op of that position in its pass on every rank; the sum of what each has left in `summed`, a left
-  // fold in single precision, is then everybody's.
+  // Runs the op on every rank. The sum over the ranks' values of `summed`, a left fold in single precision,
+  // then replaces the value on every rank.
   void run(OpId op, const Operand* summed = nullptr) {
     Array sum;
     for (const auto& rank : ranks_) {
@@ -183,8 +183,8 @@ TEST_P(SynchronizedBatchNormalizationTest, RanksTogetherAreOneRankWithTheWholeBa
   expect_close(sum(kDShift), gradients.shift.value, "shift");
 }
 
-// A mean of thousands of deviations: mean square minus squared mean would have no correct digit left in
-// single precision.
+// The mean is thousands of standard deviations large. In single precision, mean square minus squared mean
+// would have no correct digit.
 TEST_P(SynchronizedBatchNormalizationTest, VarianceIsRightBesideALargeMean) {
   Array x = random_array(whole_, 905);
   for (double& value : x.data) {
@@ -197,7 +197,7 @@ TEST_P(SynchronizedBatchNormalizationTest, VarianceIsRightBesideALargeMean) {
   for (const auto& rank : ranks_) {
     const Array got = rank->get(kVariance);
     for (std::size_t c = 0; c < got.data.size(); ++c) {
-      // Means are rounded to 2^-10, and the ranks' lie less than one apart.
+      // Means are rounded to 2^-10, and those of the ranks differ by less than one.
       EXPECT_NEAR(got.data[c], exact.variance.value.data[c], 0x1p-8) << c;
     }
   }

@@ -1,6 +1,6 @@
 #pragma once
-// The GPUs that gpu_tested_library.cpp runs on: this machine's (real_gpus.cpp), or some that are not there
-// (imagined_gpus.cpp), which shows that the suite would run.
+// The GPUs on which gpu_tested_library.cpp runs: this machine's (real_gpus.cpp), or imagined ones
+// (imagined_gpus.cpp). The imagined ones show that the suite would run.
 
 #include "vdnn/gpu_system.h"
 

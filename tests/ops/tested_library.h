@@ -1,7 +1,7 @@
 #pragma once
-// The libraries that the conformance suite of ops runs over. In ops_test `cpu` with several numbers of
-// threads, and `cuda` emulated with the threads of its blocks in several orders (tested_library.cpp); in
-// gpu_ops_test one GPU (gpu_tested_library.cpp).
+// The libraries that the conformance suite of ops tests. ops_test has `cpu` with several numbers of threads,
+// and an emulated `cuda` with several orders of a block's threads (tested_library.cpp). gpu_ops_test has one
+// GPU (gpu_tested_library.cpp).
 
 #include <initializer_list>
 #include <memory>
@@ -15,12 +15,12 @@
 namespace vdnn::testing {
 
 struct TestedLibrary {
-  std::string device;  // as custom layers are asked
+  std::string device;  // the name that custom layers receive
   int threads = 1;
   ThreadOrder order = ThreadOrder::kForward;
 
   std::unique_ptr<OpLibrary> make() const;
-  // A library on the same device with one thread at a time and in order, which must give the same bits.
+  // A library on the same device that runs one thread at a time, in order. Its results must be the same bits.
   std::unique_ptr<OpLibrary> make_plain() const;
   std::string name() const;
 };
@@ -28,9 +28,10 @@ inline std::ostream& operator<<(std::ostream& out, const TestedLibrary& library)
   return out << library.name();
 }
 
-// `cpu` with these numbers of threads, and `cuda`.
+// `cpu` with each of these numbers of threads, and `cuda`.
 std::vector<TestedLibrary> tested_libraries(std::initializer_list<int> threads);
-// For layers that a vendor's library computes: `cuda` with one order, since kernels of our own do little.
+// For layers that a vendor's library computes: `cuda` with one order only, since our own kernels do little
+// there.
 std::vector<TestedLibrary> vendor_tested_libraries(std::initializer_list<int> threads);
 
 }  // namespace vdnn::testing

@@ -1,5 +1,5 @@
-// Properties of transposed convolutions alone; filter_layer_test.cpp tests their passes with those of the
-// other layers that have filters.
+// Properties of transposed convolutions only. filter_layer_test.cpp tests their passes together with other
+// layers that have filters.
 
 #include <gtest/gtest.h>
 
@@ -25,7 +25,8 @@ TEST(TransposedConvolution, RecipeCountsTheProductsOfEachInput) {
   EXPECT_EQ(recipe.forward[0].cost.flops, 2.0 * (2 * 6 * 5 * 7) * (4 * 2 * 2));
 }
 
-// He et al.'s variance keeps its promise where fan-in is what one output sums.
+// He et al.'s initialisation keeps the variance only if fan-in is the number of products that one output
+// sums.
 TEST(TransposedConvolution, FanInIsWhatOneOutputSums) {
   EXPECT_EQ(training_recipe({4, {2, 2}, {2, 2}, {0, 0}}).parameters[0].fan_in, 6);
   EXPECT_EQ(training_recipe({4, {4, 4}, {2, 2}, {1, 1}}).parameters[0].fan_in, 24);
@@ -33,7 +34,7 @@ TEST(TransposedConvolution, FanInIsWhatOneOutputSums) {
   EXPECT_EQ(training_recipe({4, {1, 1}, {4, 4}, {0, 0}}).parameters[0].fan_in, 1);
 }
 
-// By hand, through the library: one input is spread by one channel's window.
+// By hand: the library spreads one input by the window of its channel.
 TEST(TransposedConvolution, SpreadsAnInputByItsFilter) {
   const auto library = make_cpu_ops({});
   OpHarness op(*library, transposed_convolution_case("up", {1, 2, 2, 2}, {1, {2, 2}, {2, 2}, {0, 0}}));

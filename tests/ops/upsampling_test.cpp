@@ -59,7 +59,7 @@ class UpsamplingTest : public ::testing::TestWithParam<Case> {
     return made;
   }
 
-  // Every op of the layer gives the same bits here and there.
+  // Expects the same bits from every op in both harnesses.
   static void expect_same_results(OpHarness& one, OpHarness& other) {
     for (OpId id = 0; id < one.recipes().size(); ++id) {
       one.run(id);

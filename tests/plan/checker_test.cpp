@@ -1,5 +1,5 @@
-// Every rule of the checker has a schedule that breaks just it. They are made from one right schedule, of the
-// tiny tape with everything offloaded that can be.
+// For every rule of the checker, one schedule breaks only that rule. All of them are changes to one right
+// schedule of the tiny tape, which offloads as much as possible.
 
 #include "vdnn/checker.h"
 
@@ -50,7 +50,7 @@ class CheckerTest : public ::testing::Test {
     return static_cast<std::uint32_t>(&it - schedule_.instructions.data());
   }
 
-  // Waits for instructions after `at` are renumbered.
+  // Renumbers waits for instructions after `at`.
   void insert(std::uint32_t at, Instruction instruction) {
     for (Instruction& it : schedule_.instructions) {
       for (Wait& wait : it.waits) {
@@ -89,7 +89,7 @@ TEST_F(CheckerTest, AlgorithmsForEveryOp) {
   EXPECT_THAT(findings(), ElementsAre(HasSubstr("algorithms for 4 ops, the tape has 5")));
 }
 
-// Failed before: the launch of the op was looked at with the algorithm that does not exist.
+// Regression: the checker then examined the op's launch with the algorithm that does not exist.
 TEST_F(CheckerTest, AlgorithmsThatExist) {
   schedule_.algorithms[0] = 7;
   EXPECT_THAT(findings(), ElementsAre("conv.forward has no algorithm 7"));
@@ -189,7 +189,7 @@ TEST_F(CheckerTest, PersistentValuesAreNotMoved) {
 }
 
 TEST_F(CheckerTest, PersistentValuesHaveOnePlace) {
-  // w lies in "w" for all but the update's write.
+  // w is in "w" except for the write of the update.
   const BufferId more = add_buffer(Space::kDevice, true);
   schedule_.buffers[more].bytes = 16;
   launch("w.update").operands[2] = more;
@@ -214,8 +214,8 @@ TEST_F(CheckerTest, PlacesOfPersistentValuesAreTheirsAlone) {
   EXPECT_THAT(findings(), ElementsAre("buffer 'w' is the place of w and holds something else too"));
 }
 
-// Failed before: the network-wide allocation has two buffers for gradient maps, and small networks need
-// fewer.
+// Regression: the network-wide allocation has two buffers for gradient maps, but small networks use fewer,
+// which the checker refused.
 TEST_F(CheckerTest, PersistentBuffersMayBeUnused) {
   add_buffer(Space::kDevice, true);
   EXPECT_THAT(findings(), IsEmpty());
@@ -224,7 +224,8 @@ TEST_F(CheckerTest, PersistentBuffersMayBeUnused) {
 // --- memory --------------------------------------------------------------------------------------
 
 TEST_F(CheckerTest, NothingIsAllocatedTwice) {
-  // Before its content matters, on the stream that has allocated it: nothing else is wrong.
+  // The second allocation follows the first on its stream, before the buffer has contents, so that nothing
+  // else is wrong.
   const Instruction allocation = life(InstructionKind::kAllocate, "dw");
   insert(index(life(InstructionKind::kAllocate, "dw")) + 1, allocation);
   EXPECT_THAT(findings(), Each(HasSubstr("allocates buffer 'dw', which is allocated")));
@@ -253,7 +254,7 @@ TEST_F(CheckerTest, EverythingIsReleased) {
   erase(index(life(InstructionKind::kRelease, "y (host)")));
   EXPECT_THAT(findings(), Contains(HasSubstr("buffer 'y (host)' is not released in step 0")));
 
-  // A buffer that one step leaves allocated is allocated again by the next.
+  // If one step leaves a buffer allocated, the next step allocates it again.
   schedule_ = schedule_of(*tape_, Policy::kOffloadAll);
   const BufferId more = add_buffer(Space::kDevice, false);
   schedule_.instructions.push_back({.kind = InstructionKind::kAllocate, .buffer = more});
@@ -296,7 +297,7 @@ TEST_F(CheckerTest, WorkspacesAreLargeEnough) {
 
 TEST_F(CheckerTest, ReadsAreOrderedAfterTheWrite) {
   launch("loss.backward").waits.clear();
-  // The release relies on the launch.
+  // Only the launch orders the release.
   EXPECT_THAT(findings(),
               Each(HasSubstr("uses buffer 'y (prefetched)' and is not ordered after instruction 21")));
   EXPECT_THAT(findings(), Contains(HasSubstr("uses buffer 'y (prefetched)' and is not ordered after "
@@ -323,8 +324,8 @@ TEST_F(CheckerTest, ReleasesAreOrderedAfterEveryUse) {
   }
 }
 
-// A network-wide allocation keeps its buffers over the step's border: there a missing wait shows in the
-// second step only.
+// A network-wide allocation keeps its buffers from one step to the next, so a missing wait shows only in the
+// second step.
 TEST_F(CheckerTest, OrderAcrossTheBorderOfTheStep) {
   schedule_ = schedule_of(*tape_, Policy::kBaseline);
   EXPECT_THAT(findings(), IsEmpty());
@@ -335,7 +336,7 @@ TEST_F(CheckerTest, OrderAcrossTheBorderOfTheStep) {
     return HasSubstr("load " + input + ", step 1) changes buffer '" + input +
                      "' and is not ordered after instruction " + reader + ", step 0)");
   };
-  // The load of the targets relies on that of the images.
+  // Only the load of the images orders the load of the targets.
   EXPECT_THAT(findings(),
               ElementsAre(race("images", "2 (launch conv.forward"), race("images", "6 (launch conv.backward"),
                           race("targets", "3 (launch loss.forward")));
@@ -344,7 +345,7 @@ TEST_F(CheckerTest, OrderAcrossTheBorderOfTheStep) {
 // --- content -------------------------------------------------------------------------------------
 
 TEST_F(CheckerTest, OperandsLieWhereTheyAreSaidTo) {
-  // loss.backward reads y from where p lies; both are there, and of one size.
+  // loss.backward reads y from the buffer of p; both values are on the device and have one size.
   launch("loss.backward").operands[1] = buffer("p");
   EXPECT_THAT(findings(), Contains(HasSubstr("reads y from buffer 'p', which holds p")));
 }
@@ -355,8 +356,8 @@ TEST_F(CheckerTest, NothingIsReadThatNobodyHasWritten) {
                                              "(prefetched)', which holds nothing")));
 }
 
-// The prefetch comes first in its step, and everything is ordered: it fetches the copy that the previous step
-// offloaded.
+// All instructions are ordered, but the prefetch comes before the offload of its step. It fetches the copy of
+// the previous step.
 TEST_F(CheckerTest, VersionsOfTheStepBefore) {
   schedule_ = schedule_of(*tape_, Policy::kBaseline);
   const ValueId y = value_named(*tape_, "y");
@@ -376,7 +377,7 @@ TEST_F(CheckerTest, VersionsOfTheStepBefore) {
                           HasSubstr("prefetch y, step 1) reads version 1 of y and means version 2")));
 }
 
-// An update before the last reader of the old weights.
+// An update runs before the last reader of the old weights.
 TEST_F(CheckerTest, VersionsOfParameters) {
   TapeDraft draft;
   const ValueId x = draft.value("x", ValueKind::kInput, 8);
@@ -403,7 +404,8 @@ TEST_F(CheckerTest, VersionsOfParameters) {
 }
 
 TEST_F(CheckerTest, OperandsOverlapOnlyWithPermission) {
-  // dw in the memory of images: no op needs them any more, but this op does not permit it.
+  // dw is written into the memory of the images. No later op reads the images, but this op does not permit
+  // the overlap.
   Instruction& filter = launch("conv.backward");
   const BufferId images = filter.operands[0];
   filter.operands[2] = images;
@@ -478,7 +480,7 @@ class CollectiveCheckerTest : public ::testing::Test {
     const std::vector<std::string> all = check_schedule(*tape_, schedule_);
     return all.empty() ? "" : all.front();
   }
-  // The first instruction of which that holds.
+  // The first instruction for which is() returns true.
   template <class Is>
   Instruction& first(const Is& is) {
     return *std::ranges::find_if(schedule_.instructions, is);
@@ -530,7 +532,7 @@ TEST_F(CollectiveCheckerTest, CollectivesAreInPlace) {
   }
 }
 
-// Nobody else would come to the second one.
+// The other ranks would not take part in the second launch.
 TEST_F(CollectiveCheckerTest, CollectivesAreNotLaunchedAgain) {
   const auto at = &first_reduction() - schedule_.instructions.data();
   Instruction again = schedule_.instructions[static_cast<std::size_t>(at)];

@@ -1,6 +1,6 @@
 #pragma once
-// Where a construction with choices takes them from: a seed, or every combination in turn, as an odometer
-// counts. The construction is run once a combination and need not know how many there are.
+// The choices of a construction come from a seed, or from every combination in turn, like an odometer. The
+// caller runs the construction once per combination, without knowing their number.
 
 #include <algorithm>
 #include <cstdint>
@@ -15,7 +15,8 @@ class Choices {
   explicit Choices(std::uint64_t seed) : random_(seed) {}
   static Choices all() { return Choices(); }
 
-  // bound > 0. Whether there is a second choice, and with which bound, may depend on the first.
+  // Returns a number below bound > 0. The existence and the bound of later choices may depend on earlier
+  // ones.
   std::uint32_t below(std::uint32_t bound) {
     if (random_) {
       return static_cast<std::uint32_t>((*random_)() % bound);
@@ -26,7 +27,7 @@ class Choices {
     return trail_[made_++].value;
   }
   bool coin() { return below(2) == 0; }
-  // Of [first, last]; random ones are near `origin` half of the time.
+  // Returns a number in [first, last]. Half of the random ones are near `origin`.
   std::uint32_t between(std::uint32_t first, std::uint32_t last, std::uint32_t origin) {
     constexpr std::uint32_t kNear = 8;
     if (random_ && coin()) {
@@ -36,7 +37,7 @@ class Choices {
     return first + below(last - first + 1);
   }
 
-  // Of all(): goes to the next combination; false after the last.
+  // For all(): goes to the next combination and returns false after the last.
   bool next() {
     made_ = 0;
     while (!trail_.empty()) {
@@ -58,7 +59,7 @@ class Choices {
 
   std::optional<std::mt19937_64> random_;
   std::vector<Wheel> trail_;
-  std::size_t made_ = 0;  // choices of the combination at hand
+  std::size_t made_ = 0;  // choices made in this combination
 };
 
 }  // namespace vdnn::testing

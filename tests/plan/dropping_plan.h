@@ -10,8 +10,8 @@
 
 namespace vdnn::testing {
 
-// Values are dropped in the gap between forward and backward pass: every `offloaded`-th is offloaded, and
-// what ranks have made together; the others are recomputed.
+// Values leave the device between forward and backward pass. The plan offloads every `offloaded`-th value and
+// the results of collectives; it recomputes the others.
 inline Plan dropping_plan(const Tape& tape, std::size_t offloaded, std::uint64_t placement_alignment = 0) {
   Plan plan = make_plan(tape, {.policy = Policy::kOffloadNone});
   plan.placement_alignment = placement_alignment;
@@ -30,7 +30,7 @@ inline Plan dropping_plan(const Tape& tape, std::size_t offloaded, std::uint64_t
     if (*after < before + 2) {
       continue;
     }
-    // Collectives are not run again.
+    // A collective must not run again.
     const bool collective = producer != kNone && tape.op(producer).collective();
     if (collective || (offloaded > 0 && ++count % offloaded == 0)) {
       plan.transfers.push_back({.value = id,

@@ -1,4 +1,4 @@
-// `dyn`, stage by stage, against forecasts that the tests make up.
+// The stages of `dyn`, with forecasts made up by the tests.
 
 #include "src/plan/dynamic.h"
 
@@ -52,8 +52,8 @@ std::uint32_t chosen_of(std::vector<Algorithm> algorithms, std::uint64_t room) {
   return greedy_algorithms(*draft.finish(), {}, {100}, 100 + room).at(0);
 }
 
-// A slower one with more workspace is no way down; the last resort is the least workspace, wherever it
-// stands.
+// A slower algorithm with more workspace is not a step down. The last resort is the algorithm with the least
+// workspace, wherever the catalog lists it.
 TEST(GreedyAlgorithms, StepDownTheCatalogsOrder) {
   const std::vector<Algorithm> algorithms{{"first", 400}, {"larger", 500}, {"medium", 40}, {"least", 4}};
   EXPECT_EQ(chosen_of(algorithms, 500), 0);
@@ -65,7 +65,7 @@ TEST(GreedyAlgorithms, StepDownTheCatalogsOrder) {
 
 // --- the stages --------------------------------------------------------------------------------------------
 
-// The peak in a memory without gaps, computed independently.
+// The peak in memory without fragmentation, computed independently.
 std::uint64_t live_peak(const Schedule& schedule) {
   std::uint64_t live = 0;
   std::uint64_t peak = 0;
@@ -87,7 +87,7 @@ std::uint64_t live_peak(const Schedule& schedule) {
 class MadeUpForecaster final : public Forecaster {
  public:
   using Rule = std::function<std::uint64_t(const Tape&, const Schedule&)>;
-  // `rule`: the peak.
+  // `rule` returns the peak.
   explicit MadeUpForecaster(Rule rule) : rule_(std::move(rule)) {}
 
   Forecast forecast(const Tape& tape, const Schedule& schedule) const override {
@@ -105,7 +105,7 @@ constexpr std::uint64_t kAmple = std::uint64_t{1} << 40;
 
 class Dynamic : public ::testing::Test {
  protected:
-  // "conv, fast", "all, lean", "all, mixed": what leaves, and the algorithms of the convolutions.
+  // The offloaded values and the algorithms of the convolutions: "conv, fast", "all, lean" or "all, mixed".
   std::string kind_of(const std::vector<std::uint32_t>& algorithms, std::uint64_t offloaded) const {
     std::string name = "something";
     for (const Policy policy : {Policy::kOffloadNone, Policy::kOffloadConv, Policy::kOffloadAll}) {
@@ -137,7 +137,7 @@ class Dynamic : public ::testing::Test {
 
   static constexpr std::uint64_t kBudget = 1 << 20;
   static constexpr Budgets kBudgets{.device_bytes = kBudget, .host_bytes = kAmple};
-  // So many samples that convolutions set the peak, not the classifier's weights.
+  // With this many samples the convolutions, not the classifier's weights, determine the peak.
   const TapePtr tape_ =
       lower_to_tape(make_model({.model = "fashion-vgg", .batch = 64}), fakes::FakeCatalog(), kMomentum);
 };
@@ -159,7 +159,7 @@ TEST_F(Dynamic, TheFirstOfNoneConvAndAllThatFitsIsTaken) {
 TEST_F(Dynamic, WithTheAlgorithmsOfNobodyButTheLeastItIsThat) {
   const MadeUpForecaster least = only({"all, lean"});
   EXPECT_EQ(kind_of(plan(least, kBudgets)), "all, lean");
-  EXPECT_GT(least.asked, 4) << "the greedy stage was tried";
+  EXPECT_GT(least.asked, 4) << "the greedy stage ran";
 }
 
 // Budgets halfway between lean and fast, for the policy's own peak.
@@ -169,7 +169,7 @@ std::uint64_t between(const Tape& tape, Policy policy) {
          2;
 }
 
-// Only conv with some algorithms stepped down fits, or all in the same way.
+// Only `conv`, or in the second case only `all`, fits with some algorithms stepped down.
 TEST_F(Dynamic, StepsDownLayerByLayerUnderConvThenUnderAll) {
   const MadeUpForecaster ideal([](const Tape&, const Schedule& schedule) { return live_peak(schedule); });
   for (const Policy policy : {Policy::kOffloadConv, Policy::kOffloadAll}) {
@@ -185,7 +185,7 @@ TEST_F(Dynamic, StepsDownLayerByLayerUnderConvThenUnderAll) {
     const Plan found = plan(under, budgets);
     EXPECT_EQ(kind_of(found), to_string(policy) + ", mixed");
     EXPECT_LE(live_peak(make_schedule(*tape_, found)), budget);
-    // No op stepped down without need.
+    // No op steps down without need.
     for (OpId id = 0; id < tape_->ops().size(); ++id) {
       if (found.algorithms[id] > 0) {
         Plan faster = found;
@@ -196,7 +196,7 @@ TEST_F(Dynamic, StepsDownLayerByLayerUnderConvThenUnderAll) {
   }
 }
 
-// A memory with gaps holds a quarter less: the walk is repeated in what that leaves.
+// With fragmentation the peak is a quarter larger, so the walk runs again with less room.
 TEST_F(Dynamic, TightensTheWalkWhereMemoryFragments) {
   const auto with_gaps = [](const Schedule& schedule) {
     return live_peak(schedule) + live_peak(schedule) / 4;
@@ -215,8 +215,8 @@ TEST_F(Dynamic, TightensTheWalkWhereMemoryFragments) {
   EXPECT_GT(forecaster.asked, 5) << "the first walk overflowed";
 }
 
-// Two ops, each with an algorithm that takes five times as long without workspace. The walk, which takes what
-// memory loses to gaps off every op's room, left both with it.
+// Each of two ops has an algorithm without workspace that takes five times as long. Regression: the walk
+// subtracts the loss to fragmentation from every op's room, and left both ops with that algorithm.
 TEST(DynamicFallbacks, AreTakenOnlyWhereNothingFasterFits) {
   const Cost cost{.flops = 100, .bytes = 100};
   const Cost slow{.flops = 500, .bytes = 500};
@@ -228,7 +228,7 @@ TEST(DynamicFallbacks, AreTakenOnlyWhereNothingFasterFits) {
   draft.op("conv1.forward", draft.layer("conv1"), Phase::kForward, {x}, {y}, {}, algorithms);
   draft.op("conv2.forward", draft.layer("conv2"), Phase::kForward, {y}, {metrics}, {}, algorithms);
   const TapePtr tape = draft.finish();
-  // Gaps are made by workspace of the first op alone.
+  // Only workspace of the first op causes fragmentation.
   const MadeUpForecaster forecaster([](const Tape&, const Schedule& schedule) -> std::uint64_t {
     constexpr std::array<std::uint64_t, 3> kFirst{900, 800, 100};
     constexpr std::array<std::uint64_t, 3> kSecond{600, 400, 100};
@@ -251,7 +251,7 @@ TEST_F(Dynamic, PageLockedMemoryIsABudgetToo) {
     return offload_bytes(tape, schedule) == all ? kBudget : 2 * kBudget;
   });
   const Plan refused = plan(more, {.device_bytes = kBudget, .host_bytes = all - 1});
-  EXPECT_EQ(kind_of(refused), "all, lean") << "which does not fit";
+  EXPECT_EQ(kind_of(refused), "all, lean") << "the plan is made although it does not fit";
   EXPECT_EQ(more.asked, 1);
 }
 
@@ -280,11 +280,11 @@ TEST_F(Dynamic, TheWorkspaceLimitHoldsInEveryStage) {
   EXPECT_LE(largest(between(*tape_, Policy::kOffloadAll)), limit);
 }
 
-// Such a plan would be that of `none`.
+// A static plan of `dyn` would be that of `none`.
 TEST_F(Dynamic, IsNoStaticPolicy) {
   try {
     plan_of(*tape_, Policy::kDynamic);
-    FAIL() << "made without a forecast";
+    FAIL() << "a plan was made without a forecast";
   } catch (const InvalidArgument& error) {
     EXPECT_THAT(error.what(), HasSubstr("dyn"));
   }

@@ -1,4 +1,4 @@
-// PlanOptions::keep_algorithms: whatever the policy and the budget, the algorithms are those of `none`.
+// With PlanOptions::keep_algorithms, every policy under any budget uses the algorithms of `none`.
 
 #include <gtest/gtest.h>
 
@@ -91,7 +91,7 @@ TEST_P(KeptAlgorithms, AreThoseOfNoneUnderOptimalInEveryBudget) {
     EXPECT_EQ(forecaster_.forecast(*tape_, kept.schedule).peak_bytes <= bytes, bytes >= smallest) << bytes;
     others += optimal(bytes, false).plan.algorithms != of_none() ? 1 : 0;
   }
-  EXPECT_GT(others, 0U) << "without, there are others";
+  EXPECT_GT(others, 0U) << "without the option, algorithms differ";
 }
 
 TEST_P(KeptAlgorithms, AreThoseOfNoneUnderDynInEveryBudget) {
@@ -105,7 +105,7 @@ TEST_P(KeptAlgorithms, AreThoseOfNoneUnderDynInEveryBudget) {
     EXPECT_EQ(peak_of(kept) <= bytes, bytes >= smallest) << bytes;
     others += dynamic(bytes, false).algorithms != of_none() ? 1 : 0;
   }
-  EXPECT_GT(others, 0U) << "without, there are others";
+  EXPECT_GT(others, 0U) << "without the option, algorithms differ";
 }
 
 TEST_P(KeptAlgorithms, AreRecordedWithThePlan) {
@@ -116,7 +116,7 @@ TEST_P(KeptAlgorithms, AreRecordedWithThePlan) {
   EXPECT_EQ(optimal(kPlenty, true).plan.options.recorded, kept.recorded);
 }
 
-// For example, those of a checkpoint.
+// A checkpoint, for example, records algorithms.
 TEST_P(KeptAlgorithms, GiveWayToWhatIsRecordedAlready) {
   const AlgorithmPreference other = GetParam() == AlgorithmPreference::kMemory
                                         ? AlgorithmPreference::kPerformance

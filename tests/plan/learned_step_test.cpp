@@ -1,4 +1,4 @@
-// Steps of foreign programs: the file, its refusals, and the tape that is made of a step.
+// Steps of foreign programs: the file, its refusals, and the tape of a step.
 
 #include "vdnn/learned_step.h"
 
@@ -75,7 +75,7 @@ TEST_F(LearnedStepOnDisk, AFileThatCannotBeReadIsNamed) {
   EXPECT_EQ(refusal(), "'" + path + "': learned step: the file is not an object");
 }
 
-// The error for a step that `change` has spoilt; empty if it is read.
+// The error when the step is read after `change`; empty if there is none.
 template <class Change>
 std::string refusal_of(const Change& change) {
   auto json = Json::parse(to_text(small_step()));
@@ -113,7 +113,7 @@ TEST(LearnedStepFile, SaysWhatIsWrongWithAnEvent) {
   const auto of_event = [](std::size_t event, const char* key, const Json& value) {
     return refusal_of([&](Json& json) { json["events"][event][key] = value; });
   };
-  EXPECT_EQ(of_event(0, "read", 0), "learned step: event 0 is either a 'save' or a 'read'");
+  EXPECT_EQ(of_event(0, "read", 0), "learned step: event 0 must be either a 'save' or a 'read'");
   EXPECT_EQ(of_event(0, "save", 0), "learned step: event 0: 'save' must be more than 0 bytes");
   EXPECT_EQ(of_event(0, "save", -1), "learned step: event 0: 'save' is not a count");
   EXPECT_EQ(of_event(0, "save", std::uint64_t{1} << 61U),
@@ -132,7 +132,8 @@ TEST(LearnedStepFile, SaysWhatIsWrongWithAnEvent) {
       "read at it or later");
 }
 
-// An unread tensor counts in the bytes in use while it is there, and the file does not tell how long that is.
+// A tensor that is never read counts as bytes in use while it exists, but the file does not record for how
+// long.
 TEST(LearnedStepFile, ATensorThatIsNeverReadNeedNotBeInUse) {
   LearnedStep step = small_step();
   std::erase_if(step.events, [](const StepEvent& event) {
@@ -177,13 +178,13 @@ TEST(LearnedStepTape, CountsTheRestAsResidentOrAsWorkspace) {
   const auto tape = to_tape(small_step(), 8);
   const ValueId resident = tape->find_value("resident");
   ASSERT_NE(resident, kNone);
-  EXPECT_EQ(tape->value(resident).bytes, 10 * testing::kStepMiB) << "that of the first event";
+  EXPECT_EQ(tape->value(resident).bytes, 10 * testing::kStepMiB) << "the resident bytes of the first event";
   EXPECT_EQ(tape->readers(resident).size(), tape->ops().size() - 1);
   std::vector<std::uint64_t> workspaces;
   for (const Op& op : tape->ops()) {
     workspaces.push_back(op.algorithms.front().workspace_bytes / testing::kStepMiB);
   }
-  // The stretch with the most, 46 MiB before event 4, has the step's peak of 48.
+  // The stretch with the most bytes in use, 46 MiB before event 4, gets the step's peak of 48 MiB.
   EXPECT_THAT(workspaces, ElementsAre(0, 2, 2, 4, 10, 10, 10, 6));
 }
 

@@ -1,5 +1,5 @@
 #pragma once
-// Random plans for any tape in which values live several times a step.
+// Random plans, for any tape, in which values have several lives per step.
 
 #include <algorithm>
 #include <cstdint>
@@ -15,8 +15,8 @@
 
 namespace vdnn::testing {
 
-// Decides gap by gap: between two uses, a value is kept, offloaded or recomputed, at random times. A decision
-// with which the plan cannot be lowered is taken back.
+// Decides for each gap between two uses whether the value is kept, offloaded or recomputed, at random times.
+// The planner withdraws a decision with which the plan cannot be lowered.
 class LivesPlanner {
  public:
   LivesPlanner(const Tape& tape, std::uint64_t seed)
@@ -39,7 +39,7 @@ class LivesPlanner {
  private:
   void decide(ValueId value) {
     const OpId producer = tape_.producer(value);
-    OpId born = producer == kNone ? 0 : producer;  // in its present life
+    OpId born = producer == kNone ? 0 : producer;  // start of the current life
     bool copied = false;
     std::optional<OpId> before = producer == kNone ? std::nullopt : std::optional(producer);
     for (const OpId after : tape_.readers(value)) {
@@ -50,7 +50,7 @@ class LivesPlanner {
     }
   }
 
-  // Of the gap between two uses. Where one way back is impossible, the other may be.
+  // Decides the gap between two uses. If one of offload and recompute is impossible, the other may work.
   void decide(ValueId value, OpId before, OpId after, OpId& born, bool& copied) {
     const auto choice = random_.below(5);
     if (choice == 0) {
@@ -93,7 +93,7 @@ class LivesPlanner {
     return first + static_cast<OpId>(random_.below(std::uint64_t{last} - first + 1));
   }
 
-  // The latest of these decisions.
+  // Withdraws the latest of these decisions if the plan cannot be lowered.
   template <class Decision>
   bool keep_if_possible(std::vector<Decision>& decisions) {
     try {

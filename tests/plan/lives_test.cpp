@@ -1,5 +1,5 @@
-// Several lives of a value in one step (plan.h), instruction by instruction, on a tape by hand; and random
-// plans of them on tapes of networks.
+// Several lives of a value in one step (plan.h): instruction by instruction on a small tape, and in random
+// plans on tapes of networks.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -23,7 +23,7 @@ using ::testing::HasSubstr;
 using ::testing::IsSupersetOf;
 using ::testing::Not;
 
-// One op makes `y`, four read it, and between any two of those is an op that does not.
+// One op makes `y` and four read it. Between any two readers is an op that does not read `y`.
 TapePtr read_often_tape() {
   TapeDraft draft;
   const auto map = [&](const std::string& name) { return draft.value(name, ValueKind::kFeatureMap, 64); };
@@ -56,7 +56,7 @@ TapePtr read_often_tape() {
   return draft.finish();
 }
 
-// Without a copy of its own.
+// A transfer that fetches an earlier copy instead of making its own.
 Transfer from_the_copy(const Tape& tape, const std::string& release_with, const std::string& prefetch_with) {
   return {.value = value_named(tape, "y"),
           .release_with = op_named(tape, release_with),
@@ -74,7 +74,7 @@ Plan plan_of_lives(const Tape& tape, const Decisions& decisions) {
   return plan;
 }
 
-// All that happens to `y`, with the ops around it.
+// All instructions on `y`, with the ops around them.
 std::vector<std::string> told_of_y(const Tape& tape, const Decisions& decisions) {
   const Schedule schedule = make_schedule(tape, plan_of_lives(tape, decisions));
   expect_right(tape, schedule);
@@ -102,7 +102,7 @@ TEST(Lives, AValueIsMadeAgainForEveryReader) {
                           "allocate y (recomputed)", "recompute make", "launch use4"));
 }
 
-// The copy stays on the host while the device has the value, and while it has been made again.
+// The host keeps its copy while the value is on the device, fetched or recomputed.
 TEST(Lives, AFetchFollowsARecomputationThatFollowsAFetch) {
   const TapePtr tape = read_often_tape();
   EXPECT_THAT(
@@ -121,7 +121,7 @@ TEST(Lives, WhatIsMadeAgainIsOffloaded) {
   for (const std::string offload : {"use2", "pass2"}) {
     const auto story = told_of_y(
         *tape, {.transfers = {transfer(*tape, "y", offload, "pass2", "use3")}, .drops = {{"y", "use2"}}});
-    EXPECT_THAT(story, Not(Contains("offload y"))) << "its first life";
+    EXPECT_THAT(story, Not(Contains("offload y"))) << "the first life makes no copy";
     EXPECT_THAT(story, IsSupersetOf({"offload y (recomputed)", "release y (recomputed)"}));
   }
 }
@@ -169,7 +169,7 @@ TEST(Lives, NothingIsFetchedWithoutACopy) {
   EXPECT_THAT(refusal_of_lives(*tape, {.transfers = {from_the_copy(*tape, "use1", "use2"),
                                                      transfer(*tape, "y", "use2", "use2", "use3")}}),
               HasSubstr("y released with use1, but it has no copy on the host"))
-      << "the copy is made later";
+      << "the plan makes the copy later";
 }
 
 TEST(Lives, LivesDoNotOverlap) {
@@ -199,7 +199,7 @@ TEST(Lives, WhatLeavesComesBack) {
   EXPECT_THAT(refusal_of_lives(*tape, {.transfers = {lost}}), HasSubstr("leaves y on the host"));
 }
 
-// Failed before: the memory was given back with the transfer, though another value lay in it.
+// Regression: the transfer released the memory although another value was in it.
 TEST(Lives, WhatHasBeenOverwrittenDoesNotLeave) {
   TapeDraft draft;
   const ValueId x = draft.value("x", ValueKind::kInput, 64);
@@ -222,7 +222,7 @@ TEST(Lives, WhatHasBeenOverwrittenDoesNotLeave) {
 struct LivesCount {
   std::size_t fetched_again = 0;  // values that are fetched more than once
   std::size_t made_again = 0;     // ops that are launched more than twice
-  std::size_t mixed = 0;          // values that are fetched, and made again
+  std::size_t mixed = 0;          // values that are both fetched and made again
 };
 
 LivesCount count_lives(const Tape& tape, const Plan& plan) {
@@ -255,7 +255,7 @@ TEST(Lives, RandomPlansOfThemAreRight) {
       expect_right(*tape, make_schedule(*tape, plan), name + ", seed " + std::to_string(seed));
     }
   }
-  // Otherwise this would be a test of single lives.
+  // Otherwise the test would cover only single lives.
   EXPECT_GT(sum.fetched_again, 2 * kSeeds);
   EXPECT_GT(sum.made_again, 2 * kSeeds);
   EXPECT_GT(sum.mixed, 2 * kSeeds);

@@ -13,17 +13,17 @@ namespace vdnn::testing {
 namespace {
 
 using Index = std::uint32_t;
-using Order = std::vector<Index>;  // a new position: the old one
+using Order = std::vector<Index>;  // for each new position, the old one
 
 constexpr std::initializer_list<InstructionKind> kAnyKind{
     InstructionKind::kAllocate,   InstructionKind::kRelease,  InstructionKind::kLoad,
     InstructionKind::kLaunch,     InstructionKind::kOffload,  InstructionKind::kPrefetch,
     InstructionKind::kReadResult, InstructionKind::kRecompute};
 
-// The treatment of a wait for an instruction that has moved after the waiting one.
+// How to treat a wait for an instruction that now comes after the waiting one.
 enum class ForwardWaits : std::uint8_t { kKeep, kDrop };
 
-// Waits follow the instructions that they name; of a duplicated one, its first place.
+// Waits follow the instructions that they name. If an instruction is duplicated, they name the first one.
 Schedule rearranged(const Schedule& source, const Order& order, ForwardWaits forward_waits) {
   std::vector<Index> position(source.instructions.size(), kNone);
   for (auto to = static_cast<Index>(order.size()); to-- > 0;) {
@@ -128,7 +128,7 @@ class Mutator {
     return moved(name(from) + " moves to " + std::to_string(to));
   }
 
-  // Its allocation stands before it.
+  // The prefetch stays after its allocation.
   Result move_prefetch() {
     const Index prefetch = some({InstructionKind::kPrefetch});
     if (prefetch == kNone) {
@@ -146,8 +146,8 @@ class Mutator {
                  (together ? ", with its allocation" : ""));
   }
 
-  // To the end of the list, where it works for the next step, or to its start, where it works on the values
-  // that the previous step has offloaded.
+  // Moves a prefetch to the end of the list, where it serves the next step, or to the start, where it fetches
+  // what the previous step offloaded.
   Result move_prefetch_across_border() {
     const Index prefetch = some({InstructionKind::kPrefetch});
     if (prefetch == kNone) {
@@ -230,7 +230,7 @@ class Mutator {
     return Mutant{std::move(broken), std::move(what)};
   }
 
-  // None, where there is one, or any on the device.
+  // Replaces the workspace by none or by any buffer on the device.
   Result wrong_workspace() {
     const Index index = some({InstructionKind::kLaunch});
     std::vector<BufferId> candidates = buffers_of(Space::kDevice);
@@ -426,7 +426,7 @@ class Mutator {
     return id == kNone ? "no buffer" : "buffer " + std::to_string(id) + " '" + intact_.buffers[id].name + "'";
   }
 
-  // A stay of a value on the device, and the instruction that brings it.
+  // A stay of a value on the device, and the instruction that begins it.
   struct Life {
     BufferId buffer = kNone;
     Index made = 0;
@@ -472,7 +472,7 @@ class Mutator {
     return users;
   }
 
-  // Releases one of the buffers after one of its users that is not the last, and after all earlier ones.
+  // Releases one of the buffers before its last user, but after all earlier users.
   Result free_early(std::vector<BufferId> candidates) {
     std::erase_if(candidates, [&](BufferId id) { return users_of(id).size() < 2; });
     if (candidates.empty()) {
@@ -562,7 +562,7 @@ class Mutator {
     return result;
   }
 
-  // Another one of `candidates` at the place in the instruction that `place` refers to.
+  // Puts another one of `candidates` at the place in the instruction that `place` returns.
   template <class Place>
   Result with_buffer(Index index, const Place& place, std::vector<BufferId> candidates) {
     Schedule broken = intact_;
@@ -577,8 +577,8 @@ class Mutator {
     return Mutant{std::move(broken), std::move(what)};
   }
 
-  // One of the buffers of one instruction, allocations and releases aside, to one of `candidates`, which are
-  // a function of the buffer that it is.
+  // Replaces one buffer of one instruction, other than allocations and releases, by one of
+  // candidates(buffer).
   template <class Candidates>
   Result retarget(const Candidates& candidates) {
     const Index index =
@@ -599,8 +599,8 @@ class Mutator {
         candidates(*operands(it)[number]));
   }
 
-  // All that lies in `other` lies in `kept`, which is allocated when the first of the two was, and released
-  // when the last was, after the uses of both.
+  // Moves everything from `other` into `kept`. The allocation of `kept` is then the earlier one of the two,
+  // and its release the later one, after all uses of both.
   Mutant merged(BufferId kept, BufferId other) {
     if (intact_.buffers[other].persistent) {
       std::swap(kept, other);

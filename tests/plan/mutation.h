@@ -1,6 +1,6 @@
 #pragma once
-// Breaks schedules, one break at a time, in the ways in which planners and lowerings go wrong. Instructions
-// keep their identity: where they move, the waits that name them follow.
+// Breaks schedules, one break at a time, with the mistakes that planners and lowerings make. If an
+// instruction moves, the waits that name it follow.
 
 #include <cstdint>
 #include <optional>
@@ -14,7 +14,7 @@ namespace vdnn::testing {
 enum class MutationKind : std::uint8_t {
   // Order.
   kDropWait,
-  kDropWaitAcrossBorder,  // one for something of the step before
+  kDropWaitAcrossBorder,  // drops a wait for an instruction of the previous step
   kChangeStepsAgo,
   kRetargetWait,
   kAddWait,
@@ -26,43 +26,44 @@ enum class MutationKind : std::uint8_t {
   kMoveReleaseLater,
   kMoveOffloadEarlier,
   kMoveOffloadLater,
-  kMovePrefetch,  // either way, with its allocation or without
+  kMovePrefetch,  // earlier or later, with its allocation or without
   kMovePrefetchAcrossBorder,
-  kMoveReadEarlier,  // of a result
-  // All kinds.
+  kMoveReadEarlier,  // moves the read of a result
+  // Presence of instructions.
   kDropAllocate,
   kDropRelease,
   kDropOffload,
   kDropPrefetch,
   kDropWork,  // a launch, a load or a read of a result
   kDouble,
-  // The instructions and buffers that it works on.
+  // Contents of instructions and buffers.
   kRetargetOperand,  // to a buffer of the same size in the same space
   kRetargetToAny,
   kWrongHostBuffer,  // of an offload or a prefetch
   kWrongValue,       // of a copy
   kWrongWorkspace,
-  kWrongAlgorithm,  // with the workspace of the right one
-  kOverwrite,       // one of its writes goes where one of its reads lies, for good
+  kWrongAlgorithm,  // with the workspace of the right algorithm
+  kOverwrite,       // an op's write goes into the buffer of one of its reads, for all later readers too
   kMergeBuffers,
   kChangeBuffer,  // its size, space or lifetime
-  kMovePlace,     // in the arena, to where another lies
-  // Lives of a value: in several buffers of the device, one after the other.
-  kReadEarlierLife,        // a reader reads where the value was before it went
-  kReturnIntoEarlierLife,  // it is fetched or made again there, with its readers or without
-  kReleaseOtherLife,       // one life is released twice, another never
-  kEndLifeEarly,           // before its last use, in order with those before
-  kFreeHostCopyEarly  // before the last fetch from it, in order with those before; best of one fetched often
+  kMovePlace,     // in the arena, onto another buffer
+  // Lives of a value, which uses several device buffers one after the other.
+  kReadEarlierLife,        // a reader reads the buffer of the previous life
+  kReturnIntoEarlierLife,  // the value is fetched or recomputed there, with its readers or without
+  kReleaseOtherLife,       // one life is released twice, another one never
+  kEndLifeEarly,           // before its last use, ordered after the earlier ones
+  kFreeHostCopyEarly  // before its last fetch, ordered after the earlier ones; prefers copies with several
+                      // fetches
 };
 inline constexpr std::size_t kMutationKinds = 37;
 std::string to_string(MutationKind kind);
 
 struct Mutant {
   Schedule schedule;
-  std::string what;  // was done, in words
+  std::string what;  // description of the change
 };
 
-// Empty where the schedule offers nothing to break in this way, or not with these choices.
+// Empty if the schedule cannot be broken in this way with these choices.
 std::optional<Mutant> mutate(const Tape& tape, const Schedule& intact, MutationKind kind, Choices& choices);
 
 }  // namespace vdnn::testing

@@ -16,7 +16,7 @@ namespace vdnn::testing {
 
 namespace {
 
-// Moving each instruction of a schedule as far as it goes takes time with the square of its length.
+// Moving each instruction of a schedule as far as possible takes time quadratic in the schedule's length.
 constexpr std::size_t kMostMovedOneByOne = 300;
 
 class Campaign {
@@ -47,7 +47,7 @@ class Campaign {
   }
 
  private:
-  // So that each subject draws other breaks.
+  // A seed per subject, so that each subject draws different breaks.
   static std::uint64_t seed_of(const std::string& name) {
     std::uint64_t seed = 0;
     for (const char c : name) {
@@ -56,7 +56,7 @@ class Campaign {
     return seed;
   }
 
-  // A fraction of a break becomes one break now and then.
+  // The fraction of work / length decides how often one more break is made.
   std::uint64_t wanted() const {
     const std::uint64_t length = subject_.schedule.instructions.size();
     const bool one_more =
@@ -64,7 +64,7 @@ class Campaign {
     return std::max(options_.least, options_.work / length + (one_more ? 1 : 0));
   }
 
-  // All breaks of the kind; nothing where there are more than `count`.
+  // All breaks of the kind; empty if there are more than `count`.
   std::optional<std::vector<Mutant>> no_more_than(std::uint64_t count) const {
     std::vector<Mutant> result;
     Choices choices = Choices::all();

@@ -1,6 +1,6 @@
-// Tests the checker by breaking schedules. It must find every break that changes the meaning of a schedule by
-// the verdict of an oracle that shares no code with it. The tapes here are of a catalog made for tests; those
-// of the zoo are in tests/train/zoo_mutation_test.cpp.
+// Tests the checker by breaking schedules. It must find every break that changes the meaning of a schedule,
+// according to an oracle that shares no code with it. The tapes here use a catalog made for tests.
+// tests/train/zoo_mutation_test.cpp has those of the zoo.
 
 #include "tests/plan/mutation.h"
 
@@ -36,7 +36,7 @@ TEST(Mutation, UnbrokenSchedulesPass) {
   }
 }
 
-// Every combination once: of two choices, the second of which depends on the first.
+// Two choices, the second of which depends on the first, are enumerated without repetition.
 TEST(Mutation, AllChoicesAreEveryCombinationOnce) {
   std::multiset<std::pair<std::uint32_t, std::uint32_t>> seen;
   Choices choices = Choices::all();
@@ -57,7 +57,7 @@ TEST(Mutation, TheCheckerFindsAllThatChangeMeaning) {
   }
   print(std::cout, "four networks of a fake catalog", total);
   for (std::size_t kind = 0; kind < kMutationKinds; ++kind) {
-    // Otherwise this test would pass without testing anything.
+    // Otherwise this test could pass without testing anything.
     EXPECT_GT(total.at(kind).breaks(), 10) << to_string(static_cast<MutationKind>(kind));
   }
 }

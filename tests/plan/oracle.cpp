@@ -82,7 +82,8 @@ Action action_of(const Tape& tape, const Instruction& it) {
   return action;
 }
 
-// A buffer: those that have some of its bytes of the arena, itself among them; none where it has no place.
+// For each buffer, the buffers that share bytes of the arena with it, itself included. Empty if the buffer
+// has no place.
 std::vector<std::vector<BufferId>> neighbours_in_arena(const Schedule& schedule) {
   std::vector<std::vector<BufferId>> neighbours(schedule.buffers.size());
   const auto overlap = [&](const Buffer& a, const Buffer& b) {
@@ -98,7 +99,7 @@ std::vector<std::vector<BufferId>> neighbours_in_arena(const Schedule& schedule)
   return neighbours;
 }
 
-// Do operands of the op lie in one buffer although it permits no such thing?
+// True if two operands of the op are in one buffer without the op's permission.
 bool overlaps_without_permission(const Op& op, const Action& action) {
   for (std::size_t write = 0; write < action.writes.size(); ++write) {
     for (std::size_t read = 0; read < action.reads.size(); ++read) {
@@ -121,7 +122,7 @@ bool overlaps_without_permission(const Op& op, const Action& action) {
 
 // --- schedules that are broken by definition -----------------------------------------------------
 
-// Does each operand lie in its space, in a buffer that is large enough, the workspace of the algorithm too?
+// True if each operand, the algorithm's workspace included, is in its space and in a large enough buffer.
 bool operands_fit(const Tape& tape, const Schedule& schedule, const Instruction& it, const Action& action) {
   const bool launch = is_launch(it.kind);
   const std::uint64_t workspace =
@@ -199,8 +200,8 @@ bool happens_once(const Tape& tape, const Schedule& schedule, const std::vector<
 
 // --- permitted orders ----------------------------------------------------------------------------
 
-// The transitive order of nodes. The nodes of one stream are a chain, and nothing comes after a release, so a
-// node's past is one node per chain with all its predecessors (Jagadish 1990).
+// The transitive order of nodes. The nodes of one stream are a chain, and nothing comes after a release. So
+// one node per chain, with all its predecessors, represents a node's past (Jagadish 1990).
 class PartialOrder {
  public:
   explicit PartialOrder(const std::vector<Instruction>& instructions)
@@ -236,7 +237,8 @@ class PartialOrder {
   std::span<const Node> direct(Node node) const { return direct_[node]; }
 
  private:
-  using Past = std::array<std::uint32_t, kStreamRoles>;  // a chain: one more than its last node; 0: none
+  using Past =
+      std::array<std::uint32_t, kStreamRoles>;  // per chain: 1 + its last node, or 0 if there is none
 
   const Instruction& instruction(Node node) const { return instructions_[node % count_]; }
   bool is_release(Node node) const { return instruction(node).kind == InstructionKind::kRelease; }
@@ -315,7 +317,7 @@ Order random_order(const PartialOrder& partial, std::mt19937_64& random) {
 
 // --- symbolic execution --------------------------------------------------------------------------
 
-// One run of two steps in a given order. Stops at the first thing that the tape does not mean.
+// One run of two steps in a given order. The run stops at the first difference from the tape's meaning.
 class SymbolicRun {
  public:
   SymbolicRun(const Oracle& oracle, const Schedule& schedule, const std::vector<Action>& actions,
@@ -336,7 +338,7 @@ class SymbolicRun {
     }
   }
 
-  // Empty: all is as the tape means it.
+  // Returns the difference, or an empty string if the run computes what the tape means.
   std::string run(const Order& order) {
     for (const Node node : order) {
       const char* objection = execute(node);
@@ -410,7 +412,7 @@ class SymbolicRun {
     return nullptr;
   }
 
-  // In the arena other buffers have some of the same bytes, and this one has them in the other step.
+  // Other buffers share some of these bytes of the arena, and so does this buffer of the other step.
   void spoil_what_lies_there(BufferId buffer, std::uint32_t step) {
     if (neighbours_[buffer].empty()) {
       return;
@@ -453,7 +455,7 @@ class SymbolicRun {
       } else if (it.kind == InstructionKind::kLoad) {
         content = term(kLoadTag, place.value, step);
       } else {
-        content = inputs_.front();  // a copy
+        content = inputs_.front();  // copies keep the content
       }
     }
   }
@@ -551,7 +553,7 @@ bool is_well_formed(const Tape& tape, const Schedule& schedule) {
 
 namespace {
 
-// Where another lies, in the order of the list.
+// Reports a buffer whose place, in the order of the list, is already in use.
 std::string wrong_place(const Tape& tape, const Schedule& schedule) {
   const std::vector<std::vector<BufferId>> neighbours = neighbours_in_arena(schedule);
   std::vector<bool> live(schedule.buffers.size(), false);
@@ -571,7 +573,7 @@ std::string wrong_place(const Tape& tape, const Schedule& schedule) {
   return {};
 }
 
-// Does a collective write where it reads, operand by operand?
+// True if a collective writes each operand in the buffer from which it reads it.
 bool is_in_place(const Op& op, const Instruction& it) {
   for (std::size_t operand = 0; operand < op.writes.size(); ++operand) {
     if (it.operands[op.reads.size() + operand] != it.operands[operand]) {
@@ -643,7 +645,7 @@ Oracle::Oracle(const Tape& tape, const Schedule& intact) : tape_(tape), home_(ta
   }
 }
 
-// The tape itself, line by line.
+// Interprets the tape itself, op by op.
 void Oracle::compute_step(std::uint32_t step, std::vector<Term>& values) {
   for (const ValueId input : tape_.inputs()) {
     values[input] = term(kLoadTag, input, step);

@@ -1,4 +1,4 @@
-// The oracle's own test: races made by hand, some of which only a rare order shows.
+// Tests of the oracle with hand-made races, some of which show only in a rare order.
 
 #include "tests/plan/oracle.h"
 
@@ -13,7 +13,7 @@ namespace {
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 
-// Two ops in a row, then the metrics; every value has a buffer of its own that persists.
+// Two ops in a row, then the metrics. Every value has its own persistent buffer.
 TapePtr three_op_tape() {
   TapeDraft draft;
   const ValueId x = draft.value("x", ValueKind::kInput, 8);
@@ -35,7 +35,7 @@ constexpr BufferId kHost = 4;
 constexpr BufferId kSpare = 5;
 constexpr ValueId kValueY = 1;
 
-// Lists instructions and gives their numbers.
+// Collects instructions and returns their numbers.
 class ScheduleDraft {
  public:
   explicit ScheduleDraft(std::vector<Buffer> buffers) {
@@ -131,8 +131,8 @@ TEST(Oracle, SeesRacesAcrossTheBorderOfTheStep) {
 }
 
 // y travels between host and device forty times and ends in z's buffer, which the second op then overwrites.
-// The list's order is right; an order is wrong only where the end of the journey falls between the second op
-// and the third, which random orders hardly ever do.
+// The order of the list is right. Only an order in which the last copy runs between the second and the third
+// op is wrong, and random orders hardly ever contain that.
 TEST(Oracle, SeesARaceThatOnlyARareOrderShows) {
   constexpr std::uint32_t kTrips = 40;
   const TapePtr tape = three_op_tape();
@@ -158,7 +158,8 @@ TEST(Oracle, SeesARaceThatOnlyARareOrderShows) {
 
 TEST(Oracle, SeesAVersionOfTheStepBefore) {
   ScheduleDraft draft(buffers());
-  // The copy back comes before the copy out: in the first step nothing, in the second the old y.
+  // The copy back comes before the copy out. It fetches nothing in the first step and the old y in the
+  // second.
   draft.copy_y(InstructionKind::kPrefetch, StreamRole::kCompute, kZ, kHost);
   const std::uint32_t load = draft.load_x({{2, 1}});
   draft.launch(0, kX, kY, {{load, 0}});
@@ -196,7 +197,7 @@ TEST(Oracle, SeesAnotherMeaningThanTheTapes) {
   swapped.instructions[3].operands = {kY, kMetrics, kNone};
   EXPECT_THAT(objection(*tape, swapped), HasSubstr("launch third (instruction 3, step 0) reads something"));
 
-  // An op that may not overwrite its inputs.
+  // This op must not overwrite its inputs.
   Schedule in_place = chain_schedule();
   in_place.instructions[2].operands = {kY, kY, kNone};
   in_place.instructions[3].operands = {kY, kMetrics, kNone};
@@ -244,7 +245,7 @@ TEST(Oracle, RefusesWhatIsBrokenByDefinition) {
   }
 }
 
-// Sizes and spaces of the buffers that instructions name.
+// Covers the sizes and the spaces of the buffers that instructions name.
 TEST(Oracle, SeesOperandsThatDoNotFit) {
   const TapePtr tape = tiny_tape();
   const Schedule intact = schedule_of(*tape, Policy::kOffloadAll);

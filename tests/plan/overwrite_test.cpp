@@ -11,8 +11,8 @@
 namespace vdnn::testing {
 namespace {
 
-// A bucket of gradients is one op with as many operands. Failed before: each write asked again for all writes
-// before it, and those for all before them; 161 operands (ResNet-50) took for ever.
+// The reduction of a bucket is one op with one operand per gradient. Regression: each write recomputed all
+// earlier writes recursively, so that 161 operands (ResNet-50) never finished.
 TEST(Overwrite, ManyOperandsEachTakeTheirOwnRead) {
   constexpr std::uint32_t kOperands = 400;
   TapeDraft draft;

@@ -1,4 +1,4 @@
-// The vDNN paper's figures (Rhu et al. 2016), by its operands and its accounting.
+// The vDNN paper's figures (Rhu et al. 2016), with the paper's operands and its accounting.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -58,8 +58,8 @@ void expect_within_percent(double value, double figure) {
   EXPECT_NEAR(value, figure, figure / 100);
 }
 
-// X of CONV and POOL, the images included. ReLU is in place: its Y is the X of what follows. X of the
-// classifier (pool5.y) stays.
+// The paper offloads X of CONV and POOL, the images included. ReLU is in place, so its Y is the X of the next
+// layer. X of the classifier (pool5.y) stays.
 TEST(Paper, AlexnetOffloadsWhatConvolutionsAndPoolingRead) {
   const Paper alexnet("alexnet", 128);
   EXPECT_EQ(alexnet.offloaded(Policy::kOffloadConv),
@@ -69,7 +69,8 @@ TEST(Paper, AlexnetOffloadsWhatConvolutionsAndPoolingRead) {
                                    "relu5.y"}));
 }
 
-// Computed from the shapes; measured off the figures: 350 and 155 MiB, 780 MiB.
+// The numbers are computed from the shapes. Read off the paper's figures, they are 350 and 155 MiB, and 780
+// MiB.
 TEST(Paper, Alexnet) {
   const Paper alexnet("alexnet", 128);
   expect_within_percent(alexnet.offload_mib(Policy::kOffloadAll), 348.9);
@@ -77,7 +78,7 @@ TEST(Paper, Alexnet) {
   expect_within_percent(alexnet.baseline_mib(), 780);
 }
 
-// The paper's VGG-16, with numbers measured off its figures.
+// The paper's VGG-16. The numbers are read off the paper's figures.
 TEST(Paper, Vgg19) {
   const Paper vgg("vgg19", 64);
   expect_within_percent(vgg.offload_mib(Policy::kOffloadAll), 4018);
@@ -85,7 +86,7 @@ TEST(Paper, Vgg19) {
   expect_within_percent(vgg.baseline_mib(), 6149);
 }
 
-// The numbers of the rows that tell of a model and a batch.
+// The numbers in the rows of the documentation that name a model and a batch.
 std::map<std::pair<std::string, std::int64_t>, std::vector<double>> documented_figures() {
   std::ifstream page(VDNN_DOCS_DIRECTORY "/zoo.md");
   static const std::regex row(R"(\| ([a-z0-9]+) \| (\d+) \|(( [0-9.]+ \|)+))");
@@ -112,7 +113,7 @@ TEST(Paper, ThePageOfTheZooSaysWhatComesOut) {
     EXPECT_THAT(figures, ::testing::Pointwise(::testing::DoubleNear(0.051), computed))
         << network.first << "(" << network.second << ")";
   }
-  EXPECT_EQ(rows.size(), 13u) << "the networks of the paper, VGG at three batches";
+  EXPECT_EQ(rows.size(), 13u) << "one row per network and batch of the paper; VGG has three batches";
 }
 
 TEST(Paper, BytesAreProportionalToTheBatch) {

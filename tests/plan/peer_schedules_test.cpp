@@ -51,7 +51,7 @@ std::vector<std::string> ends_of(const Tape& tape, const std::vector<Block>& blo
 TEST(PeerBlocks, AreTheResidualBlocksOfAResNet) {
   const auto tape = tape_of("resnet18");
   const std::vector<std::string> ends = ends_of(*tape, peers::find_blocks(*tape));
-  ASSERT_EQ(ends.size(), 10U) << "the stem, eight residual blocks, the head";
+  ASSERT_EQ(ends.size(), 10U) << "expected: the stem, eight residual blocks, the head";
   EXPECT_EQ(ends[0], "pool1.forward");
   EXPECT_EQ(ends[1], "block1_1_relu.forward");
   EXPECT_EQ(ends[8], "block4_2_relu.forward");
@@ -142,7 +142,7 @@ TEST_P(PeerSchedules, OfRotorAreRightInEveryLimit) {
   std::size_t found = 0;
   for (std::size_t limit = 0; limit <= RotorSchedules::kLimits; limit += 20) {
     const auto planned = rotor.within(limit);
-    EXPECT_TRUE(planned || found == 0) << "less memory sufficed";
+    EXPECT_TRUE(planned || found == 0) << "no plan, although less memory sufficed";
     if (planned) {
       ++found;
       EXPECT_THAT(findings(*tape_, planned->schedule), IsEmpty()) << limit;
@@ -153,7 +153,7 @@ TEST_P(PeerSchedules, OfRotorAreRightInEveryLimit) {
   EXPECT_EQ(recomputed_ops(rotor.within(RotorSchedules::kLimits)->schedule), 0U);
 }
 
-// Each op of all blocks but the last that makes something for backward runs twice, and no more.
+// In all blocks but the last, each op that makes something for the backward pass runs exactly twice.
 TEST_P(PeerSchedules, OfCheckpointsRunNoOpMoreThanTwice) {
   for (const Peer peer : {Peer::kCheckpointBlocks, Peer::kCheckpointSqrt, Peer::kOffloadInputs}) {
     const Schedule schedule = make_peer_schedule(*tape_, peer, {}).schedule;
@@ -197,9 +197,9 @@ TEST(PeerSchedules, OfRotorDependOnALimit) {
 
 // --- rotor against a search of everything ------------------------------------------------------------------
 
-// The fewest seconds of any persistent order of forward and backward ops in this memory: Dijkstra's algorithm
-// over the set of stored values and the number of stages that still lack their backward pass. A value that
-// the next op does not read and drop at once stays until its backward pass.
+// The fewest seconds of any persistent order of forward and backward ops in this memory. In a persistent
+// order, a value that the next op does not read and drop stays until its backward pass. The search is
+// Dijkstra's algorithm over the set of stored values and the number of stages without their backward pass.
 class Exhaustive {
  public:
   Exhaustive(std::vector<Stage> chain, std::uint64_t limit) : chain_(std::move(chain)), limit_(limit) {}
@@ -223,9 +223,9 @@ class Exhaustive {
   static constexpr std::size_t kNone = 32;
 
   struct State {
-    std::uint32_t outputs = 0;  // a bit a stage: its output is there, without the rest
-    std::uint32_t saved = 0;    // a bit a stage: all is there
-    std::size_t fresh = kNone;  // the stage whose output the last op has made, without the rest
+    std::uint32_t outputs = 0;  // one bit per stage: only its output is stored
+    std::uint32_t saved = 0;    // one bit per stage: all its values are stored
+    std::size_t fresh = kNone;  // the stage of which the last op made only the output
     std::size_t left = 0;       // stages without their backward pass
 
     friend bool operator<(const State& a, const State& b) { return a.key() < b.key(); }
@@ -263,7 +263,7 @@ class Exhaustive {
   void run_forward(double seconds, const State& state, std::size_t stage) {
     const bool input_is_fresh = stage > 0 && state.fresh == stage - 1;
     if (state.fresh != kNone && !input_is_fresh) {
-      return;  // the last op would have been useless
+      return;  // otherwise the last op would have been useless
     }
     for (const bool save : {false, true}) {
       State next = state;
@@ -273,7 +273,7 @@ class Exhaustive {
         continue;
       }
       queue_.emplace(seconds + chain_[stage].forward_seconds, next);
-      if (input_is_fresh && !save) {  // the backward pass of a saved stage reads the input, too
+      if (input_is_fresh && !save) {  // the backward pass of a saved stage also reads the input
         next.outputs &= ~(1U << (stage - 1));
         queue_.emplace(seconds + chain_[stage].forward_seconds, next);
       }
@@ -340,7 +340,7 @@ TEST(Rotor, SavesEverythingWhereThereIsMemoryAndCheckpointsWhereThereIsNone) {
     EXPECT_EQ(saving.all, 4U);
   }
   EXPECT_FALSE(rotor.savings(10));
-  // All outputs and one stage.
+  // Room for all outputs and one whole stage.
   EXPECT_EQ(rotor.seconds(13), 15);
   const std::vector<Saving> savings = *rotor.savings(13);
   EXPECT_EQ(savings[3].all, 4U);
@@ -348,9 +348,9 @@ TEST(Rotor, SavesEverythingWhereThereIsMemoryAndCheckpointsWhereThereIsNone) {
     EXPECT_EQ(savings[stage].output, 4U);
     EXPECT_EQ(savings[stage].all, stage);
   }
-  // Hardly more than one stage: sweeps from the beginning, again and again.
+  // Room for hardly more than one stage: every backward pass needs a sweep from the beginning.
   EXPECT_EQ(rotor.seconds(11), 12 + 3 + 2 + 1);
-  EXPECT_TRUE(std::isinf(rotor.seconds(10))) << "the last stage and its input";
+  EXPECT_TRUE(std::isinf(rotor.seconds(10))) << "the last stage and its input need more";
 }
 
 }  // namespace

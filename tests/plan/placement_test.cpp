@@ -35,10 +35,10 @@ struct RandomLifetimes {
   std::size_t count = 0;
   std::uint32_t moments = 0;
   bool soft = false;           // some may live longer than they must
-  bool looking_ahead = false;  // some would better leave their places early
+  bool looking_ahead = false;  // some should leave their places early
 };
 
-// In order of allocation, as lifetimes() has them.
+// Lifetimes in order of allocation, like those of lifetimes().
 std::vector<Lifetime> random_lifetimes(const RandomLifetimes& options) {
   SplitMix64 random(options.seed);
   const auto below = [&](std::uint32_t limit) { return static_cast<std::uint32_t>(random.below(limit)); };
@@ -62,7 +62,7 @@ std::vector<Lifetime> random_lifetimes(const RandomLifetimes& options) {
   return all;
 }
 
-// Half of them with soft lives, half of those with a look at the next step.
+// Half of the seeds have soft lives; half of those also look ahead to the next step.
 RandomLifetimes variety(std::uint64_t seed) {
   return {.seed = seed,
           .count = 1 + seed % 40,
@@ -78,7 +78,7 @@ bool meet_in_time(const Lifetime& a, const Lifetime& b, Lives lives) {
                                : a.soft_begin < b.soft_end && b.soft_begin < a.soft_end;
 }
 
-// Every buffer against every other: the first two that share a byte at some moment.
+// Compares every buffer with every other and names the first two that share a byte at some moment.
 std::string collision(const std::vector<Lifetime>& all, const Placement& placement, Lives lives) {
   const auto& offsets = placement.offsets;
   for (std::size_t a = 0; a < all.size(); ++a) {
@@ -105,7 +105,7 @@ void expect_right_places(const std::vector<Lifetime>& all, const Placement& plac
   EXPECT_EQ(placement.bytes, reach) << reproducer;
 }
 
-// By looking at every moment.
+// Computes the most live bytes by a look at every moment.
 std::uint64_t alive_at_most(const std::vector<Lifetime>& all) {
   std::uint64_t most = 0;
   for (const Lifetime& start : all) {
@@ -200,7 +200,7 @@ TEST(Placement, IsDeterministic) {
   }
 }
 
-// The feature maps of a chain: the first one is needed last.
+// The feature maps of a chain. The backward pass reads the first one last.
 std::vector<Lifetime> nested_lifetimes(std::uint32_t count) {
   std::vector<Lifetime> all;
   for (std::uint32_t each = 0; each < count; ++each) {
@@ -218,8 +218,8 @@ TEST(Placement, NestedLifetimesAreAStackWithoutAHole) {
   }
 }
 
-// Gradient maps: each lives until the next one is made, and they grow towards the input. A placement in their
-// order moves on and on, since no gap is large enough for the next one.
+// Each gradient map lives until the next one is made, and gradient maps grow towards the input. A placement
+// in their order never reuses memory, since no gap is large enough for the next one.
 TEST(Placement, TwoGrowingBuffersInTurnTakeTheTwoLargest) {
   std::vector<Lifetime> all;
   for (std::uint32_t each = 0; each < 40; ++each) {
@@ -238,7 +238,8 @@ TEST(Placement, EachBufferIsRoundedUpToTheAlignment) {
   EXPECT_EQ(find_placement(all, 1, kNoGoal).bytes, 2 * kAlignment + 2);
 }
 
-// Where anything will do, the first order is taken: what others would have saved shows that none was tried.
+// With an ample goal the search takes the first order. Other orders would have saved bytes, which shows that
+// the search did not try them.
 TEST(Placement, TheGoalStopsTheSearch) {
   int worse = 0;
   for (std::uint64_t seed = 0; seed < kSeeds; ++seed) {
@@ -254,7 +255,7 @@ TEST(Placement, TheGoalStopsTheSearch) {
   EXPECT_GT(worse, 0);
 }
 
-// No good order is known for random lifetimes: only the search brings their peak near the live bytes.
+// No order is known to be good for random lifetimes; only the search brings their peak near the live bytes.
 TEST(Placement, StaysNearWhatIsAlive) {
   double sum = 0;
   for (std::uint64_t seed = 0; seed < kSeeds; ++seed) {
@@ -265,8 +266,8 @@ TEST(Placement, StaysNearWhatIsAlive) {
   EXPECT_LE(sum / kSeeds, 1.02);
 }
 
-// Large buffers of a few sizes, of which as many as fit are alive at any moment, and many small ones that
-// live longer than they do.
+// At every moment as many large buffers, of a few sizes, are alive as fit. Many small buffers live longer
+// than the large ones.
 std::vector<Lifetime> large_among_small(std::uint64_t seed) {
   constexpr std::uint32_t kMoments = 200;
   constexpr std::uint64_t kLarge = std::uint64_t{1} << 20;
@@ -294,8 +295,8 @@ std::vector<Lifetime> large_among_small(std::uint64_t seed) {
   return all;
 }
 
-// Failed before, by 25 % instead of 9 %: a small buffer lay wherever a large one had left a hole, and those
-// were too many to be searched for long.
+// Regression: the overhead was 25 % instead of 9 %. Small buffers occupied the holes between large ones, and
+// there were too many of them for a long search.
 TEST(Placement, SmallBuffersTearNoHolesAmongLargeOnes) {
   constexpr std::uint64_t kFewSeeds = 20;
   double sum = 0;
@@ -321,8 +322,8 @@ TEST(Placement, LongerLivesAreGrantedWhereThereIsRoom) {
   }
 }
 
-// No longer life costs a byte beyond the goal: without soft lives the placement is no smaller. A longer life
-// was once granted in the two thousandths above the live bytes, although a placement within the goal existed.
+// No longer life may cost a byte beyond the goal. Regression: within 0.2 % above the live bytes, a longer
+// life was granted although a placement within the goal existed.
 TEST(Placement, LongerLivesGiveWayToAGoalThatIsWhatIsAlive) {
   std::vector<Lifetime> all{lifetime(0, 2, 999 * kAlignment), lifetime(0, 1, kAlignment),
                             lifetime(1, 2, kAlignment)};
@@ -340,7 +341,7 @@ TEST(Placement, LongerLivesGiveWayToTheGoal) {
   EXPECT_EQ(all[0].soft_end, 1U);
 }
 
-// A buffer that should leave its place to the next step's buffer keeps it only if there is room for both.
+// A buffer that should leave its place to a buffer of the next step keeps the place only if both have room.
 TEST(Placement, PlacesAreKeptForTheNextStepWhereThereIsRoom) {
   std::vector<Lifetime> all{lifetime(0, 1, 10), lifetime(2, 4, 10)};
   all[0].next_begin = 3;
@@ -372,8 +373,8 @@ TEST(Placement, SettledLivesAllHoldAndNoneIsShorterThanItMust) {
   }
 }
 
-// Failed before: first fit overlooked who may come before its predecessors in the order of allocation, and
-// places that were to be kept for the next step took room that had not been granted to them.
+// Regression: first fit overlooked lives that may begin before earlier buffers in the order of allocation.
+// And places reserved for the next step used room that had not been granted to them.
 TEST(Placement, PackedLivesAllHoldInNoMoreBytes) {
   int looking_ahead = 0;
   for (std::uint64_t seed = 0; seed < 5 * kSeeds; ++seed) {
@@ -389,7 +390,7 @@ TEST(Placement, PackedLivesAllHoldInNoMoreBytes) {
   EXPECT_GT(looking_ahead, 0);
 }
 
-// Shorter lives leave holes, and what lies above falls down.
+// When a shorter life leaves a hole, the buffers above it move down.
 TEST(Placement, PackingShorterLivesClosesTheHoles) {
   std::vector<Lifetime> all{lifetime(0, 2, 10), lifetime(1, 3, 10)};
   const Placement placement = find_placement(all, kAlignment, kNoGoal);
@@ -400,7 +401,7 @@ TEST(Placement, PackingShorterLivesClosesTheHoles) {
 
 // --- many ----------------------------------------------------------------------------------------
 
-// So many that first fit would take too long.
+// Too many lifetimes for first fit.
 constexpr std::uint32_t kMany = 6000;
 
 TEST(Placement, ManyNestedLifetimesAreAStackWithoutAHole) {
@@ -410,12 +411,12 @@ TEST(Placement, ManyNestedLifetimesAreAStackWithoutAHole) {
   EXPECT_EQ(placement.bytes, most_live_bytes(all, kAlignment));
 }
 
-// Each makes room for the one after the next, as in a chain of layers. Failed before: each was put on top of
-// the one before, as high as the chain was long.
+// Each buffer ends before the next but one begins, as in a chain of layers. Regression: each was placed on
+// top of the previous one, so that the height grew with the length of the chain.
 TEST(Placement, ManyThatFollowEachOtherTakeTurns) {
   std::vector<Lifetime> all = nested_lifetimes(kMany / 2);
   for (Lifetime& each : all) {
-    each.end = each.soft_end += kMany;  // none is released while others come
+    each.end = each.soft_end += kMany;  // no release between the allocations
   }
   for (std::uint32_t each = 0; each < kMany; ++each) {
     all.push_back(lifetime(each, each + 3, 1 + each % 3));

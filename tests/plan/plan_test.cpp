@@ -47,10 +47,10 @@ TEST(Plan, BaselineAndNoneTransferNothing) {
   EXPECT_FALSE(plan_of(*tiny_tape(), Policy::kOffloadNone).network_wide);
 }
 
-// Not among them: conv*.y, which its ReLU overwrites; pool3.y, which the classifier reads.
-// The loss searches past the classifier and the pooling and finds relu3_2.y; fc2 the next one, relu3_1.y,
-// where the convolution conv3_2 ends every search until its own. conv3_2 finds pool2.y, conv3_1 relu2_2.y,
-// and so on: a layer a window.
+// Two kinds of values stay: conv*.y, which its ReLU overwrites, and pool3.y, which the classifier reads. The
+// loss searches past the classifier and the pooling and finds relu3_2.y. fc2 finds the next one, relu3_1.y.
+// Convolution conv3_2 then ends every search before its own. conv3_2 finds pool2.y, conv3_1 finds relu2_2.y,
+// and so on: one layer per window.
 TEST(Plan, AllOnFashionVgg) {
   EXPECT_THAT(transfers(*model_tape("fashion-vgg"), Policy::kOffloadAll),
               ElementsAre("images | conv1_1.forward | conv1_2.backward_filter",
@@ -64,8 +64,8 @@ TEST(Plan, AllOnFashionVgg) {
                           "relu3_2.y | pool3.forward | loss.backward_data"));
 }
 
-// Only inputs of convolutions. The window of conv3_1 now reaches past relu2_2, which has nothing to fetch, to
-// conv2_2.
+// `conv` offloads only inputs of convolutions. relu2_2 has nothing to fetch, so the window of conv3_1 reaches
+// past it to conv2_2.
 TEST(Plan, ConvOnFashionVgg) {
   EXPECT_THAT(transfers(*model_tape("fashion-vgg"), Policy::kOffloadConv),
               ElementsAre("images | conv1_1.forward | conv1_2.backward_filter",
@@ -85,7 +85,7 @@ TEST(Plan, AllAndConvOnLenet) {
   }
 }
 
-// With pooling that reads X and Y: pool2.y is read by pool2, but by the classifier too, and stays.
+// Here pooling reads X and Y. Both pool2 and the classifier read pool2.y, so it stays.
 TEST(Plan, AllAndConvOnLenetWherePoolingReadsFeatureMaps) {
   const TapePtr tape = model_tape("lenet", {.pooling_reads_x_and_y = true});
   EXPECT_THAT(transfers(*tape, Policy::kOffloadAll),
@@ -98,8 +98,8 @@ TEST(Plan, AllAndConvOnLenetWherePoolingReadsFeatureMaps) {
                           "pool1.y | conv2.forward | loss.backward_data"));
 }
 
-// relu1.y is read by left, right and skip: it leaves with skip, the last of them, and is needed first by
-// right, whose backward pass comes before left's.
+// left, right and skip read relu1.y, so it leaves with skip, the last reader. right needs it first in the
+// backward pass, before left.
 TEST(Plan, AForkLeavesWithItsLastReader) {
   const TapePtr tape = forked_tape();
   for (const Policy policy : {Policy::kOffloadAll, Policy::kOffloadConv}) {
@@ -108,7 +108,7 @@ TEST(Plan, AForkLeavesWithItsLastReader) {
   }
 }
 
-// y is read by the backward pass of the last layer, which no window comes before.
+// The backward pass of the last layer reads y, and no window comes earlier.
 TEST(Plan, WhatNoWindowReachesIsFetchedOnDemand) {
   EXPECT_THAT(transfers(*tiny_tape(), Policy::kOffloadAll),
               ElementsAre("images | conv.forward | loss.backward", "y | loss.forward | loss.backward"));
@@ -127,8 +127,8 @@ TEST(Plan, WhatForwardNeverReadsLeavesWithItsProducer) {
   EXPECT_THAT(transfers(*draft.finish(), Policy::kOffloadAll), ElementsAre("y | forward | backward"));
 }
 
-// The sum of the metrics over ranks comes between the two passes and belongs to no layer. As an op of layer 0
-// it once opened that layer's window: the images came back before the backward pass of the loss.
+// The sum of the metrics over ranks comes between the two passes and belongs to no layer. Regression: as an
+// op of layer 0 it opened that layer's window, and the images came back before the backward pass of the loss.
 TEST(Plan, WhatRanksDoTogetherOpensNoWindow) {
   const TapePtr alone = forked_tape();
   const TapePtr together = collective_tape();
@@ -188,7 +188,7 @@ TEST(Plan, AWorkspaceLimitStepsDown) {
   EXPECT_EQ(chosen(*tape_with_algorithms({{"free", 0}}), AlgorithmPreference::kMemory, 0), "free");
   try {
     performance(39);
-    FAIL() << "no algorithm obeys";
+    FAIL() << "no algorithm meets the limit";
   } catch (const InvalidArgument& error) {
     EXPECT_THAT(error.what(), AllOf(HasSubstr("conv1.forward"), HasSubstr(format_size(39)),
                                     HasSubstr("least"), HasSubstr(format_size(40))));
@@ -210,9 +210,9 @@ TEST(Plan, PreferencesOnANetwork) {
 
 // --- sums ----------------------------------------------------------------------------------------
 
-// X: images 1x1x4x4, 64 bytes; conv.y 1x2x4x4, 128 bytes, which relu.y takes over; fc.y 1x3, 12 bytes.
-// Weights: filter 2x1x3x3, 72; bias 8; fc 3x2x4x4, 384; bias 12. Gradient maps: the largest is relu.y's, 128.
-// Workspace of the fast convolution: X and Y, 192; of the lean one nothing.
+// X: images 1x1x4x4, 64 bytes; conv.y 1x2x4x4, 128 bytes, whose memory relu.y reuses; fc.y 1x3, 12 bytes.
+// Weights: filter 2x1x3x3, 72 bytes; bias 8; fc 3x2x4x4, 384; bias 12. The largest gradient map is that of
+// relu.y, 128 bytes. Workspace: 192 bytes (X and Y) for the fast convolution, none for the lean one.
 TEST(Plan, ThePapersAccountingByHand) {
   NetworkBuilder net("by hand", {1, 1, 4, 4});
   const Tensor x = net.relu("relu", net.convolution("conv", net.input(), same_convolution(2)));
@@ -228,7 +228,7 @@ TEST(Plan, ThePapersAccountingByHand) {
   EXPECT_EQ(paper_baseline_bytes(*tape, lean), kRest);
 
   EXPECT_EQ(offload_bytes(*tape, make_schedule(*tape, fast)), 0);
-  // relu.y is read by the classifier.
+  // The classifier reads relu.y, so it stays.
   EXPECT_EQ(offload_bytes(*tape, make_schedule(*tape, plan_of(*tape, Policy::kOffloadAll))), 64);
 }
 

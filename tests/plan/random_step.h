@@ -1,5 +1,5 @@
 #pragma once
-// Learned steps by hand and by seed, for tests of what reads and plans them.
+// Hand-made and random learned steps, for tests of their readers and planners.
 
 #include <algorithm>
 #include <cstdint>
@@ -12,8 +12,8 @@ namespace vdnn::testing {
 
 inline constexpr std::uint64_t kStepMiB = std::uint64_t{1} << 20U;
 
-// Three tensors that are read in reverse, the first twice and held by the program up to the third save; 10
-// MiB are in use throughout. Whole granules of 2 MiB.
+// The step reads three tensors in reverse order, the first one twice. The program holds the first tensor up
+// to the third save. 10 MiB are in use throughout. All sizes are whole granules of 2 MiB.
 inline LearnedStep small_step() {
   const auto save = [](std::uint64_t mib, double seconds, std::uint64_t in_use_mib) {
     return StepEvent{.bytes = mib * kStepMiB, .seconds = seconds, .in_use_bytes = in_use_mib * kStepMiB};
@@ -40,8 +40,8 @@ inline LearnedStep small_step() {
   return step;
 }
 
-// Any step whose file is read: saves in the backward pass, too, tensors that are never read, or several
-// times, or held up to the end.
+// Any step whose file is valid. The backward pass may save, too. A tensor may be read several times or never,
+// or be held up to the end.
 class RandomStep {
  public:
   explicit RandomStep(std::uint64_t seed) : random_(seed) {}
@@ -118,7 +118,7 @@ class RandomStep {
         saved -= sizes[event.tensor];
       }
     }
-    // Above what any stretch holds of two tensors that follow each other.
+    // More than any stretch has in use for two successive tensors.
     step_.peak_bytes += 4096 << 10U;
     step_.seconds = now + 1e-3;
     step_.program = "random.py";
@@ -132,7 +132,7 @@ class RandomStep {
   std::vector<std::size_t> last_reads_;
 };
 
-// Of the op at which most lives.
+// The bytes at the op with the most live bytes.
 inline std::uint64_t peak_of(const Tape& tape) {
   std::uint64_t peak = 0;
   for (OpId op = 0; op < tape.ops().size(); ++op) {

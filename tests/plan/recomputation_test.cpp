@@ -1,4 +1,4 @@
-// Which ops run again for a value (src/plan/recomputation.h), on a chain by hand.
+// The ops that run again for a value (src/plan/recomputation.h), on a small chain.
 
 #include "src/plan/recomputation.h"
 
@@ -72,7 +72,7 @@ TEST(Recomputation, SearchFindsProducersOfWhatIsMissingInTheTapesOrder) {
   ASSERT_TRUE(search.run(std::array{kB}, yes, all_but_b));
   EXPECT_THAT(search.ops(), ElementsAre(1));
   EXPECT_FALSE(search.launches(0));
-  EXPECT_EQ(search.last_reader(kB), kNone) << "of the run before";
+  EXPECT_EQ(search.last_reader(kB), kNone) << "a reader of the previous run";
 }
 
 TEST(Recomputation, SearchFailsForWhatCannotBeMade) {

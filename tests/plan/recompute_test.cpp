@@ -1,5 +1,5 @@
-// The meaning of a Recomputation (plan.h), instruction by instruction, on tapes by hand. On tapes of
-// networks, every mixture of decisions that can be lowered is lowered to a correct schedule.
+// The meaning of a Recomputation (plan.h), instruction by instruction, on small tapes. On tapes of networks,
+// every mixture of decisions that can be lowered becomes a correct schedule.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -26,8 +26,8 @@ using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 
-// Three layers in a row and a loss. Backward reads `b`, and `a` where it is asked to; `b.forward` has a
-// second output where it is asked to, which backward reads too; `c` may take the memory of `b`.
+// Three layers in a row and a loss. Backward reads `b`, and optionally `a`. Optionally `b.forward` has a
+// second output, which backward also reads. `c` may overwrite `b`.
 struct ChainOptions {
   bool backward_reads_a = true;
   bool b_has_mask = false;
@@ -94,7 +94,7 @@ TEST(Recompute, WithoutAUseBeforeItMemoryIsGivenBackAfterTheProducer) {
   expect_right(*tape, schedule);
 }
 
-// It may come before it is needed, as early as the plan specifies.
+// The recomputation may run earlier than needed, when the plan specifies.
 TEST(Recompute, AValueThatIsMadeAgainStaysUntilItsLastUse) {
   const TapePtr tape = chain_tape();
   const Schedule schedule = make_schedule(*tape, plan_with(*tape, {{"b", "loss.backward"}}));
@@ -114,7 +114,7 @@ TEST(Recompute, WhatIsMissingIsMadeAgainFirstAndStaysWhereItIsRecomputedItself) 
                           "allocate b (recomputed)", "recompute b.forward", "launch c.backward",
                           "release b (recomputed)", "launch b.backward", "release a (recomputed)",
                           "launch a.backward"));
-  EXPECT_EQ(recomputed_ops(schedule), 2U) << "not once more for its own use";
+  EXPECT_EQ(recomputed_ops(schedule), 2U) << "not run again for its own use";
   expect_right(*tape, schedule);
 }
 
@@ -152,7 +152,7 @@ TEST(Recompute, WhatIsOnlyPassingIsGivenBackAtOnce) {
   expect_right(*tape, schedule);
 }
 
-// The copy back has been asked for before: nothing is made twice.
+// The prefetch comes earlier, so that nothing is recomputed twice.
 TEST(Recompute, ReadsWhatHasBeenFetched) {
   const TapePtr tape = chain_tape();
   Plan plan = plan_with(*tape, {{"b", "c.backward"}});
@@ -182,7 +182,7 @@ TEST(Recompute, TakesTheSameAlgorithmAndItsWorkspace) {
   expect_right(*tape, lean);
 }
 
-// Other results of the op, and results that are still present, go to memory that no op reads.
+// The op also writes results that are still on the device or not needed; they go to memory that no op reads.
 TEST(Recompute, SideOutputsThatAreStillThereGoToScratch) {
   const TapePtr tape = chain_tape({.b_has_mask = true});
   for (const auto& [dropped, kept, with] :
@@ -208,14 +208,14 @@ TEST(Recompute, OverwritesInPlaceAsTheFirstTime) {
   expect_right(*tape, schedule);
 }
 
-// Failed before: `b`, which was still there, was forgotten and never given back.
+// Regression: `b` was still on the device, but lowering forgot it and never released it.
 TEST(Recompute, WhatIsStillThereIsNotReplacedInPlace) {
   const TapePtr tape = chain_tape({.backward_reads_a = false, .b_has_mask = true, .in_place = true});
   const Schedule schedule = make_schedule(*tape, plan_with(*tape, {{"mask", "c.backward"}}));
   expect_right(*tape, schedule);
 }
 
-// Failed before: making `mask` again counted as a wish to keep `b`.
+// Regression: a recomputation of `mask` counted as a request to keep `b`.
 TEST(Recompute, ADropThatIsStillToComeTakesPlace) {
   const TapePtr tape = chain_tape({.b_has_mask = true});
   const Schedule schedule =
@@ -242,7 +242,7 @@ TEST(Recompute, ReleaseWithIsObeyedWhereItComesLaterThanTheCopy) {
   }
 }
 
-// Failed before: what had a copy on the host was taken for something that is only passing.
+// Regression: lowering took a value with a copy on the host for a temporary one and released it too early.
 TEST(Recompute, LeavesWhatIsToBeReleasedLaterWhereItIs) {
   const TapePtr tape = chain_tape({.b_has_mask = true});
   for (const std::string offloaded : {"a", "mask"}) {
@@ -308,8 +308,8 @@ TEST(Recompute, NoOpIsLeftWithoutAnOperand) {
 
 // --- any mixture ---------------------------------------------------------------------------------
 
-// For each value with a gap between two uses nothing, a copy or a recomputation, at any time that is not
-// plainly wrong.
+// Chooses nothing, a copy or a recomputation for each value with a gap between two uses, at any time that is
+// not plainly wrong.
 Plan random_plan(const Tape& tape, SplitMix64& random) {
   Plan plan = plan_of(tape, Policy::kOffloadNone);
   plan.placement_alignment = random.below(2) == 0 ? 0 : 64;

@@ -25,7 +25,7 @@ std::uint32_t launched_at(const Tape& tape, const Schedule& schedule, const std:
   return static_cast<std::uint32_t>(found - schedule.instructions.begin());
 }
 
-// Names of the values that are there, "-" for workspace, in order of allocation.
+// Names of the values on the device, in order of allocation; "-" is workspace.
 std::vector<std::string> present_at(const Tape& tape, const Schedule& schedule, std::uint32_t instruction) {
   std::vector<std::string> names;
   for (const Residence& residence : residences(tape, schedule)) {
@@ -64,7 +64,7 @@ TEST(Residency, CountsTheBytes) {
   EXPECT_EQ(fullest_op(*tape, schedule), op_named(*tape, "conv.forward"));
 }
 
-// Twice on the device, with a stay on the host in between.
+// The value has two stays on the device, with one on the host in between.
 TEST(Residency, AnOffloadedValueIsThereTwice) {
   const TapePtr tape = tiny_tape();
   const ValueId images = value_named(*tape, "images");
@@ -82,7 +82,7 @@ TEST(Residency, AnOffloadedValueIsThereTwice) {
   EXPECT_EQ(stays[1].holdings[0].last, launched_at(*tape, schedule, "conv.backward"));
 }
 
-// A buffer in which a gradient overwrites a saved tensor holds both, in turn.
+// If a gradient overwrites a saved tensor, the buffer contains first one and then the other.
 TEST(Residency, ValuesTakeTurns) {
   const TapePtr tape = tiny_tape();
   const Schedule schedule = schedule_of(*tape, Policy::kOffloadNone);
@@ -102,7 +102,7 @@ TEST(Residency, ValuesTakeTurns) {
   EXPECT_EQ(shared->value_at(overwritten), value_named(*tape, "dy"));
 }
 
-// On every schedule, the sum over the resident values equals the counted bytes, every operand of a launch is
+// On every schedule, the sum over the resident values equals the counted bytes. Every operand of a launch is
 // resident, and no value is used outside its stay.
 TEST(Residency, AgreesWithTheScheduleEverywhere) {
   for (const Subject& subject : all_subjects()) {

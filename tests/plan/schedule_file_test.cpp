@@ -43,7 +43,7 @@ std::vector<std::string> schema_errors(const Json& json) {
   return SchemaCheck::errors(read_json(std::string(VDNN_DOCS_DIRECTORY) + "/schedule.schema.json"), json);
 }
 
-// The message of the DataError that reading throws; empty where it throws none.
+// The message of the DataError that reading throws; empty if reading succeeds.
 std::string refusal(const Tape& tape, const std::string& text) {
   try {
     read(tape, text);
@@ -125,7 +125,8 @@ TapePtr variant(const std::function<void(std::vector<Overwrite>&, std::vector<Al
   return draft.finish();
 }
 
-// Failed before for the permission to overwrite: a schedule that overwrites ran on a tape that forbids it.
+// Regression: the fingerprint left out the permission to overwrite, so that a schedule that overwrites ran on
+// a tape that forbids it.
 TEST(ScheduleFile, TheFingerprintCoversWhatASchedulesDependsOn) {
   const auto print = [](const auto& change) { return fingerprint(*variant(change)); };
   const std::string same = print([](auto&, auto&, auto&, auto&) {});
@@ -141,7 +142,8 @@ TEST(ScheduleFile, TheFingerprintCoversWhatASchedulesDependsOn) {
   EXPECT_NE(print([](auto&, auto&, auto&, auto& bytes) { bytes = 16; }), same);
 }
 
-// Once a schedule was refused wherever the library, or its times, ordered the same algorithms otherwise.
+// Regression: a schedule was refused if the library, or its measured times, ordered the same algorithms
+// differently.
 TEST(ScheduleFile, TheOrderOfAlgorithmsIsNoMatter) {
   const auto tape = [](bool exchanged) {
     return variant([&](auto&, auto& algorithms, auto&, auto&) {
@@ -154,7 +156,7 @@ TEST(ScheduleFile, TheOrderOfAlgorithmsIsNoMatter) {
   EXPECT_EQ(fingerprint(*tape(true)), fingerprint(*tape(false)));
 }
 
-// As files have it that were written while the order counted.
+// Older files have a fingerprint that depends on the order of algorithms.
 TEST(ScheduleFile, AFingerprintOfAlgorithmsInTheirOrderIsReadToo) {
   const TapePtr tape = variant([](auto&, auto& algorithms, auto&, auto&) {
     algorithms.insert(algorithms.begin(), {"z", 1});
@@ -171,7 +173,7 @@ TEST(ScheduleFile, AFingerprintOfAlgorithmsInTheirOrderIsReadToo) {
 
 class DamagedScheduleFile : public ::testing::Test {
  protected:
-  // The instruction of that kind.
+  // The first instruction of that kind.
   Json& instruction(const std::string& kind) {
     for (Json& it : json_["instructions"]) {
       if (it["kind"] == kind) {
@@ -188,7 +190,7 @@ class DamagedScheduleFile : public ::testing::Test {
 };
 
 TEST_F(DamagedScheduleFile, AnyTruncation) {
-  // The last byte is the end of the line.
+  // The last byte is the newline, which may be missing.
   const std::size_t complete = text_.size() - 1;
   for (std::size_t length = 0; length < complete; length += length + 50 < complete ? 17 : 1) {
     EXPECT_NE(refusal(*tape_, text_.substr(0, length)), "") << length;
@@ -201,7 +203,7 @@ TEST_F(DamagedScheduleFile, AnythingBehindTheEnd) {
   EXPECT_NE(refusal(*tape_, text_ + text_), "");
 }
 
-// Failed before: the parser took a zero for the end of the file, and whatever followed was passed over.
+// Regression: the parser took a zero byte for the end of the file and ignored everything after it.
 TEST_F(DamagedScheduleFile, AnythingBehindAZero) {
   const std::string zero(1, '\0');
   for (const std::string& text : {text_ + zero, text_ + zero + "anything", text_ + zero + text_}) {
@@ -210,7 +212,7 @@ TEST_F(DamagedScheduleFile, AnythingBehindAZero) {
   }
 }
 
-// Failed before: a schedule was read whose origin could not be read, nor written again.
+// Regression: a schedule was accepted although its origin could be neither read nor written again.
 TEST_F(DamagedScheduleFile, AnOriginThatIsNone) {
   for (const Json& origin : {Json(nullptr), Json(5), Json("lenet"), Json::array({1})}) {
     json_["origin"] = origin;
@@ -232,7 +234,7 @@ TEST_F(DamagedScheduleFile, OtherFilesAndSchemas) {
   EXPECT_THAT(refusal_of(json_), HasSubstr("type 'summary'"));
 }
 
-// Visits every place in the file; `visit` is given a copy, and the place in it to change.
+// Calls `visit` for every place in the file, with a copy of the file and the place in it to change.
 void at_every_place(const Json& json, const std::function<void(Json&, Json&, const std::string&)>& visit) {
   std::set<std::string> places;
   const Json leaves = json.flatten();
@@ -248,7 +250,7 @@ void at_every_place(const Json& json, const std::function<void(Json&, Json&, con
 }
 
 TEST_F(DamagedScheduleFile, TheWrongTypeAnywhere) {
-  json_["origin"] = Json::object();  // whatever it is made of is right
+  json_["origin"] = Json::object();  // any contents of the object are valid
   at_every_place(json_, [&](Json& copy, Json& place, const std::string& name) {
     const Json intact = place;
     const std::vector<Json> others{nullptr, true, 7.5, "text", Json::array({1}), Json::object({{"a", 1}})};
@@ -257,7 +259,7 @@ TEST_F(DamagedScheduleFile, TheWrongTypeAnywhere) {
         continue;
       }
       place = other;
-      // No workspace.
+      // This operand is the workspace, which may be null.
       const bool right = other.is_null() && name.ends_with("/operands/3");
       EXPECT_TRUE(right || !refusal_of(copy).empty()) << name << " = " << other;
     }
@@ -277,7 +279,7 @@ TEST_F(DamagedScheduleFile, NumbersThatCannotBe) {
     place = 1e300;
     EXPECT_THAT(refusal_of(copy), Not(IsEmpty())) << name;
     if (name.ends_with("/bytes")) {
-      return;  // any size is one
+      return;  // any number is a valid size
     }
     for (const std::uint64_t number :
          {std::uint64_t{1000}, std::uint64_t{0xffffffff}, std::uint64_t{1} << 32U, ~std::uint64_t{0}}) {
@@ -327,7 +329,7 @@ TEST_F(DamagedScheduleFile, MissingKeysAnywhere) {
   });
 }
 
-// An instruction has what its kind needs, and nothing else.
+// An instruction has exactly the keys of its kind.
 TEST_F(DamagedScheduleFile, KeysOfAnotherKind) {
   instruction("allocate")["value"] = 0;
   EXPECT_THAT(refusal_of(json_), HasSubstr("unknown key 'value'"));
@@ -364,7 +366,7 @@ TEST_F(DamagedScheduleFile, NamesThatNobodyKnows) {
   EXPECT_THAT(refusal_of(json_), HasSubstr("4 algorithms for 5 ops"));
 }
 
-// Deeply nested JSON was once read, and writing it out again overflowed the stack.
+// Regression: reading accepted deeply nested JSON, and writing it again overflowed the stack.
 TEST_F(DamagedScheduleFile, NestedTooDeeply) {
   constexpr std::size_t kDepth = 200000;
   const std::string deep = std::string(kDepth, '[') + std::string(kDepth, ']');
@@ -375,7 +377,7 @@ TEST_F(DamagedScheduleFile, NestedTooDeeply) {
   EXPECT_THROW(origin_of(text), DataError);
 }
 
-// Whatever happens to single bytes, reading gives a schedule or a DataError.
+// For any change of single bytes, reading returns a schedule or throws a DataError.
 TEST_F(DamagedScheduleFile, BytesAtRandom) {
   for (std::uint64_t seed = 0; seed < 2000; ++seed) {
     std::mt19937_64 random(seed);
@@ -389,7 +391,7 @@ TEST_F(DamagedScheduleFile, BytesAtRandom) {
 
 // --- addresses -----------------------------------------------------------------------------------
 
-// Recomputation, transfers and an arena.
+// A schedule with recomputation, transfers and an arena.
 class PlacedScheduleFile : public ::testing::Test {
  protected:
   Json& buffer(const std::string& name) {

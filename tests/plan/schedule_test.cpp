@@ -54,7 +54,7 @@ void expect_right(const Tape& tape, const Schedule& schedule, const std::string&
 
 // --- waits ---------------------------------------------------------------------------------------
 
-// Every wait is needed: without it some permitted order computes something else.
+// Every wait is needed: without it, some permitted order computes something else.
 TEST(Schedule, NoWaitIsRedundant) {
   const std::uint64_t stride = extent({.usual = 1, .under_sanitizers = 7, .in_long_run = 1});
   std::uint64_t waits_seen = 0;
@@ -90,7 +90,7 @@ TEST(Schedule, TransfersWaitForNothingButTheirValue) {
     EXPECT_THAT(schedule.instructions[offload].waits,
                 ElementsAre(Wait{static_cast<std::uint32_t>(origin), 0}))
         << name;
-    // The value that leaves last comes back first, which implies that the earlier ones have left.
+    // The value that leaves last comes back first. Its wait implies that the earlier ones have left.
     std::vector<Wait> expected;
     if (transfer.value == plan.transfers.back().value) {
       expected.push_back({static_cast<std::uint32_t>(offload), 0});
@@ -101,8 +101,8 @@ TEST(Schedule, TransfersWaitForNothingButTheirValue) {
 
 // --- order ---------------------------------------------------------------------------------------
 
-// The copy out starts beside the last forward reader, the copy back just before the op that it is planned
-// with.
+// The offload starts beside the last forward reader, and the prefetch just before the op with which it is
+// planned.
 TEST(Schedule, TransfersStandBesideTheirOps) {
   const TapePtr tape = model_tape("fashion-vgg");
   const Plan plan = plan_of(*tape, Policy::kOffloadAll);
@@ -126,7 +126,7 @@ TEST(Schedule, TransfersStandBesideTheirOps) {
   }
 }
 
-// y, which the loss needs now, once came back after images, which are fetched ahead.
+// Regression: y, which the loss needs now, came back after the images, which are needed later.
 TEST(Schedule, ADemandFetchComesBeforeWhatIsFetchedAhead) {
   const TapePtr tape = tiny_tape();
   const Schedule schedule = schedule_of(*tape, Policy::kOffloadAll);
@@ -152,14 +152,14 @@ TEST(Schedule, OffloadsBesideTheProducerComeAfterIt) {
   expect_right(*tape, schedule, "by hand");
 }
 
-// Memory is taken for the launch that uses it first and given back after the launch that uses it last.
+// A buffer is allocated for its first launch and released after its last one.
 TEST(Schedule, BuffersLiveNoLongerThanTheyAreUsed) {
   for (const Subject& subject : all_subjects()) {
     if (subject.name.find("several lives") != std::string::npos) {
-      continue;  // these plans have lives without a reader, up to the op that was drawn as their end
+      continue;  // these plans have lives without a reader, which end at a randomly drawn op
     }
     struct Life {
-      int allocated = 0;  // in launches
+      int allocated = 0;  // counted in launches
       int first = -1;
       int last = -1;
     };
@@ -172,7 +172,7 @@ TEST(Schedule, BuffersLiveNoLongerThanTheyAreUsed) {
         const Life& life = lives[it.buffer];
         const std::string& name = subject.schedule.buffers[it.buffer].name;
         EXPECT_TRUE(life.last == launches || life.last == launches - 1) << subject.name << ": " << name;
-        // Inputs are loaded at the start, so that they are there in time.
+        // Inputs are loaded at the start of the step, ahead of their first use.
         EXPECT_TRUE(life.first == life.allocated || life.allocated == 0) << subject.name << ": " << name;
       }
       for (const BufferUse& use : uses(*subject.tape, it)) {
@@ -210,14 +210,14 @@ TEST(Schedule, BaselineAllocatesNothingInAStep) {
 TEST(Schedule, BaselineHasTwoGradientBuffersAndMoreWhereAForkNeedsThem) {
   EXPECT_EQ(gradient_buffers(schedule_of(*model_tape("lenet"), Policy::kBaseline)), 2);
   EXPECT_EQ(gradient_buffers(schedule_of(*model_tape("fashion-vgg"), Policy::kBaseline)), 2);
-  // The tiny tape's only gradient map overwrites something else.
+  // The tiny tape's only gradient map overwrites a saved tensor.
   EXPECT_EQ(gradient_buffers(schedule_of(*tiny_tape(), Policy::kBaseline)), 2);
-  // While right computes its part of the gradient of relu1.y: skip's part, left's and right's own output
-  // gradients, and that part.
+  // While right computes its part of the gradient of relu1.y, four buffers are in use: skip's part, the
+  // output gradients of left and right, and right's part.
   EXPECT_EQ(gradient_buffers(schedule_of(*forked_tape(), Policy::kBaseline)), 4);
 }
 
-// Failed before: both of an op's gradient maps were given the first free buffer.
+// Regression: both gradient maps of an op got the same first free buffer.
 TEST(Schedule, BaselineSeparatesTwoGradientMapsOfOneOp) {
   TapeDraft draft;
   const ValueId x = draft.value("x", ValueKind::kInput, 8);
@@ -248,7 +248,7 @@ TEST(Schedule, IsRightOnEvaluationAndOnTheTinyTape) {
   }
 }
 
-// Failed before: a tape may have no metrics, and lowering asked for their producer.
+// Regression: lowering asked for the producer of the metrics, which a tape may lack.
 TEST(Schedule, IsRightOnATapeWithoutMetrics) {
   TapeDraft draft;
   const ValueId x = draft.value("x", ValueKind::kInput, 8);

@@ -1,4 +1,4 @@
-// The planner's model of a step (src/plan/optimal/step_model.h) for given decisions, and the lower bounds.
+// The planner's model of a step for given decisions (src/plan/optimal/step_model.h), and the lower bounds.
 
 #include "src/plan/optimal/step_model.h"
 
@@ -34,8 +34,8 @@ PlanCosts costs_of(const Tape& tape, double link) {
   return costs;
 }
 
-// The release of a value that was needed soon once waited for a value that was copied earlier and needed
-// later, and came only when the value should have been back.
+// Regression: the release of a value needed soon waited for a value that was copied earlier but needed later.
+// The release then came only when the value should have been back.
 TEST(StepModel, WhatIsNeededSoonHasLeftBeforeItIsFetched) {
   const TapePtr tape = model_tape("fashion-vgg");
   for (const double bytes_per_second : {1e2, 1e3, 1e4, 1e5, 1e6}) {
@@ -55,10 +55,10 @@ TEST(StepModel, WhatIsNeededSoonHasLeftBeforeItIsFetched) {
   }
 }
 
-// Three maps, each read by an op of the backward pass, the last of which reads the images again. They have
-// left by then, so the next step's images can be loaded while this step ends, from the slot on where there is
-// room for them. Failed before: where the room did not last for the whole load, none of it was hidden, and
-// the planner passed over plans that the executor runs faster.
+// Each of three maps has a reader in the backward pass; the last reader also reads the images. The maps have
+// left by then, so the next step's images can be loaded while this step ends, as soon as they have room.
+// Regression: if the room did not last for the whole load, the model hid none of it. The planner then missed
+// plans that the executor runs faster.
 TEST(StepModel, HidesAsMuchOfTheNextLoadAsThereIsRoomFor) {
   TapeDraft draft;
   const std::uint32_t layer = draft.layer("all");
@@ -93,8 +93,8 @@ TEST(StepModel, HidesAsMuchOfTheNextLoadAsThereIsRoomFor) {
       << "half a second of the load is left, and the images come back 1.5 s late";
 }
 
-// Failed before: the memory of a value that had taken the place of another was forgotten where both are
-// recomputed on the way to a third, and the third counted as there from the first of these ops on.
+// Regression: one value overwrites another, and both are recomputed on the way to a third. The model forgot
+// the memory of the overwriting value and counted the third value as present from the first of these ops on.
 TEST(StepModel, CountsWhatIsRecomputedInPlaceOnTheWay) {
   TapeDraft draft;
   const ValueId images = draft.value("images", ValueKind::kInput, 64);
@@ -132,8 +132,8 @@ TEST(StepModel, CountsWhatIsRecomputedInPlaceOnTheWay) {
   EXPECT_FALSE(model.evaluate(decisions, live - costs.alignment_bytes).feasible()) << live;
 }
 
-// While the first op of the backward pass computes, its operands take all memory, so that the map that the
-// next one reads comes afterwards: part of it is copied, and part of it is made again, in the same time.
+// While the first op of the backward pass runs, its operands fill the memory. The map that the next op reads
+// must come back afterwards, part of it by a copy and part by recomputation at the same time.
 TEST(Bound, KnowsThatWhatHasNoRoomBesideAnOpComesAfterIt) {
   TapeDraft draft;
   const std::uint32_t layer = draft.layer("all");
@@ -151,8 +151,9 @@ TEST(Bound, KnowsThatWhatHasNoRoomBesideAnOpComesAfterIt) {
   const double both = 1 / (1 / 1.0 + 1 / 2.5);
   constexpr std::uint64_t kOperands = 2 * std::uint64_t{8192};
   EXPECT_NEAR(lower_bound_seconds(*tape, costs, kOperands), 4 + both, 1e-9);
-  EXPECT_NEAR(lower_bound_seconds(*tape, costs, kOperands + 2048), 4 + both / 2, 1e-9) << "half of it stays";
-  EXPECT_NEAR(lower_bound_seconds(*tape, costs, kOperands + 4096), 4, 1e-9) << "all of it stays";
+  EXPECT_NEAR(lower_bound_seconds(*tape, costs, kOperands + 2048), 4 + both / 2, 1e-9)
+      << "half of the map stays";
+  EXPECT_NEAR(lower_bound_seconds(*tape, costs, kOperands + 4096), 4, 1e-9) << "the whole map stays";
 }
 
 // A value that overwrites the result of a costly op cannot be recomputed without that op.
@@ -172,13 +173,13 @@ TEST(Bound, CountsWhatMustRunAgainWithAProducer) {
               ElementsAre(op_named(*tape, "relu"), op_named(*tape, "convolution")));
   EXPECT_THAT(optimal::run_again_for(*tape, op_named(*tape, "relu"), op_named(*tape, "relu"), 4096),
               ElementsAre(op_named(*tape, "relu")))
-      << "its operand is there";
+      << "its operand is still on the device";
   EXPECT_THAT(optimal::run_again_for(*tape, op_named(*tape, "relu"), op_named(*tape, "loss"), 8192),
               ElementsAre(op_named(*tape, "relu")))
-      << "its operand takes less memory";
+      << "its operand needs less memory";
 }
 
-// While a block's input and what its branch makes are both needed, neither is all that the rest needs.
+// While later ops need both a block's input and the result of its branch, neither value alone is a cut.
 TEST(Problem, CutsAreWhatBlocksHandOn) {
   TapeDraft draft;
   const auto map = [&](const char* name) { return draft.value(name, ValueKind::kFeatureMap, 4096); };
@@ -206,7 +207,7 @@ TEST(Problem, CutsAreWhatBlocksHandOn) {
   const PlanCosts costs = costs_of(*tape, 1e6);
   const optimal::Problem problem(*tape, {}, costs);
   const auto cut = [&](ValueId value) { return problem.gaps().at(problem.main_gap(value)).cut; };
-  EXPECT_TRUE(cut(before)) << "behind the stem";
+  EXPECT_TRUE(cut(before)) << "after the stem";
   EXPECT_FALSE(cut(branch));
   EXPECT_TRUE(cut(sum));
   EXPECT_TRUE(cut(after));

@@ -29,7 +29,7 @@ inline ConvolutionSpec same_convolution(std::int64_t filters) {
   return {.filters = filters, .kernel = {3, 3}, .stride = {1, 1}, .padding = {1, 1}};
 }
 
-// A feature map that three layers read: two convolutions and, past them, an addition.
+// Three layers read one feature map: two convolutions and, after them, an addition.
 inline Network forked_network() {
   NetworkBuilder net("forked", {2, 1, 8, 8});
   const Tensor trunk = net.relu("relu1", net.convolution("conv1", net.input(), same_convolution(4)));
@@ -46,7 +46,7 @@ inline TapePtr forked_tape(const fakes::FakeCatalogOptions& options = {}) {
   return lower_to_tape(forked_network(), fakes::FakeCatalog(options), kMomentum);
 }
 
-// Of two ranks with two micro-steps each; buckets so small that there are several.
+// Two ranks with two micro-steps each. The buckets are small, so that there are several.
 inline TapePtr collective_tape() {
   TrainingOptions options = kMomentum;
   options.ranks = 2;
@@ -55,7 +55,7 @@ inline TapePtr collective_tape() {
   return lower_to_tape(forked_network(), fakes::FakeCatalog(), options);
 }
 
-// A tape by hand, with the smallest of everything.
+// Builds a hand-made tape; everything not specified is minimal.
 class TapeDraft {
  public:
   ValueId value(const std::string& name, ValueKind kind, std::uint64_t bytes) {
@@ -144,7 +144,7 @@ inline Schedule schedule_of(const Tape& tape, Policy policy,
   return make_schedule(tape, plan_of(tape, policy, preference));
 }
 
-// A schedule of some network, with a name for messages.
+// A schedule under test, with a name for messages.
 struct Subject {
   std::string name;  // network, policy, preference
   TapePtr tape;
@@ -188,7 +188,7 @@ inline std::vector<Subject> all_subjects() {
   return result;
 }
 
-// Throws where there is none.
+// Throws if there is no such value.
 inline ValueId value_named(const Tape& tape, const std::string& name) {
   for (ValueId id = 0; id < tape.values().size(); ++id) {
     if (tape.value(id).name == name) {

@@ -1,6 +1,6 @@
 #pragma once
-// Plans by the names of values and ops, and schedules told instruction by instruction, for tests on tapes by
-// hand.
+// For tests on hand-made tapes: plans by the names of values and ops, and schedules as one text per
+// instruction.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -83,7 +83,7 @@ inline std::string operand_name(const Schedule& schedule, const Instruction& ins
   return buffer == kNone ? "none" : schedule.buffers[buffer].name;
 }
 
-// The message of the InvalidArgument that lowering throws; empty where it throws none.
+// The message of the InvalidArgument that lowering throws; empty if lowering succeeds.
 inline std::string refusal(const Tape& tape, const Plan& plan) {
   try {
     make_schedule(tape, plan);

@@ -1,5 +1,5 @@
-// Every network of the zoo, at its publication's size, on every catalog: it lowers, is planned under every
-// policy, and the checker finds nothing wrong with the schedule.
+// Every network of the zoo, at the size of its publication, lowers on every catalog. Every policy plans it,
+// and the checker finds no error in the schedule.
 
 #include <gtest/gtest.h>
 
@@ -46,7 +46,7 @@ void expect_right_schedules(const Network& network, const OpCatalog& catalog,
   EXPECT_LE(offloaded, tape->feature_map_bytes());
 }
 
-// Evaluation has the same parameters, lying the same way.
+// Evaluation has the same parameters in the same storage layout.
 void expect_shared_parameters(const Network& network, const OpCatalog& catalog,
                               const PrecisionOptions& precision = {}) {
   const auto training = lower_to_tape(network, catalog, {.precision = precision});
@@ -62,11 +62,11 @@ void expect_shared_parameters(const Network& network, const OpCatalog& catalog,
   }
 }
 
-// The window of vDNN, stated for the fetched values instead of the fetching layers. A value comes back beside
-// the backward pass of the layer that reads it first there, or of a later layer with no convolution between
-// the two. The pass of one layer fetches for at most one earlier layer.
+// vDNN's window, stated for the fetched values instead of the fetching layers. A value comes back beside the
+// backward pass of its first reader there, or of a later layer without a convolution between the two. The
+// backward pass of one layer fetches for at most one earlier layer.
 void expect_in_its_window(const Tape& tape, const Plan& plan) {
-  std::map<OpId, std::set<std::uint32_t>> ahead;  // an op: for which other layers it fetches
+  std::map<OpId, std::set<std::uint32_t>> ahead;  // for each op, the other layers for which it fetches
   for (const Transfer& transfer : plan.transfers) {
     const std::string& name = tape.value(transfer.value).name;
     const auto reader = std::ranges::find_if(tape.readers(transfer.value),
@@ -91,7 +91,7 @@ void expect_in_its_window(const Tape& tape, const Plan& plan) {
   }
 }
 
-// Each value with the ops beside which it leaves and comes back.
+// Each offloaded value, with the ops beside which it leaves and comes back.
 std::vector<std::string> transfers(const Tape& tape, const Plan& plan) {
   std::vector<std::string> lines;
   for (const Transfer& transfer : plan.transfers) {
@@ -101,7 +101,7 @@ std::vector<std::string> transfers(const Tape& tape, const Plan& plan) {
   return lines;
 }
 
-// Collectives, and ops that read all gradients, move no transfer.
+// Collectives, and ops that read all gradients, do not shift any transfer.
 void expect_the_same_windows_for_ranks(const Network& network, const OpCatalog& catalog) {
   const std::array<TrainingOptions, 4> trainings{
       TrainingOptions{}, TrainingOptions{.clip_norm = 1.0F}, TrainingOptions{.ranks = 4},
@@ -122,7 +122,7 @@ void expect_the_same_windows_for_ranks(const Network& network, const OpCatalog& 
       EXPECT_EQ(planned, alone);
     }
   }
-  // Statistics over all ranks take ops of their own, which belong to their layer.
+  // Statistics over all ranks need ops of their own, which belong to the layer.
   const auto synchronized = lower_to_tape(network, catalog, {.ranks = 4, .sync_batch_normalization = true});
   for (const Policy policy : kPolicies) {
     expect_in_its_window(*synchronized, make_plan(*synchronized, {.policy = policy}));

@@ -1,4 +1,4 @@
-"""Curves over steps as a small SVG: losses on the left, what they differ by on the right, on a logarithmic scale."""
+"""Curves over steps as a small SVG: losses on the left, their differences on a logarithmic scale on the right."""
 
 import math
 
@@ -62,7 +62,7 @@ def panel_of_differences(differences, steps):
 
 
 def picture(losses, differences):
-    """Both map a name to a value for each step; no difference is zero."""
+    """Both arguments map a name to one value per step; no difference may be zero."""
     steps = len(next(iter(losses.values())))
     lines = [f'<svg xmlns="http://www.w3.org/2000/svg" width="{2 * WIDTH}" height="{HEIGHT}" '
              'font-family="sans-serif" font-size="11">', '<rect width="100%" height="100%" fill="white"/>']

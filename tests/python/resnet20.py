@@ -1,4 +1,4 @@
-"""The zoo's resnet20 in PyTorch, with the parameters of a checkpoint by their names, and the reader of such files."""
+"""The zoo's resnet20 in PyTorch, with a checkpoint's parameters by name, and a reader of checkpoints."""
 
 import json
 import struct
@@ -9,7 +9,7 @@ import torch.nn.functional as F
 
 
 def read(path):
-    """Name to tensor. (The safetensors package itself reads these files in another test.)"""
+    """Returns a map of names to tensors. (In another test the safetensors package reads these files.)"""
     data = path.read_bytes()
     (length,) = struct.unpack("<Q", data[:8])
     header = json.loads(data[8 : 8 + length])

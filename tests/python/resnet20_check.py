@@ -2,15 +2,16 @@
 
   resnet20_check.py DIRECTORY
 
-DIRECTORY holds what tests/reference/resnet20_dump.cpp wrote. From the checkpoint before the step: the forward pass in
-training mode, the loss, the gradient of every parameter, the update, the running statistics, and the loss of inference
-after it. PyTorch computes in double precision, vdnn in single precision: each tensor may differ by rounding only. The
-largest difference, relative to the largest element of the tensor, is printed and must not exceed BOUND: sums over up to
-4 x 16 x 16 = 1024 places, errors of 2^-24 each, through twenty layers and back.
+DIRECTORY holds the files of tests/reference/resnet20_dump.cpp. From the checkpoint before the step, the script computes
+the forward pass in training mode, the loss, the gradient of every parameter, the update, the running statistics, and the
+loss of inference after the step. PyTorch computes in double precision and vdnn in single precision, so each tensor may
+differ by rounding only. The script prints the largest difference, relative to the largest element of the tensor. It must
+not exceed BOUND, which allows for sums over up to 4 x 16 x 16 = 1024 places, with errors of 2^-24 each, through twenty
+layers and back.
 
-The batch is small on purpose. Where a rectifier's input lies within rounding of zero, one side passes the gradient and
-the other does not, which is no error of either; with a million activations that happens in every run, PyTorch against
-itself in another precision included, and moves gradients by a percent.
+The batch is small on purpose. If a ReLU's input is within rounding of zero, one side passes the gradient and the other
+does not, though neither is wrong. With a million activations that happens in every run, even between two precisions of
+PyTorch, and changes gradients by a percent.
 """
 
 import sys

@@ -2,14 +2,15 @@
 
   resnet20_losses.py DIRECTORY [--svg FILE]
 
-DIRECTORY holds what tests/reference/resnet20_losses.cpp wrote: weights, batches, and vdnn's losses. PyTorch starts from the
-same weights, sees the same batches and updates by the same rule. The losses of all steps are printed and, with --svg, drawn.
+DIRECTORY holds the files of tests/reference/resnet20_losses.cpp: weights, batches, and vdnn's losses. PyTorch starts from
+the same weights, with the same batches and the same update rule. The script prints the losses of all steps and, with
+--svg, draws them.
 
-Training magnifies rounding: two runs that differ in the last bit of one number part after some steps, and over thirty
-PyTorch's fp32 is as far from its own double precision as from vdnn's fp32. How far rounding takes a run is measured here, as
-the largest difference between PyTorch's fp32 and bf16. vdnn's fp32 and bf16 may each be twice as far from PyTorch's, since
-either of the two is taken so far in a direction of its own. In fp32 the first step, before anything is magnified, agrees to
-FIRST_STEP.
+Training magnifies rounding: two runs that differ in the last bit of one number diverge after some steps. After thirty
+steps, PyTorch's fp32 differs from its own double precision as much as from vdnn's fp32. The script measures the effect of
+rounding as the largest difference between PyTorch's fp32 and bf16. vdnn's fp32 and bf16 may differ from PyTorch's by twice
+that, since rounding can move the two runs in opposite directions. In fp32 the first step, before any magnification, agrees
+to FIRST_STEP.
 """
 
 import argparse
@@ -26,9 +27,9 @@ LEARNING_RATE = 0.02
 MOMENTUM = 0.9
 WEIGHT_DECAY = 5e-4
 STATISTICS = ("running_mean", "running_variance")
-LEAST_DIFFERENCE = 1e-8  # what equal losses are drawn as
-FIRST_STEP = 1e-4  # relative, as resnet20_check.py has it
-LEARNED = 2 / 3  # of the first loss: what the mean of the last five is below
+LEAST_DIFFERENCE = 1e-8  # drawn if losses are equal
+FIRST_STEP = 1e-4  # relative, as in resnet20_check.py
+LEARNED = 2 / 3  # the mean of the last five losses must be below this part of the first loss
 
 
 def losses_of_pytorch(before, batches, in_bf16):
@@ -91,7 +92,7 @@ def main():
     if options.svg:
         options.svg.write_text(loss_plot.picture(losses, apart))
     bad = list(violations(losses, largest))
-    print("\n".join(bad) or "as near as rounding lets them be")
+    print("\n".join(bad) or "the losses agree up to rounding")
     return 1 if bad else 0
 
 

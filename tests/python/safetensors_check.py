@@ -1,10 +1,10 @@
-"""What the public implementation of safetensors reads in a file.
+"""Prints the contents of a file as the public implementation of safetensors reads them.
 
   safetensors_check.py FILE [COPY]
 
-Prints the metadata (one `metadata KEY VALUE` a line, sorted) and one `tensor NAME DTYPE SHAPE SHA256` a tensor, sorted
-by name; texts as JSON, the hash of the little-endian bytes in C order. With COPY also writes there what was read.
-Exit status 1, with a message, when FILE cannot be read.
+Prints one line `metadata KEY VALUE` per entry and one line `tensor NAME DTYPE SHAPE SHA256` per tensor, both sorted.
+Texts are JSON; the hash is that of the little-endian bytes in C order. With COPY, also writes the contents to that file.
+The exit status is 1, with a message, if FILE cannot be read.
 """
 
 import hashlib

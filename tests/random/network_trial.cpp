@@ -31,7 +31,7 @@ namespace vdnn::testing {
 
 namespace {
 
-constexpr std::uint64_t kSteps = kStagedBatches;  // before an evaluation, after which there is one more
+constexpr std::uint64_t kSteps = kStagedBatches;  // before an evaluation, which one more step follows
 constexpr float kLearningRate = 1e-6F;            // nothing may diverge, see random_network.h
 constexpr std::uint64_t kPlenty = std::uint64_t{1} << 30;
 constexpr std::uint64_t kAlignment = 4096;  // of planned addresses
@@ -52,7 +52,7 @@ void expect_equal(Findings& findings, const std::string& what, std::uint64_t got
 
 // --- on paper ----------------------------------------------------------------------------------------------
 
-// False where the budget does not suffice. A few steps, and everything given back.
+// Runs a few simulated steps and releases everything. Returns false if the budget does not suffice.
 bool fits_simulated(SimDevice& device, const Tape& tape, const Schedule& schedule) {
   try {
     ExecutorRig rig(device, tape);
@@ -88,7 +88,7 @@ Findings judge_simulated_run(const Tape& tape, const Schedule& schedule, const P
 Findings judge_refusal(const Tape& tape, const Schedule& schedule, const Prediction& predicted) {
   const SimProfile profile = finest_profile();
   if (predicted.peak_bytes <= profile.granule_bytes) {
-    return {};  // there is no less
+    return {};  // no smaller budget exists
   }
   const auto device =
       make_sim_device({.profile = profile, .budget_bytes = predicted.peak_bytes - profile.granule_bytes});
@@ -112,12 +112,12 @@ Findings judge_file(const Tape& tape, const Schedule& schedule) {
   const std::string text = written(tape, schedule);
   std::istringstream in(text);
   if (written(tape, read_schedule(in, tape)) != text) {
-    return {"another schedule than was written"};
+    return {"the schedule read differs from the one written"};
   }
   return {};
 }
 
-// Of an op's algorithms the least; of all ops the most.
+// The largest, over all ops, of the least workspace of an op's algorithms.
 std::uint64_t least_workspace_limit(const Tape& tape) {
   std::uint64_t limit = 0;
   for (const Op& op : tape.ops()) {
@@ -137,7 +137,7 @@ Findings judge_workspace_limit(const Tape& tape) {
       make_plan(tape, {.workspace_limit = least - 1});
       findings.push_back("a limit below " + std::to_string(least) + " is accepted");
     }
-  } catch (const InvalidArgument&) {  // as it should be
+  } catch (const InvalidArgument&) {  // the expected refusal
   }
   return findings;
 }
@@ -216,7 +216,7 @@ std::vector<std::string> outputs_of(const Network& network) {
   return names;
 }
 
-// The results of a step on the host.
+// Adds a step's results on the host to the digest.
 void take_results(Digest& digest, const Session& session, const StepMetrics& metrics,
                   const std::vector<std::string>& results, Findings& findings) {
   for (const LossMetrics& loss : metrics.losses) {
@@ -230,7 +230,7 @@ void take_results(Digest& digest, const Session& session, const StepMetrics& met
   }
 }
 
-// Each step is submitted before the one before it is waited for, as a training loop does.
+// Like a training loop, submits each step before waiting for the previous one.
 void take_steps(Session& session, const StagedInputs& staged, std::uint64_t count, Digest& digest,
                 Findings& findings) {
   const PlannedRun& run = session.run();
@@ -247,13 +247,13 @@ void take_steps(Session& session, const StagedInputs& staged, std::uint64_t coun
   take_results(digest, session, session.wait(*last), results, findings);
 }
 
-// With as many samples of the first batch as fit in memory, if any. Comparisons are counted, and the suite
-// requires some.
+// Evaluates as many samples of the first batch as fit in memory, if any. The trial counts comparisons, and
+// the suite requires some.
 void evaluate(Session& session, const StagedInputs& staged, Outcome& outcome) {
   std::int64_t samples = 0;
   try {
     samples = session.evaluation_batch();
-  } catch (const OutOfMemory&) {  // an evaluation is promised no more than training takes
+  } catch (const OutOfMemory&) {  // an evaluation gets no more memory than training needs
     return;
   }
   const Network& network = session.run().own_network();
@@ -282,7 +282,8 @@ void train(Session& session, const SessionOptions& options, Outcome& outcome) {
 
   const DeviceCounters counters = session.device().counters();
   expect_equal(outcome.findings, "host bytes", counters.peak_pinned_bytes, run.prediction.host_bytes);
-  // Protection is work of its own, after which released memory is free: other blocks suit best then.
+  // Protecting memory is extra work that must end before released memory is free, so the pool chooses other
+  // blocks.
   if (!options.protect_released) {
     expect_equal(outcome.findings, "peak", counters.peak_committed_bytes, run.prediction.peak_bytes);
     expect_equal(outcome.findings, "system allocations after the first step",
@@ -304,7 +305,7 @@ bool is_refused(PlannedRun run, std::uint64_t budget) {
   }
 }
 
-// The runs of one network, which all have to come to the same.
+// The runs of one network, which must all have the same results.
 class Runs {
  public:
   Runs(const RandomNetwork& random, const TrialOptions& options)
@@ -333,8 +334,8 @@ class Runs {
   }
 
  private:
-  // Weights hide a gradient that is too small to move them. Momentum and Adam's moments show all of it; plain
-  // SGD keeps nothing, so that there the host is given the gradients themselves.
+  // Weights hide a gradient that is too small to change them. Momentum and Adam's moments show every
+  // gradient. Plain SGD has no state, so the gradients themselves become results for the host.
   static TrainingOptions telling(const RandomNetwork& random) {
     TrainingOptions training = random.training;
     const auto* sgd = std::get_if<SgdSpec>(&training.optimizer);
@@ -353,13 +354,13 @@ class Runs {
   }
 
   struct Wanted {
-    std::optional<Policy> policy;  // absent: what plan_run() settles on
+    std::optional<Policy> policy;  // absent: plan_run() chooses
     std::uint64_t budget_bytes = kPlenty;
     bool page_aligned_blocks = false;
   };
   using Recorded = std::map<std::string, std::string>;
 
-  // Auto may settle on `optimal`, which would choose other algorithms, and so other results.
+  // Auto may choose `optimal`, whose own algorithms would have other results; so it gets the recorded ones.
   PlannedRun plan(const Wanted& wanted) const {
     return plan_run(random_.network, {.device = "cpu",
                                       .memory_bytes = wanted.budget_bytes,
@@ -374,9 +375,9 @@ class Runs {
 
   int threads() const {
 #ifdef __SANITIZE_THREAD__
-    return 1;  // it does not see how OpenMP's runtime orders threads
+    return 1;  // the sanitizer does not see how OpenMP's runtime orders threads
 #else
-    return random_.seed % 31 == 1 ? 2 : 1;  // slow where cores are shared
+    return random_.seed % 31 == 1 ? 2 : 1;  // two threads are slow on shared cores
 #endif
   }
 
@@ -408,7 +409,7 @@ class Runs {
     compare_once(settled);
   }
 
-  // The policy that auto chooses has often been tried before.
+  // Skips a repeated trial, since auto often chooses a policy that was already tried.
   void compare_once(const PlannedRun& run) {
     if (tried_.insert(in_words(run)).second) {
       compare(run, {}, in_words(run));
@@ -422,7 +423,7 @@ class Runs {
     compare(run, {}, "several lives");
   }
 
-  // The approaches of other programs only move bytes, too.
+  // The methods of other programs also only move bytes, so their results must be the same.
   void judge_peer() {
     const Peer peer = all_peers()[random_.seed % all_peers().size()];
     PlannedRun run = plan({.policy = Policy::kOffloadNone});
@@ -463,7 +464,7 @@ class Runs {
     append(trial_.findings, where, outcome.findings);
     for (const auto& [what, digest] : outcome.digests) {
       const auto [first, is_first] = first_.try_emplace(what, Digested{.text = digest, .where = where});
-      const std::string kind = what.substr(0, what.find(' '));  // an evaluation's batch left aside
+      const std::string kind = what.substr(0, what.find(' '));  // without an evaluation's batch
       ++trial_.counts[kind];
       trial_.counts[kind + " compared"] += is_first ? 0 : 1;
       if (digest != first->second.text) {
@@ -487,7 +488,7 @@ class Runs {
   TrainingOptions training_;
   Recorded recorded_;  // the algorithms of the static policies; empty until `baseline_` is made
   PlannedRun baseline_;
-  std::map<std::string, Digested> first_;  // run that had this result
+  std::map<std::string, Digested> first_;  // for each result, the run that had it first
   std::set<std::string> tried_;
   Trial trial_;
 };

@@ -1,5 +1,5 @@
-// A trial that never objects would prove nothing. It must find the faults planted here, with the same
-// functions that check random networks.
+// A trial that never reports an error would prove nothing. The functions that check random networks must find
+// the faults planted here.
 
 #include "tests/random/network_trial.h"
 
@@ -89,7 +89,7 @@ TEST_F(PaperTrial, FindsEveryWaitThatIsDropped) {
   }
   EXPECT_EQ(found[0], dropped);
   EXPECT_GT(found[1], dropped / 2);
-  EXPECT_GT(found[2], 0);  // most releases wait only on behalf of the next owner of their memory
+  EXPECT_GT(found[2], 0);  // most releases wait only for the sake of their memory's next owner
 }
 
 TEST_F(PaperTrial, FindsAPeakThatIsAGranuleTooSmall) {
@@ -154,7 +154,7 @@ TEST(NetworkTrial, HasNothingAgainstWhatIsRight) {
   EXPECT_GT(trial.counts.at("evaluation compared"), 0);
 }
 
-// A layer that doubles its input, and then spoils its output.
+// A layer that doubles its input and then spoils its output.
 class SpoiledDoubling : public CustomLayer {
  public:
   TensorType output(std::span<const TensorType> inputs) const override { return doubling_.output(inputs); }
@@ -190,9 +190,9 @@ TEST(NetworkTrial, FindsResultsThatDependOnWhatRanBefore) {
   EXPECT_THAT(findings, Each(HasSubstr("has other results than with --policy=baseline")));
 }
 
-// In backward alone, one element by a few ulps: so little that no weight moves by it. The filters that
-// learn from it have no bias, which would start at nought. Judging weights after steps of 1e-6, the trial saw
-// nothing.
+// Changes one element by a few ulps, and only in backward, which is too little to change a weight. The
+// filters that learn from it have no bias, since a bias starts at zero and would show the change. Regression:
+// the trial compared only weights after steps of 1e-6 and found nothing.
 class DriftingBackwards final : public SpoiledDoubling {
  public:
   std::string kind() const override { return "drifting backwards"; }
@@ -214,7 +214,7 @@ TEST(NetworkTrial, FindsGradientsThatNoWeightShows) {
   EXPECT_THAT(findings, Each(HasSubstr("training has other results than with --policy=baseline")));
 }
 
-// Values that cannot be told apart prove nothing about who read what.
+// If all values are NaN, equal results prove nothing about the values read.
 class Spoiling final : public SpoiledDoubling {
  public:
   std::string kind() const override { return "spoiling"; }
@@ -244,7 +244,7 @@ TEST(TrialCommand, NamesANetworkAndWhatToTryOfIt) {
   EXPECT_EQ(command.options.budget_bytes, 1048576);
 }
 
-// Seed 17 was tried for the first, every policy for the fourth.
+// Regression: the first argument ran seed 17, and the fourth ran every policy.
 TEST(TrialCommand, RefusesWhatItDoesNotKnow) {
   for (const std::string_view wrong :
        {"--seed=17x", "--seed=", "--seed=-1", "--polcy=all", "--policy=al", "--budget=1MiB", "--seed", ""}) {

@@ -16,7 +16,7 @@ std::span<float> numbers(const AddressRange& range) {
   return {pointer_to<float>(range.begin), range.bytes / sizeof(float)};
 }
 
-// Forward: the product, then a copy of b, which is all of b that backward reads.
+// Forward makes the product and then a copy of b; backward reads only the copy.
 class Product final : public CustomLayer {
  public:
   std::string kind() const override { return "product"; }
@@ -65,7 +65,7 @@ class Product final : public CustomLayer {
     } else if (launch.position == 0) {
       multiply(launch);
     } else {
-      const AddressRange& to = launch.operands.writes[0];  // may be the very same memory
+      const AddressRange& to = launch.operands.writes[0];  // may be the same memory
       std::memmove(pointer_to<void>(to.begin), pointer_to<void>(launch.operands.reads[0].begin), to.bytes);
     }
   }
@@ -75,7 +75,7 @@ class Product final : public CustomLayer {
     const std::span<const float> a = numbers(launch.operands.reads[0]);
     const std::span<const float> b = numbers(launch.operands.reads[1]);
     const std::span<float> y = numbers(launch.operands.writes[0]);
-    // The first algorithm goes through its workspace, so that one which is not its own shows in the result.
+    // The first algorithm writes through its workspace, so that a wrong workspace shows in the result.
     const std::span<float> through = launch.algorithm == 0 ? numbers(launch.operands.workspace) : y;
     for (std::size_t i = 0; i < y.size(); ++i) {
       through[i] = a[i] * b[i];

@@ -7,8 +7,8 @@
 
 namespace vdnn::testing {
 
-// y = a b, element by element. It has what Doubling (tests/train/every_layer.h) has not: two inputs whose
-// gradients one op makes, a saved value that another op makes, workspace, and permissions to overwrite.
+// y = a b, element by element. Unlike Doubling (tests/train/every_layer.h), it has two inputs whose gradients
+// one op makes, a saved value from another op, workspace, and permissions to overwrite.
 std::shared_ptr<const CustomLayer> make_product();
 
 }  // namespace vdnn::testing

@@ -19,7 +19,7 @@ namespace vdnn::testing {
 namespace {
 
 constexpr std::int64_t kMostElements = 1 << 16;  // of a feature map: four granules of `cpu`
-constexpr std::int64_t kMostProducts = 1 << 22;  // that an op multiplies and adds
+constexpr std::int64_t kMostProducts = 1 << 22;  // multiply-adds of one op
 constexpr std::int64_t kMostWeights = 1 << 14;   // of a matrix
 
 class Draws {
@@ -64,8 +64,8 @@ std::int64_t volume(const Dims& dims) {
   return std::accumulate(dims.begin(), dims.end(), std::int64_t{1}, std::multiplies<>());
 }
 
-// Adds layers to a network one by one. Each kind draws numbers that suit its input, or reports that there are
-// none.
+// Adds layers to a network one by one. Each kind draws numbers that suit its input, or returns nothing if
+// none do.
 class Grower {
  public:
   explicit Grower(std::uint64_t seed)
@@ -141,15 +141,15 @@ class Grower {
   std::size_t rank(Tensor x) const { return net_.type(x).spatial_rank(); }
   std::int64_t channels(Tensor x) const { return dims(x)[1]; }
 
-  // --- one function a kind of layer ------------------------------------------------------------------------
+  // --- one function per kind of layer ----------------------------------------------------------------------
   struct Windows {
     Dims kernel;
     Dims stride;
     Dims padding;
     Dims dilation;
-    std::int64_t places = 1;  // that the window takes
+    std::int64_t places = 1;  // positions of the window
   };
-  // One an axis; half of the time such that the output is as large as the input.
+  // One window per axis. Half of the time the output is as large as the input.
   Windows windows(Tensor x, std::int64_t largest_dilation) {
     const bool same = draws_.chance(50);
     Windows result;
@@ -206,7 +206,7 @@ class Grower {
       places *= whole - 2 * spec.padding.back();
     }
     spec.bias = draws_.chance(70);
-    // cpu refuses it: oneDNN has one kernel for its filter's gradient, which is wrong.
+    // `cpu` refuses this case, since oneDNN's only kernel for the filter's gradient is wrong.
     const bool refused = rank(x) == 3 && spec.stride[0] > 1 && spec.padding[0] > spec.stride[0];
     if (refused || volume(dims(x)) * spec.filters * volume(spec.kernel) > kMostProducts ||
         dims(x)[0] * spec.filters * places > kMostElements) {
@@ -217,7 +217,7 @@ class Grower {
 
   std::optional<Tensor> fully_connected(Tensor x) { return matrix(name("fc"), x, draws_.channels()); }
 
-  // As many as leave the matrix small.
+  // Limits the outputs so that the matrix stays small.
   std::int64_t at_most_outputs(Tensor x, std::int64_t outputs) const {
     return std::clamp<std::int64_t>(kMostWeights / (volume(dims(x)) / dims(x)[0]), 1, outputs);
   }
@@ -285,14 +285,14 @@ class Grower {
   }
 
   // --- joins -----------------------------------------------------------------------------------------------
-  // Feature maps for which `suits` holds, x among them.
+  // All feature maps for which `suits` returns true, including x.
   template <class Suits>
   std::vector<Tensor> partners(const Suits& suits) const {
     std::vector<Tensor> result;
     std::ranges::copy_if(maps_, std::back_inserter(result), suits);
     return result;
   }
-  // Of the same type; mostly another than x where there is one, else x itself.
+  // A feature map of the type of x; usually a different one, if it exists, otherwise x.
   Tensor alike(Tensor x) {
     std::vector<Tensor> found = partners([&](Tensor y) { return net_.type(y) == net_.type(x); });
     if (found.size() > 1 && draws_.chance(85)) {
@@ -305,7 +305,7 @@ class Grower {
     const Tensor other = alike(x);
     return net_.add(name("add"), reads(x), reads(other));
   }
-  // Products of products diverge: one factor is a gate, between 0 and 1.
+  // Products of products diverge, so one factor is a gate between 0 and 1.
   std::optional<Tensor> product(Tensor x) {
     const Tensor gate = net_.sigmoid(name("gate"), reads(alike(x)));
     maps_.push_back(gate);
@@ -330,8 +330,7 @@ class Grower {
   }
 
   // --- ends ------------------------------------------------------------------------------------------------
-  // Everything is read in the end: a few feature maps by losses, some by the host alone, and of the others
-  // always two by a layer that joins them.
+  // Gives every unread feature map a reader: a loss, the host alone, or a layer that joins two of them.
   void end() {
     while (unread_.size() > 3) {
       join(unread_.front(), unread_.back());
@@ -386,7 +385,7 @@ class Grower {
     return type;
   }
 
-  // Those that losses share, mostly, where they fit; else of its own.
+  // Usually the targets that losses share, if their type fits; otherwise targets of the loss's own.
   std::optional<Tensor> targets(const TensorType& type) {
     if ((!shared_targets_ || *shared_targets_ == type) && draws_.chance(60)) {
       shared_targets_ = type;
@@ -449,10 +448,10 @@ class Grower {
   NetworkBuilder net_;
   std::int64_t layers_ = 0;
   std::vector<Tensor> maps_;    // every feature map
-  std::vector<Tensor> unread_;  // those without a reader so far
+  std::vector<Tensor> unread_;  // feature maps without a reader so far
   std::vector<Tensor> outputs_;
   std::optional<TensorType> shared_targets_;
-  std::vector<std::string> learned_;  // parameters that have a gradient, whatever else the network is
+  std::vector<std::string> learned_;  // parameters that have a gradient, whatever layers follow
 };
 
 // --- descriptions ------------------------------------------------------------------------------------------
@@ -463,7 +462,7 @@ std::string number(float value) {
   return text.ends_with('.') ? text + "0" : text;
 }
 
-// The numbers of a layer, and of an optimizer.
+// The numbers of a layer or an optimizer, as text.
 struct InWords {
   std::string operator()(const ConvolutionSpec& s) const {
     return "convolution, " + windows(s.filters, s.kernel, s.stride, s.padding) +
@@ -546,7 +545,7 @@ std::vector<std::byte> drawn(const TensorType& type, const Draw& draw) {
   return {bytes.begin(), bytes.end()};
 }
 
-// Classes that all losses over these targets tell apart.
+// The number of classes that all losses over these targets have.
 std::int64_t classes_of(const Network& network, std::uint32_t target) {
   std::int64_t classes = std::numeric_limits<std::int64_t>::max();
   for (const Layer& layer : network.layers()) {

@@ -1,11 +1,12 @@
 #pragma once
-// Random networks: for a seed of 64 bits one network with the options to train it, the same on every machine.
-// They are directed acyclic graphs of every kind of layer over odd shapes: none to three dimensions of space,
-// uneven extents, one channel, three or seventeen; feature maps that several layers read or one layer twice;
-// branches that only the host looks at; several losses, with targets of their own or shared. They are small:
-// a feature map takes a few granules of the `cpu` driver at the most, and what an op computes is bounded.
+// Each 64-bit seed defines one random network with its training options, the same on every machine. The
+// networks are directed acyclic graphs of every kind of layer over odd shapes: zero to three spatial
+// dimensions, uneven extents, and 1, 3 or 17 channels. Several layers, or one layer twice, may read a feature
+// map. Some branches end at the host. A network may have several losses, with shared or separate targets. A
+// feature map needs at most a few granules of the `cpu` driver, and the work of each op is bounded.
 //
-// Losses stay finite for a few steps with a small learning rate, so that every number in the weights tells.
+// Losses stay finite for a few steps with a small learning rate, so that every weight is meaningful in
+// comparisons.
 
 #include <cstddef>
 #include <cstdint>
@@ -16,7 +17,7 @@
 
 namespace vdnn::testing {
 
-// Tried by the usual run of the suite: seeds from 0.
+// The usual run of the suite tests this many seeds, from 0.
 inline constexpr std::uint64_t kNetworksOfTheSuite = 160;
 
 struct RandomNetwork {
@@ -27,11 +28,12 @@ struct RandomNetwork {
 
 RandomNetwork make_random_network(std::uint64_t seed);
 
-// For people: the shapes, the numbers of each layer, the optimizer. Equal texts, equal networks.
+// A readable description: the shapes, the numbers of each layer, the optimizer. Equal texts mean equal
+// networks.
 std::string describe(const RandomNetwork& random);
 
 // The inputs of a step in the order of the network's inputs: images, then targets. Classes are valid for
-// every loss that reads them, and now and then -1, for none.
+// every loss that reads them; some are -1, which losses ignore.
 std::vector<std::vector<std::byte>> random_batch(const Network& network, std::uint64_t seed);
 
 }  // namespace vdnn::testing

@@ -65,7 +65,7 @@ TEST(RandomNetwork, BatchesAreInputsOfTheNetwork) {
   EXPECT_TRUE(some_class && no_class);
 }
 
-// How many networks have something, by name.
+// Counts, for each named feature, the networks that have it.
 class Census {
  public:
   void count(const RandomNetwork& random) {
@@ -96,7 +96,7 @@ class Census {
     count(random.training);
     const Network typed = network.with_precision(random.training.precision);
     for (const Layer& layer : typed.layers()) {
-      see("layer kind " + std::to_string(layer.spec.index()));  // conversions, too
+      see("layer kind " + std::to_string(layer.spec.index()));  // includes conversions
     }
     for (const std::string& what : seen_) {
       ++counts_[what];
@@ -147,7 +147,7 @@ class Census {
     see("layers that keep fp32", !training.precision.fp32_layers.empty());
   }
 
-  std::set<std::string> seen_;  // in the network at hand
+  std::set<std::string> seen_;  // in the current network
   std::map<std::string, int> counts_;
 };
 
@@ -187,7 +187,7 @@ TEST(RandomNetwork, TheSuitesNetworksHaveSomeOfEverything) {
                                   "bf16",
                                   "fp16",
                                   "layers that keep fp32"};
-  // The last alternatives of OpSpec are no layers: two optimizers, the norm, sums and scaling of gradients.
+  // The last alternatives of OpSpec are not layers: two optimizers, the norm, sums and scaling of gradients.
   const std::size_t layers = OpSpec(SgdSpec{}).index();
   ASSERT_EQ(layers + 7, std::variant_size_v<OpSpec>);
   for (std::size_t kind = 0; kind < layers; ++kind) {
@@ -208,7 +208,7 @@ TEST(RandomNetwork, TheSuitesNetworksHaveSomeOfEverything) {
 
 // --- schedules ---------------------------------------------------------------------------------------------
 
-// The features of tapes and schedules that could hide an error, by name.
+// Counts, by name, the features of tapes and schedules that could hide an error.
 class ScheduleCensus {
  public:
   void count(const std::string& catalog, const Tape& tape) {
@@ -255,8 +255,8 @@ class ScheduleCensus {
   std::map<std::string, int> counts_;
 };
 
-// Layers alone prove little: were nothing overwritten, moved, reused or chosen, the suite would pass and have
-// tried nothing of it.
+// Layers alone prove little. If no schedule overwrote, moved or reused memory or chose between algorithms,
+// the suite would pass without testing any of that.
 TEST(RandomNetwork, TheSuitesSchedulesHaveSomeOfEverything) {
   constexpr int kSample = 40;
   const auto cpu = make_cpu_ops({.threads = 1});

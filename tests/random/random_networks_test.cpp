@@ -1,5 +1,5 @@
-// Hundreds of random networks through everything (network_trial.h), in shards that run side by side; and one
-// of them by hand, as a failure prints it:
+// Runs the trial (network_trial.h) of hundreds of random networks, in shards that run side by side. A failure
+// prints the command that repeats the trial of one network:
 //
 //   random_networks_test --seed=17 [--policy=all] [--budget=1048576]
 
@@ -42,7 +42,7 @@ class RandomNetworks : public ::testing::TestWithParam<std::uint64_t> {};
 TEST_P(RandomNetworks, HoldWhatIsPromised) {
   std::map<std::string, int> counts;
   for (std::uint64_t seed = GetParam(); seed < kNetworks; seed += kShards) {
-    std::cout << reproducer(seed) << std::endl;  // flushed: what crashes is the last that was printed
+    std::cout << reproducer(seed) << std::endl;  // flushed, so that a crash follows its own seed
     const RandomNetwork random = make_random_network(seed);
     const Trial trial = judge_network(random);
     EXPECT_TRUE(trial.findings.empty()) << in_words(random, trial.findings);
@@ -53,10 +53,10 @@ TEST_P(RandomNetworks, HoldWhatIsPromised) {
   for (const auto& [what, count] : counts) {
     std::cout << what << ": " << count << "\n";
   }
-  // Before these were counted, a shard whose evaluations had all been refused, or each had a batch of its
-  // own, would have passed.
+  // The counts must not be zero: otherwise a shard would pass even if every evaluation were refused or had a
+  // different batch.
   std::vector<std::string> wanted{"training compared", "evaluation", "evaluation compared"};
-  if (kNetworks / kShards >= 20) {  // a few may happen to be of one mind
+  if (kNetworks / kShards >= 20) {  // auto may choose the same policy for a few networks
     wanted.insert(wanted.end(), {"auto settles on none", "auto settles on optimal"});
   }
   for (const std::string& what : wanted) {
@@ -70,7 +70,7 @@ INSTANTIATE_TEST_SUITE_P(Shards, RandomNetworks, ::testing::Range<std::uint64_t>
 
 int try_one(std::uint64_t seed, const TrialOptions& options) {
   const RandomNetwork random = make_random_network(seed);
-  std::cout << describe(random) << std::endl;  // flushed: it may crash
+  std::cout << describe(random) << std::endl;  // flushed, since the trial may crash
   const Findings findings = judge_network(random, options).findings;
   for (const std::string& finding : findings) {
     std::cout << finding << "\n";

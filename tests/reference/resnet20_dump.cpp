@@ -1,10 +1,11 @@
-// One training step of resnet20 in files, for tests/python/resnet20_check.py to compute again with PyTorch:
+// Writes one training step of resnet20 to files. tests/python/resnet20_check.py repeats the step with
+// PyTorch:
 //
 //   resnet20_dump DIRECTORY
 //
-// writes before.safetensors and after.safetensors (checkpoints) and step.safetensors (images, targets, the
-// logits, the loss and every gradient of the step between them, the loss and the logits of inference after
-// it).
+// The files are before.safetensors and after.safetensors (checkpoints) and step.safetensors. The latter has
+// the images, targets, logits, loss and every gradient of the step, and the loss and logits of inference
+// after it.
 
 #include <array>
 #include <cstdint>
@@ -27,7 +28,7 @@ constexpr std::int64_t kBatch = 4;
 constexpr std::int64_t kClasses = 10;
 constexpr std::int64_t kExtent = 16;
 
-// The zoo's network, with its logits given back to the host.
+// The zoo's network, with its logits as a result for the host.
 RunOptions options_of() {
   return {.model = {.model = "resnet20", .input = {3, kExtent, kExtent}, .batch = kBatch},
           .device = "cpu",

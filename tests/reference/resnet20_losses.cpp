@@ -1,10 +1,10 @@
-// Fifty steps of resnet20 in files, for tests/python/resnet20_losses.py to train again with PyTorch:
+// Writes fifty steps of resnet20 to files. tests/python/resnet20_losses.py repeats the training with PyTorch:
 //
 //   resnet20_losses DIRECTORY
 //
-// writes before.safetensors (a checkpoint before the first step), batches.safetensors (the images and targets
-// of all steps, the first of Fashion-MNIST's training set in their order) and losses.safetensors (the loss of
-// each step in fp32 and in bf16, both from that checkpoint's weights).
+// before.safetensors is a checkpoint before the first step. batches.safetensors has the images and targets of
+// all steps, the first of Fashion-MNIST's training set in their order. losses.safetensors has the loss of
+// each step in fp32 and in bf16, both starting from that checkpoint's weights.
 
 #include <cstdint>
 #include <filesystem>
@@ -21,7 +21,7 @@ namespace vdnn {
 namespace {
 
 constexpr std::int64_t kSteps = 50;
-constexpr std::int64_t kSamples = 128;  // of a step
+constexpr std::int64_t kSamples = 128;  // per step
 constexpr std::int64_t kSide = 28;
 constexpr std::int64_t kClothes = 10;  // the data set's classes
 constexpr float kRate = 0.02F;

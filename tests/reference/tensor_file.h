@@ -1,5 +1,5 @@
 #pragma once
-// Tensors in a safetensors file, for scripts that compute the same with PyTorch.
+// Writes tensors to a safetensors file, for scripts that repeat the computation with PyTorch.
 
 #include <cstddef>
 #include <filesystem>

@@ -114,7 +114,7 @@ TEST(ChromeTrace, StartsAtTheEarliestEventWhereverItStands) {
   EXPECT_EQ(bars[1].at("ts"), 0);
 }
 
-// Perfetto refuses bars of one track that overlap without nesting, by a nanosecond even.
+// Perfetto refuses bars of one track that overlap without nesting, even by a nanosecond.
 TEST(ChromeTrace, BarsThatTouchDoNotOverlap) {
   std::mt19937_64 random(11);
   std::vector<TraceEvent> events;

@@ -26,7 +26,7 @@ PlannedRun planned(Policy policy, std::optional<std::uint64_t> memory_bytes = st
                    .policy = policy});
 }
 
-// Those about which something is decided.
+// The values for which the plan decides something.
 std::vector<ValueId> decided_values(const PlannedRun& run) {
   std::vector<ValueId> values;
   for (ValueId value = 0; value < run.tape->values().size(); ++value) {
@@ -49,8 +49,9 @@ TEST(Counterfactual, ThePlanAsItIsIsWhatWasPredicted) {
   }
 }
 
-// as_planned() reports the plan in force. Made anew, that plan fits, too, and takes at most 2 % longer. It
-// may take less: `optimal` plans addresses for the size that it searched, not for all of the budget.
+// as_planned() reports the current plan. A new plan with the same decisions also fits, and its step is at
+// most 2 % longer. The step may be shorter, since `optimal` plans addresses for the size that it searched,
+// not for the whole budget.
 TEST(Counterfactual, ThePlanOfOptimalIsWhatWasPredicted) {
   std::vector<std::string> models{"resnet20", "alexnet", "googlenet", "resnet50"};
   models.resize(testing::extent({.usual = 4, .under_sanitizers = 2, .in_long_run = 4}));
@@ -76,7 +77,7 @@ TEST(Counterfactual, ThePlanOfOptimalIsWhatWasPredicted) {
   }
 }
 
-// Keeps a value that `all` offloads: the plan has one transfer less, and reports it.
+// Keeps a value that `all` offloads; the changed plan has one transfer less and reports it.
 TEST(Counterfactual, ChangesThatDecisionAlone) {
   const PlannedRun run = planned(Policy::kOffloadAll);
   ASSERT_FALSE(run.plan.transfers.empty());
@@ -96,7 +97,7 @@ TEST(Counterfactual, ChangesThatDecisionAlone) {
   }
 }
 
-// Whatever is decided about whichever value can be done, or it is said why not.
+// For every value, each decision is either possible or reported as impossible with a reason.
 TEST(Counterfactual, EveryDecisionIsPossibleOrHasAReason) {
   const std::size_t stride = testing::extent({.usual = 1, .under_sanitizers = 5, .in_long_run = 1});
   const std::uint64_t most = planned(Policy::kOffloadNone).smallest_peak_bytes;
@@ -123,7 +124,7 @@ TEST(Counterfactual, EveryDecisionIsPossibleOrHasAReason) {
   }
 }
 
-// In a memory that has room for it a value that is offloaded frees some of it for others.
+// With enough memory for all values, offloading one of them frees memory for others.
 TEST(Counterfactual, OffloadingAndRecomputingSaveMemory) {
   const PlannedRun run = planned(Policy::kOffloadNone);
   std::size_t smaller = 0;

@@ -69,11 +69,11 @@ TEST(Explanation, SaysWhatPlanSaysOfOtherBudgets) {
       recomputed.insert(recomputation.value);
     }
   }
-  // Some are made again for others alone, which the plan does not list.
+  // The plan does not list values that are recomputed only for the sake of others.
   EXPECT_GE(explanation.decisions.recomputed.count, recomputed.size());
 }
 
-// Decisions without a gain are not tried.
+// The explanation does not try decisions that cannot gain anything.
 TEST(Explanation, StopsWhereNothingIsGained) {
   EXPECT_THAT(explain(plan_run(resnet20(Policy::kOptimal, 4096 * kMiB))).more, IsEmpty());
   const Explanation fixed = explain(plan_run(resnet20(Policy::kOffloadAll, 64 * kMiB)));
@@ -99,7 +99,7 @@ TEST(Explanation, TheSmallestBudgetHasAnOpAndAFloor) {
     print(text, run, explain(run));
     EXPECT_EQ(text.str().find("can need less: " + run.tape->op(smallest.most.op).name) != std::string::npos,
               smallest.is_floor);
-    // The fullest moment is the op that the error of a budget too small names.
+    // The error for a too small budget names the op of the fullest moment.
     RunOptions least = resnet20(policy, run.smallest_budget_bytes());
     const PlannedRun planned = plan_run(least);
     EXPECT_TRUE(planned.fits());
@@ -140,7 +140,7 @@ TEST(Explanation, ARecomputedValueSaysForWhom) {
   EXPECT_THAT(value.offloads, IsEmpty());
 }
 
-// Fetched twice from one copy, made again for several readers.
+// The values are fetched twice from one copy, or made again for several readers.
 TEST(Explanation, AValueOfSeveralLivesHasAllOfThem) {
   const PlannedRun run =
       testing::with_several_lives(plan_run(resnet20(Policy::kOffloadNone, std::nullopt)), 0);
@@ -241,7 +241,7 @@ TEST(Explanation, NamesAreOfValuesLayersAndOps) {
               ThrowsMessage<InvalidArgument>(HasSubstr("similar names: " + first.name)));
 }
 
-// In every policy, with budgets that fit and not.
+// Covers every policy, with budgets that fit and budgets that do not.
 TEST(Explanation, EveryLineObeysTheSchema) {
   const auto schema = testing::read_json(std::string(VDNN_DOCS_DIRECTORY) + "/explanation.schema.json");
   const auto check = [&](nlohmann::ordered_json line) {

@@ -63,14 +63,14 @@ TEST_F(JsonLinesTest, ReportsADiskThatIsFull) {
   JsonLines lines("/dev/full");
   try {
     lines.write(Json::object());
-    FAIL() << "nothing was thrown";
+    FAIL() << "no exception was thrown";
   } catch (const DataError& error) {
     EXPECT_THAT(error.what(), HasSubstr("'/dev/full'"));
   }
 }
 
-// Opening /dev/stdout by name truncates the file that standard output leads to: `vdnn ... >> log` lost the
-// log.
+// Opening /dev/stdout by name truncates the file behind standard output. Regression: `vdnn ... >> log` lost
+// the log.
 TEST_F(JsonLinesTest, StandardOutputIsWrittenThroughNotOpened) {
   ::testing::internal::CaptureStdout();
   std::cout << "before\n" << std::flush;

@@ -48,7 +48,7 @@ TrainingMetrics measured() {
 
 TEST(LiveMetricsTest, AreWrittenAsPrometheusReadsThem) {
   EXPECT_EQ(to_prometheus(measured()),
-            R"(# HELP vdnn_training_info Always 1; the labels name what is trained, and where.
+            R"(# HELP vdnn_training_info Always 1; the labels name model, device and policy.
 # TYPE vdnn_training_info gauge
 vdnn_training_info{model="lenet",device="cpu",policy="all"} 1
 # HELP vdnn_steps_total Steps that this process has completed.
@@ -60,7 +60,7 @@ vdnn_images_total 128
 # HELP vdnn_stall_seconds_total Time that the compute stream has waited for copies, over the steps that the device has timed.
 # TYPE vdnn_stall_seconds_total counter
 vdnn_stall_seconds_total 0.5
-# HELP vdnn_step Completed steps since the start of the training, a checkpoint's included.
+# HELP vdnn_step Completed steps since the start of the training, including those before a checkpoint.
 # TYPE vdnn_step gauge
 vdnn_step 12
 # HELP vdnn_planned_steps Steps of the whole training.
@@ -113,7 +113,7 @@ TEST(LiveMetricsTest, ThatWereNotMeasuredAreLeftOut) {
   EXPECT_THAT(to_prometheus(metrics), HasSubstr("\nvdnn_skipped_steps_total 3\n"));
 }
 
-// While the network is planned there is a server, and nothing is known yet.
+// The server already runs while the network is planned, when no metrics exist yet.
 TEST(LiveMetricsTest, AreNoneBeforeTheStart) {
   LiveMetrics live;
   EXPECT_EQ(to_prometheus(live.latest()), "");
@@ -122,7 +122,7 @@ TEST(LiveMetricsTest, AreNoneBeforeTheStart) {
   EXPECT_EQ(to_prometheus(live.latest()), to_prometheus(measured()));
 }
 
-// A device that times no steps has no such sum, not one of 0.
+// For a device that does not time steps, the sum of stalls is missing instead of 0.
 TEST(LiveMetricsTest, HaveStallsWhereStepsAreTimed) {
   TrainingMetrics metrics;
   StepReport untimed = step(1);
@@ -186,7 +186,7 @@ TEST(MetricsHistoryTest, KeepsEvenlySpacedPointsOfTheWholeTraining) {
     for (std::size_t i = 2; i < points.size(); ++i) {
       ASSERT_EQ(points[i].step - points[i - 1].step, points[1].step - points[0].step) << number;
     }
-    // None is missing at the end.
+    // The history is complete up to the last step.
     const std::uint64_t space = points.size() > 1 ? points[1].step - points[0].step : 1;
     ASSERT_LT(number - points.back().step, space);
   }
@@ -199,7 +199,7 @@ TEST(MetricsHistoryTest, HasTheRangesOfAllSteps) {
     history.add({.step = number, .loss = number == 50 ? 9.0 : 1.0, .memory_bytes = 1024});
   }
   for (const MetricsPoint& point : history.points()) {
-    EXPECT_EQ(point.loss, 1);  // the largest is none of those that are kept
+    EXPECT_EQ(point.loss, 1);  // the history does not keep the step with the largest loss
   }
   EXPECT_EQ(history.ranges().loss.least, 1);
   EXPECT_EQ(history.ranges().loss.greatest, 9);
@@ -207,7 +207,7 @@ TEST(MetricsHistoryTest, HasTheRangesOfAllSteps) {
   EXPECT_EQ(history.ranges().stall_fraction.least, std::nullopt);
 }
 
-// It ended at the last step that was kept.
+// Regression: the history ended with the last step that it kept.
 TEST(LiveMetricsTest, HaveAHistoryThatEndsWithTheLastStep) {
   LiveMetrics live;
   for (std::uint64_t number = 1; number <= 2000; ++number) {
@@ -229,7 +229,7 @@ TEST(MetricsHistoryTest, RefusesACapacityThatCannotBeHalved) {
 
 TEST(LiveMetricsTest, AreWholeAndInOrderWhileStepsArePublished) {
   LiveMetrics live;
-  live.start({});  // until then, there is no history to read
+  live.start({});  // before it, no history exists
   std::atomic<bool> done = false;
   std::jthread reader([&] {
     std::uint64_t last = 0;
@@ -250,7 +250,7 @@ TEST(LiveMetricsTest, AreWholeAndInOrderWhileStepsArePublished) {
   }
   done = true;
   reader.join();
-  // A step that was not published because of a reader comes with the next one.
+  // If a reader prevented the publication of a step, the next one publishes it.
   live.publish({.images = 2 * number, .step = number});
   ASSERT_TRUE(live.latest());
   EXPECT_EQ(live.latest()->step, number);

@@ -1,4 +1,4 @@
-// The page of a running training in Chromium, with answers that the test has prepared in the server's place.
+// The page of a running training in Chromium. The test replaces the server with prepared answers.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -22,7 +22,7 @@ using ::testing::HasSubstr;
 using ::testing::StartsWith;
 using Json = nlohmann::json;
 
-// Each request records the page's state at that time, and gets the next answer; null is none.
+// Each request records the page's current state and receives the next answer. null means no answer.
 constexpr const char* kServer = R"(<script>
 const shown = [];
 const text = (selector) => document.querySelector(selector)?.textContent;
@@ -71,7 +71,7 @@ class LivePageBrowserTest : public BrowserTest {
     EXPECT_THAT(read("log"), ::testing::Not(HasSubstr("CONSOLE")));
     const std::size_t end = outcome.text.find("</script", begin);
     const Json notes = Json::parse(outcome.text.substr(begin + open.size(), end - begin - open.size()));
-    return {notes.begin() + 1, notes.end()};  // the first one is from before an answer
+    return {notes.begin() + 1, notes.end()};  // the first state precedes any answer
   }
 };
 
@@ -90,7 +90,7 @@ TrainingMetrics at_step(std::uint64_t step, double loss) {
   return metrics;
 }
 
-// The answers of a training that is planned, started, and does these steps.
+// The answers of a training that is planned, starts, and runs these steps.
 std::vector<Json> answers_of(const std::vector<TrainingMetrics>& steps) {
   LiveMetrics live;
   std::vector<Json> answers{live.to_json()};
@@ -115,7 +115,7 @@ std::vector<std::string> all(const std::vector<Json>& shown, const Json::json_po
 TEST_F(LivePageBrowserTest, DrawsEachStepAndBeginsAnewWithAnotherTraining) {
   std::vector<Json> answers = answers_of({at_step(1, 2.5), at_step(2, 1.5)});
   answers.emplace_back();
-  for (const Json& answer : answers_of({})) {  // at the same port
+  for (const Json& answer : answers_of({})) {  // a second training, at the same port
     answers.push_back(answer);
   }
   const std::vector<Json> shown = this->shown(answers);
@@ -136,7 +136,7 @@ TEST_F(LivePageBrowserTest, DrawsEachStepAndBeginsAnewWithAnotherTraining) {
               ElementsAre("", "", "step 1step 1", "step 1step 2", "step 1step 2", "", ""));
 }
 
-// Numbers were once rounded to three decimals, and a NaN looked like a missing measurement.
+// Regression: the page rounded numbers to three decimals, and a NaN looked like a missing measurement.
 TEST_F(LivePageBrowserTest, ShowsSmallLossesAndThoseThatAreNoNumbers) {
   const std::vector<Json> shown = this->shown(answers_of(
       {at_step(1, 0.000123456), at_step(2, std::nan("")), at_step(3, -HUGE_VAL), at_step(4, 12345.678)}));

@@ -47,8 +47,7 @@ TEST(MemoryUse, SaysWhoIsThereAndWhy) {
                                    "dy: operand, conv.backward"));
 }
 
-// An image that has been copied out stays until the copy is known to be done, and is there again before it is
-// needed.
+// The offloaded images stay until a wait proves that the copy is done, and are back ahead of their reader.
 TEST(MemoryUse, TellsWhatIsOnItsWay) {
   const TapePtr tape = tiny_tape();
   Plan plan = plan_of(*tape, Policy::kOffloadNone);
@@ -70,7 +69,7 @@ TEST(MemoryUse, OfTheBaselineIsForGood) {
   EXPECT_THAT(lines_of(*tape, use), ::testing::Contains("dw: operand"));
 }
 
-// Everywhere: no fewer bytes than what cannot be done without, and the sum of who is there.
+// At every op, the bytes are at least the irreducible ones and equal the sum over the occupants.
 TEST(MemoryUse, IsNeverBelowWhatIsIrreducible) {
   for (const Subject& subject : all_subjects()) {
     SCOPED_TRACE(subject.name);
@@ -81,7 +80,7 @@ TEST(MemoryUse, IsNeverBelowWhatIsIrreducible) {
       std::uint64_t sum = 0;
       for (const Occupant& occupant : use.occupants) {
         sum += occupant.bytes;
-        // No resident value is never needed again, except copies that recomputation makes on the way.
+        // Every resident value is needed again, except for copies that recomputation makes on the way.
         EXPECT_NE(occupant.reason, Reason::kUnused) << occupant.name;
       }
       EXPECT_EQ(sum, use.bytes);
@@ -98,7 +97,7 @@ TEST(Irreducible, CountsOperandsAndTheLeastWorkspace) {
   EXPECT_EQ(convolution.persistent_bytes, 16);
   EXPECT_EQ(convolution.operand_bytes, 64 + 64);
   EXPECT_EQ(convolution.workspace_bytes, 0);
-  // dy takes the place of p.
+  // dy overwrites p.
   EXPECT_EQ(irreducible_at(*tape, {}, op_named(*tape, "loss.backward")).operand_bytes, 64 + 64);
   PlanOptions recorded;
   for (const Op& op : tape->ops()) {

@@ -48,7 +48,7 @@ TEST_F(OutputPathTest, ABareNameIsInTheWorkingDirectory) {
   fs::current_path(before);
 }
 
-// Several commands may look at the same place at once; each creates the file for a moment.
+// Several commands may check the same place at once; each creates the file for a moment.
 TEST_F(OutputPathTest, APlaceThatOthersTryIsFine) {
   const fs::path path = directory_ / "log.json";
   std::vector<std::thread> others;
@@ -93,7 +93,7 @@ TEST_F(OutputPathTest, AnEmptyPathIsRefused) {
   EXPECT_THAT(problem(""), HasSubstr("empty"));
 }
 
-// /proc exists, is a directory, and permits root to write; only trying to create a file tells.
+// /proc exists, is a directory, and permits root to write. Only an attempt to create a file fails.
 TEST_F(OutputPathTest, AFileSystemThatCreatesNothingIsFound) {
   if (!fs::exists("/proc/self")) {
     GTEST_SKIP() << "there is no /proc here";

@@ -1,5 +1,5 @@
-// The page of a plan's report in a browser: headless Chromium. The test adds a script to the page that moves
-// the mouse, zooms, sorts and filters as people do, and records the results.
+// The page of a plan's report in headless Chromium. The test adds a script to the page that moves the mouse,
+// zooms, sorts and filters like a user, and records the results.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -22,14 +22,14 @@ namespace {
 
 using Json = nlohmann::json;
 
-// Before anything of the page's own: what goes wrong there is not lost.
+// Comes first in the page, so that errors of the page's own scripts are recorded.
 const std::string kWatch = R"(<script>
 window.failures = [];
 addEventListener("error", (event) => failures.push(event.message));
 console.error = (text) => failures.push(String(text));
 </script>)";
 
-// Behind all of it.
+// Comes last in the page.
 const std::string kTry = R"(<script>
 const found = {};
 const note = (name, look) => { try { found[name] = look(); } catch (error) { failures.push(name + ": " + error); } };
@@ -106,7 +106,7 @@ document.body.append(result);
 
 class PlanReportBrowserTest : public BrowserTest {
  protected:
-  // The results of kTry in the page.
+  // Returns the results of kTry in the page.
   Json tried(std::string page) {
     page.insert(page.find("<head>") + std::string("<head>").size(), kWatch);
     page.insert(page.rfind("</body>"), kTry);
@@ -143,7 +143,7 @@ TEST_F(PlanReportBrowserTest, RunsWithoutAnErrorAndShowsAllThatItsDataHas) {
     }
     EXPECT_EQ(found["title"],
               data["figures"]["model"].get<std::string>() + ", batch " + data["figures"]["batch"].dump());
-    // Ours and the test's.
+    // Two scripts of the page and two of the test.
     EXPECT_EQ(found["scripts"], 4);
     EXPECT_GT(found["ticks"], 3);
     EXPECT_EQ(found["visible"], true);
@@ -178,7 +178,7 @@ TEST_F(PlanReportBrowserTest, SaysWhatTheMouseIsAt) {
                                ::testing::HasSubstr("running: ")));
   const std::string tip = found["stayTip"];
   EXPECT_THAT(found["kept"][0].get<std::string>(), ::testing::StartsWith(tip.substr(0, tip.find('\n'))));
-  EXPECT_GE(found["kept"][1], 2);  // the place, and the work that made it
+  EXPECT_GE(found["kept"][1], 2);  // the place and the op that made the value
 }
 
 TEST_F(PlanReportBrowserTest, SortsAndFilters) {

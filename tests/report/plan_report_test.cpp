@@ -37,7 +37,7 @@ void expect_has_not(const std::string& page, const std::string& text) {
   EXPECT_EQ(page.find(text), std::string::npos) << text;
 }
 
-// Small, with an element in each list.
+// The data of a small report with an element in each list.
 const Json& example() {
   static const Json report = data_of(page_of(hostile_run()));
   return report;
@@ -61,7 +61,7 @@ TEST(PlanReport, AnOpMayBelongToNoLayer) {
   }
 }
 
-// Of an object at `place` in the example each key is required and has a type, and no other may be there.
+// In the object at `place` of the example, each key is required and typed, and no other key is allowed.
 void expect_strict(const std::string& place) {
   const Json::json_pointer pointer(place);
   const Json object = example().at(pointer);
@@ -114,7 +114,7 @@ TEST(PlanReport, SaysForPeopleWhatIsInIt) {
   expect_has(page, "<b>" + run.tape->op(data["peak"]["op"].get<OpId>()).name + "</b>");
 }
 
-// Keys are for programs.
+// Raw keys are for programs, not for readers of the page.
 TEST(PlanReport, ShowsNoRawKeys) {
   const std::string page = page_of(hostile_run(), {{"micro_steps", 2}, {"weight_decay", 0.1}});
   const std::regex key("<th>[a-z]+(_[a-z]+)+</th>");
@@ -153,13 +153,13 @@ TEST(PlanReport, ABudgetThatDoesNotSufficeIsSaid) {
   run.target.budget_bytes = run.prediction.peak_bytes / 2;
   expect_has(page_of(run), ">does not fit<");
   expect_has(page_of(run), "<div class=\"mark budget\"");
-  // Far above, its line would flatten the rest.
+  // The line of a budget far above the peak would flatten the rest of the drawing.
   run.target.budget_bytes = run.prediction.peak_bytes * 2;
   expect_has(page_of(run), ">fits<");
   expect_has_not(page_of(run), "<div class=\"mark budget\"");
 }
 
-// Every index that rectangles have: all of the data, and nothing else.
+// The indices of all rectangles; they must be those of the data, and no others.
 std::set<std::size_t> drawn(const std::string& page, const std::string& list) {
   std::set<std::size_t> result;
   const std::regex attribute("data-" + list + "=\"([0-9]+)\"");
@@ -183,14 +183,14 @@ TEST(PlanReport, DrawsAllThatIsInItsData) {
 
 TEST(PlanReport, NamesCannotBreakThePage) {
   const std::string page = page_of(hostile_run(), {{"model", kHostileName}});
-  // Two scripts of ours, and no other.
+  // The page has our two scripts and no other.
   EXPECT_EQ(occurrences(page, "<script"), 2U);
   EXPECT_EQ(occurrences(page, "</script"), 2U);
   EXPECT_EQ(occurrences(page, "<!--"), 0U);
   expect_has(page,
              "&lt;/script&gt;&lt;script&gt;throw 1&lt;/script&gt;&lt;!-- &amp; &quot;x&quot; &apos;y&apos;");
   const Json data = data_of(page);
-  // Bytes that are not UTF-8 are replaced; the rest stays.
+  // The report replaces bytes that are not UTF-8 and keeps the rest.
   const std::string readable = kHostileName.substr(0, kHostileName.size() - 1);
   EXPECT_THAT(data["figures"]["model"].get<std::string>(), ::testing::StartsWith(readable));
   EXPECT_THAT(data["ops"][0]["layer"].get<std::string>(), ::testing::StartsWith(readable));
@@ -205,7 +205,7 @@ TEST(PlanReport, IsOneFileThatAsksForNoOther) {
   EXPECT_TRUE(page.ends_with("</html>\n"));
 }
 
-// The size limit for pages of large networks: small enough for a mail, and for a browser to open at once.
+// The page of a large network must be small enough for a mail and for a browser to open at once.
 TEST(PlanReport, OfALargeNetworkIsAFewMegabytes) {
   const std::string page = page_of(zoo_run("resnet152", 32, Policy::kOffloadAll));
   EXPECT_GT(data_of(page)["work"].size(), 2000U);

@@ -1,5 +1,5 @@
-// The lines of `vdnn plan --ops`: they agree with the tape and the planner's costs, and a planner that has
-// nothing else computes the same memory and time.
+// The lines of `vdnn plan --ops` agree with the tape and the planner's costs. From these lines alone, another
+// planner computes the same memory and time.
 
 #include "src/report/planning_problem.h"
 
@@ -30,12 +30,12 @@ std::vector<std::string> line_errors(const Json& line) {
   return SchemaCheck::errors(schema, line);
 }
 
-// As a reader has them: {"device": line, "values": lines, "ops": lines}.
+// The lines as a reader collects them: {"device": line, "values": lines, "ops": lines}.
 Json problem_of(const PlannedRun& run) {
   Json problem{{"values", Json::array()}, {"ops", Json::array()}};
   for (const auto& written : planning_problem(run)) {
     Json line = Json::parse(written.dump(-1, ' ', false, Json::error_handler_t::replace));
-    line["schema"] = 1;  // as JsonLines puts it
+    line["schema"] = 1;  // JsonLines adds it
     EXPECT_THAT(line_errors(line), IsEmpty()) << line;
     if (line["type"] == "planning_device") {
       problem["device"] = line;
@@ -74,7 +74,7 @@ TEST(PlanningProblem, HasALineForTheDeviceEachValueAndEachOp) {
   }
 }
 
-// Plans that a policy refused matter to another planner.
+// Other planners may use algorithms that our policy did not choose.
 TEST(PlanningProblem, AnOpHasAllItsAlgorithmsAndOneIsChosen) {
   const PlannedRun run = clipped_run();
   const Json problem = problem_of(run);
@@ -106,7 +106,7 @@ TEST(PlanningProblem, AnOpHasAllItsAlgorithmsAndOneIsChosen) {
   EXPECT_THAT(without_layer, ::testing::IsSupersetOf({"metrics.reduce", "gradients.norm"}));
 }
 
-// Liveness, overwriting and workspace by the lines alone, op by op: bytes while each of them runs.
+// The bytes in use while each op runs, from liveness, overwriting and workspace in the lines alone.
 std::vector<std::uint64_t> bytes_by_op(const Json& problem) {
   std::vector<std::size_t> last_use(problem["values"].size());
   for (std::size_t op = 0; op < problem["ops"].size(); ++op) {
@@ -120,7 +120,7 @@ std::vector<std::uint64_t> bytes_by_op(const Json& problem) {
     return problem["values"][value]["bytes"].get<std::uint64_t>();
   };
   std::uint64_t persistent = 0;
-  std::map<std::size_t, std::uint64_t> resident;  // a value: bytes of the block that it lies in
+  std::map<std::size_t, std::uint64_t> resident;  // for each value, the bytes of its block
   for (std::size_t value = 0; value < problem["values"].size(); ++value) {
     persistent += problem["values"][value]["persistent"] == true ? bytes_of(value) : 0;
     if (problem["values"][value]["loaded"] == true) {

@@ -68,7 +68,7 @@ TEST_F(ProgressTest, WritesOneLineAnEpochWhereNoOthersAreAskedFor) {
   EXPECT_THAT(take(), IsEmpty());
 }
 
-// Once there were lines at the ends of epochs alone: a log that was followed stood still for hours.
+// Regression: only the ends of epochs wrote lines, so that a log showed nothing new for hours.
 TEST_F(ProgressTest, WritesALineEachSoManySecondsWhereThereIsNoTerminal) {
   ProgressBar progress = bar(false, 30);
   std::vector<std::string> lines;
@@ -79,14 +79,14 @@ TEST_F(ProgressTest, WritesALineEachSoManySecondsWhereThereIsNoTerminal) {
       lines.push_back(std::move(line));
     }
   }
-  // After 32 and 64 seconds: not after 60, when no step ends.
+  // Lines come after 32 and 64 seconds, since no step ends at 30 or 60.
   EXPECT_THAT(lines,
               ElementsAre("epoch 1/3  step 4/100  loss 0.4321  8123 images/s  memory 128 MiB of 512 MiB "
                           "(25%)  stall 3%  ETA 0:39:28\n",
                           "epoch 1/3  step 8/100  loss 0.4321  8123 images/s  memory 128 MiB of 512 MiB "
                           "(25%)  stall 3%  ETA 0:38:56\n"));
   progress.finish();
-  EXPECT_THAT(take(), HasSubstr("step 9/100")) << "what no line has told of yet";
+  EXPECT_THAT(take(), HasSubstr("step 9/100")) << "steps since the last line";
 }
 
 TEST_F(ProgressTest, TheEndOfAnEpochCountsAsALine) {
@@ -110,7 +110,7 @@ TEST_F(ProgressTest, RefusesATimeBetweenLinesBelowZero) {
 TEST_F(ProgressTest, TheEtaCountsWhatCameBetweenTheSteps) {
   ProgressBar progress = bar(true);
   progress.update(at(1, 1));
-  EXPECT_THAT(take(), Not(HasSubstr("ETA"))) << "one step alone says nothing";
+  EXPECT_THAT(take(), Not(HasSubstr("ETA"))) << "one step alone has no rate";
   now_ += 1;
   progress.update(at(1, 2));
   EXPECT_THAT(take(), HasSubstr("  ETA 0:04:58  "));
@@ -142,7 +142,7 @@ TEST_F(ProgressTest, RedrawsInPlaceOnATerminal) {
   progress.update(at(1, 50));
   const std::string text = take();
   EXPECT_EQ(text, "\r\x1b[K[====    ] 50%  ETA 1:23:20  loss 0.432  8123 img/s  128 MiB (25%)  stall 3%");
-  EXPECT_LT(text.size(), 80 + std::string("\r\x1b[K").size()) << "what wraps cannot be cleared";
+  EXPECT_LT(text.size(), 80 + std::string("\r\x1b[K").size()) << "a wrapped line cannot be cleared";
 }
 
 TEST_F(ProgressTest, DrawsAtMostTenTimesASecond) {
@@ -153,7 +153,7 @@ TEST_F(ProgressTest, DrawsAtMostTenTimesASecond) {
     draws += take().empty() ? 0 : 1;
     now_ += 1.0 / 128;
   }
-  // 99 steps in 0.77 seconds: the first at once, then each thirteenth.
+  // 99 steps take 0.77 seconds. The first is drawn at once, then every thirteenth.
   EXPECT_EQ(draws, 8);
 }
 
@@ -188,7 +188,7 @@ TEST_F(ProgressTest, ABudgetOfNothingAndALossThatIsNotANumberAreShown) {
   ProgressBar progress = bar(false);
   TrainingProgress odd = at(1, 100);
   odd.budget_bytes = 0;
-  // The sign of what inf - inf leaves once was shown.
+  // Regression: the output showed the sign of the NaN that inf - inf makes.
   for (const double sign : {1.0, -1.0}) {
     odd.loss = std::copysign(std::numeric_limits<double>::quiet_NaN(), sign);
     progress.update(odd);

@@ -1,4 +1,4 @@
-// The drawings of a plan's report, to the unit.
+// The drawings of a plan's report, exact to the unit.
 
 #include "src/report/report_drawing.h"
 
@@ -14,7 +14,7 @@ namespace {
 using ::testing::HasSubstr;
 using ::testing::Not;
 
-// A step of 10 seconds with one feature map: fetched at 1, needed from 2 to 5, gone at 6.
+// A step of 10 seconds with one feature map, which is fetched at 1, needed from 2 to 5, and released at 6.
 StepPicture picture() {
   StepPicture result;
   result.step_seconds = 10;
@@ -73,7 +73,7 @@ TEST(ReportDrawing, WhatIsAlwaysThereFillsTheStepOnce) {
             "<rect class=\"maps\" x=\"0\" y=\"2500\" width=\"100000\" height=\"5000\" data-stay=\"0\"/>\n");
 }
 
-// Nothing that the data has may be missing in the drawing.
+// The drawing must show all of the data.
 TEST(ReportDrawing, WhatTakesNoTimeIsStillDrawn) {
   StepPicture brief = picture();
   brief.work[1].begin = brief.work[1].end = 10;
@@ -82,7 +82,7 @@ TEST(ReportDrawing, WhatTakesNoTimeIsStillDrawn) {
   EXPECT_THAT(drawn(draw_places, brief), HasSubstr("width=\"1\" height=\"5000\" data-stay=\"0\""));
 }
 
-// Runs of one device look as they always did.
+// Runs of one device have no lane for reductions.
 TEST(ReportDrawing, ReductionsHaveALaneWhereThereAreAny) {
   StepPicture alone = picture();
   EXPECT_EQ(lanes(alone), 4U);
@@ -109,7 +109,7 @@ TEST(ReportDrawing, StacksContents) {
                        .end = 4,
                        .work = {}});
   const std::string text = drawn(draw_memory, two);
-  // Areas reach down to the ground: the upper one is drawn first.
+  // Areas reach down to the axis, so the upper one is drawn first.
   EXPECT_THAT(text, HasSubstr("<path class=\"maps\" d=\"M0 10000h20000v-5000h30000v5000H100000V10000z\"/>"));
   EXPECT_THAT(text, HasSubstr("<path class=\"ahead\" d=\"M0 10000h10000v-5000h50000v5000H100000V10000z\"/>"));
   EXPECT_THAT(

@@ -1,5 +1,5 @@
 #pragma once
-// Runs to report, and what their pages have.
+// Runs for tests of reports, and the data in their pages.
 
 #include <cstddef>
 #include <nlohmann/json.hpp>
@@ -13,7 +13,7 @@
 
 namespace vdnn::testing {
 
-// Text that would end its script or comment, begin a tag or an attribute, or be read as a part of the page's
+// Text that could end its script or comment, begin a tag or an attribute, or pass for a part of the page's
 // template.
 inline const std::string kHostileName = "</script><script>throw 1</script><!-- & \"x\" 'y' {{data}} \xff";
 
@@ -25,7 +25,7 @@ inline RunOptions reported_options(Policy policy) {
   return options;
 }
 
-// Small, offloads and recomputes, all of it with a hostile name.
+// A small run that offloads and recomputes; network and layers have hostile names.
 inline PlannedRun hostile_run(Policy policy = Policy::kOffloadAll) {
   NetworkBuilder net(kHostileName, {8, 3, 16, 16});
   Tensor x = net.convolution(kHostileName, net.input(),
@@ -57,7 +57,7 @@ inline std::string page_of(const PlannedRun& run,
   return out.str();
 }
 
-// The data that a page has in it, as a browser reads it.
+// The data in a page, as a browser reads it.
 inline nlohmann::json data_of(const std::string& page) {
   const std::string open = "<script type=\"application/json\" id=\"plan-report\">";
   const std::size_t begin = page.find(open) + open.size();

@@ -24,7 +24,7 @@ namespace {
 struct PictureCase {
   std::string model;
   Policy policy = Policy::kOffloadNone;
-  double memory_share = 1;  // of its memory without a budget
+  double memory_share = 1;  // of the memory without a budget
   bool graph = false;
   bool several_lives = false;
 };
@@ -94,7 +94,7 @@ TEST_P(StepPictureTest, HasAllWorkInTheOrderOfTheList) {
     EXPECT_EQ(work.kind, instruction.kind);
     EXPECT_EQ(work.op, instruction.op);
     EXPECT_EQ(work.value, instruction.value);
-    // One after the other on its stream.
+    // Work of one stream does not overlap.
     if (done.contains(work.stream)) {
       EXPECT_GE(work.begin, done[work.stream] - 1e-12) << index;
     }
@@ -108,7 +108,7 @@ TEST_P(StepPictureTest, HasAllWorkInTheOrderOfTheList) {
   }
 }
 
-// The parts of a stay in one step, where steps repeat.
+// The parts of a stay within one step, if steps repeat.
 std::vector<std::pair<double, double>> parts(const Stay& stay, double step) {
   if (stay.end - stay.begin >= step) {
     return {{0, step}};
@@ -238,7 +238,7 @@ TEST_P(StepPictureTest, HidesOfASingleCopyWhatIsSaidOfIt) {
   }
 }
 
-// A link so slow that no copy overlaps with computing, and one so fast that every copy does.
+// Covers a link so slow that no copy overlaps with computation, and one so fast that every copy does.
 TEST(StepPicture, CopiesAreHiddenAsFarAsComputeDoesNotWait) {
   PlannedRun run = planned({"alexnet", Policy::kOffloadAll});
   const auto hidden = [&run](double rate) {
@@ -255,8 +255,7 @@ TEST(StepPicture, CopiesAreHiddenAsFarAsComputeDoesNotWait) {
     return shares;
   };
   EXPECT_THAT(hidden(1e15), ::testing::Each(::testing::Gt(0.5)));
-  // Half of the copy of this value is hidden: no op waits for it, since the op waits for the next copy
-  // instead.
+  // Half of this value's copy is hidden. No op waits for it, since the op waits for the next copy.
   EXPECT_THAT(hidden(1e7), ::testing::Each(::testing::Lt(0.6)));
 }
 

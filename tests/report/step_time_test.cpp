@@ -22,7 +22,7 @@ PlannedRun traced(const std::string& model, std::int64_t batch, Policy policy,
                    .trace_prediction = true});
 }
 
-// The times add up, and agree with the device's times of its compute stream.
+// The times add up and agree with the device's times for its compute stream.
 TEST(StepTime, AddsUpToTheStep) {
   for (const std::string model : {"fashion-vgg", "resnet20", "googlenet"}) {
     for (const Policy policy :
@@ -55,7 +55,7 @@ TEST(StepTime, KnowsWhatIsComputedAgain) {
               1e-9);
 }
 
-// Under `all` the first layers of a step wait for their own offloads, as the paper's do.
+// Under `all` the first layers of a step wait for their own offloads, as in the paper.
 TEST(StepTime, NamesTheTransferThatIsWaitedFor) {
   const PlannedRun run = traced("fashion-vgg", 32, Policy::kOffloadAll);
   const StepTime time = step_time(run.schedule, run.prediction);
@@ -66,7 +66,7 @@ TEST(StepTime, NamesTheTransferThatIsWaitedFor) {
   EXPECT_GT(copy.seconds, 0);
   EXPECT_LT(copy.hidden_share, 1);
   EXPECT_GE(copy.hidden_share, 0);
-  // A copy that no work waits for is hidden as a whole.
+  // A copy for which no work waits is hidden as a whole.
   for (std::uint32_t index = 0; index < run.schedule.instructions.size(); ++index) {
     const bool awaited = std::ranges::find(time.stalls, index, &StalledLaunch::transfer) != time.stalls.end();
     if (run.schedule.instructions[index].kind == InstructionKind::kOffload && !awaited) {
@@ -75,7 +75,8 @@ TEST(StepTime, NamesTheTransferThatIsWaitedFor) {
   }
 }
 
-// By hand: an op of 2 s, a reduction of its gradient of 3 s beside another of 1 s, and an update that waits.
+// By hand: an op of 2 s, a reduction of its gradient (3 s) beside another op of 1 s, and an update that waits
+// for the reduction.
 TEST(StepTime, ReductionsAreWaitedForAndNoComputing) {
   Schedule schedule;
   schedule.instructions = {{.kind = InstructionKind::kLaunch, .op = 0},
@@ -108,7 +109,8 @@ TEST(StepTime, OfSeveralDevicesNamesTheReduction) {
   EXPECT_EQ(run.schedule.instructions[time.stalls.front().transfer].stream, StreamRole::kReduce);
 }
 
-// By hand: one op of 2 s, a fetch of 5 s that begins with it, an op of 1 s that needs it.
+// By hand: an op of 2 s, a fetch of 5 s that begins with the op, and an op of 1 s that needs the fetched
+// value.
 TEST(StepTime, ByHand) {
   Schedule schedule;
   schedule.instructions = {{.kind = InstructionKind::kLaunch, .op = 0},

@@ -1,4 +1,4 @@
-// docs/summary.schema.json and docs/step.schema.json, which the lines of --json are held to.
+// Checks the lines of --json against docs/summary.schema.json and docs/step.schema.json.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

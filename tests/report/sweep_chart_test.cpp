@@ -24,7 +24,7 @@ std::vector<PlannedRun> lenet() {
       {.model = {.model = "lenet", .batch = 128}, .device = "sim:titan-x", .policy = Policy::kOffloadNone})};
 }
 
-// A sweep of one policy in these two precisions, as far as a picture goes: of a GPU that has both.
+// A sweep of one policy in two precisions, on a GPU that has both; complete enough for a chart.
 Sweep in_fp32_and_bf16() {
   RunOptions options{.model = {.model = "lenet", .batch = 128},
                      .device = "sim:h100",
@@ -55,7 +55,7 @@ double number(const XmlElement& element, const std::string& key) {
   return std::stod(element.attribute(key));
 }
 
-// The scale of an axis, from two of its ticks: equal distances are equal ratios.
+// The scale of a logarithmic axis, from two of its ticks.
 class Axis {
  public:
   Axis(const std::vector<XmlElement>& ticks, const std::string& key, double shift)
@@ -76,7 +76,7 @@ class Axis {
 
  private:
   std::string key_;
-  double shift_;  // of the labels
+  double shift_;  // from the labels
   double first_ = 0;
   double begin_ = 0;
   double rate_ = 0;
@@ -98,7 +98,7 @@ TEST(SweepChart, DrawsThePointsThatWereComputed) {
     for (std::size_t each = 0; each < circles.size(); ++each) {
       const double mebibytes = static_cast<double>(fitting[each].budget_bytes) / 1048576.0;
       const double ratio = fitting[each].step_seconds / fitting[each].oracle_step_seconds;
-      // Labels have four digits, positions two decimals.
+      // The tolerance allows for labels with four digits and positions with two decimals.
       EXPECT_NEAR(budgets.at(number(circles[each], "cx")) / mebibytes, 1, 2e-3);
       EXPECT_NEAR(times.at(number(circles[each], "cy")) / ratio, 1, 2e-3);
       ++drawn;
@@ -158,7 +158,7 @@ std::vector<std::pair<double, double>> corners_of(const XmlElement& polyline) {
   return corners;
 }
 
-// A plan serves larger budgets, too: between two points a curve keeps the time of the left one.
+// A plan also fits larger budgets, so between two points a curve keeps the time of the left one.
 TEST(SweepChart, DrawsSteps) {
   const std::vector<XmlElement> chart = chart_of(sweep_budgets(lenet(), {.points = 6}));
   const std::vector<XmlElement> curves = named(chart, "polyline", "curve");
@@ -174,7 +174,7 @@ TEST(SweepChart, DrawsSteps) {
   }
 }
 
-// In a budget that everything fits in, policies do the same.
+// Policies coincide in a budget in which everything fits.
 TEST(SweepChart, TellsPoliciesApartThatCoincide) {
   const Sweep sweep = sweep_budgets(
       lenet(), {.policies = {Policy::kOffloadNone, Policy::kDynamic, Policy::kOptimal}, .points = 3});
@@ -191,7 +191,7 @@ TEST(SweepChart, TellsPoliciesApartThatCoincide) {
   EXPECT_EQ(widths.size(), 3U);
 }
 
-// Precisions share both axes; marks and dashes tell them apart, whatever the policy.
+// Precisions share both axes; marks and dashes distinguish them for every policy.
 TEST(SweepChart, ComparesPrecisions) {
   const Sweep sweep = in_fp32_and_bf16();
   const std::vector<XmlElement> chart = chart_of(sweep);
@@ -228,7 +228,7 @@ TEST(SweepChart, SaysWhichPrecisionIsWhich) {
     legend.push_back(text.text);
   }
   EXPECT_THAT(legend, ::testing::ElementsAre("optimal", "none", "fp32", "bf16", "no plan is here"));
-  // The samples are drawn as the curves are.
+  // Samples have the style of their curves.
   std::set<std::string> curves;
   for (const XmlElement& curve : named(chart, "polyline", "curve")) {
     curves.insert(curve.attribute("stroke-dasharray"));
@@ -243,7 +243,7 @@ TEST(SweepChart, SaysWhichPrecisionIsWhich) {
   EXPECT_EQ(named(chart, "rect", "sample").size(), 1U);
 }
 
-// In no precision is a plan faster than the edge of the shaded area.
+// No plan in any precision is faster than the edge of the shaded area.
 TEST(SweepChart, ShadesWhatNoPrecisionCan) {
   const Sweep sweep = in_fp32_and_bf16();
   const std::vector<XmlElement> chart = chart_of(sweep);
@@ -287,9 +287,9 @@ TEST(SweepChart, StaysAboveTheBound) {
   }
 }
 
-// Between its samples, too: nothing that a finer sweep finds lies in the shade of a coarse one.
+// No point of a finer sweep is in the shaded area of a coarse one, not even between the coarse samples.
 TEST(SweepChart, ShadesNothingThatIsPossibleBetweenPoints) {
-  // Of a bound that falls at once, as where one budget more makes all the difference.
+  // The bound falls at once, as if the second budget made all the difference.
   Sweep fine = sweep_budgets(lenet(), {.policies = {Policy::kOptimal}, .points = 40});
   for (std::size_t each = 0; each < fine.points.size(); ++each) {
     fine.points[each].lower_bound_step_seconds =
@@ -328,7 +328,7 @@ TEST(SweepChart, ShadesNothingThatIsPossibleBetweenPoints) {
   }
 }
 
-// One budget, and a name that is no XML.
+// A sweep with one budget and a name that is not valid XML.
 TEST(SweepChart, IsWellFormedWhateverTheNames) {
   Sweep sweep = sweep_budgets(
       lenet(), {.policies = {Policy::kOptimal}, .from_bytes = 1U << 30U, .to_bytes = 1U << 30U});

@@ -1,4 +1,4 @@
-// Event files, read back by a reader of the test's own, which shares no code with the writer.
+// Event files, read back by the test's own reader, which shares no code with the writer.
 
 #include "src/report/tensorboard_events.h"
 
@@ -28,7 +28,8 @@ namespace {
 namespace fs = std::filesystem;
 using ::testing::HasSubstr;
 
-// By the definition, bit after bit: the remainder of the message, reflected, by x^32 + ... (0x1EDC6F41).
+// The CRC by its definition, bit by bit: the remainder of the reflected message divided by x^32 + ...
+// (0x1EDC6F41).
 std::uint32_t crc_by_division(const std::string& data) {
   std::uint32_t remainder = 0xFFFFFFFF;
   for (const char each : data) {
@@ -60,7 +61,7 @@ std::uint32_t unmasked(std::uint32_t masked) {
   return rotated >> 17 | rotated << 15;
 }
 
-// The data of each record, whose checksums are right.
+// Checks the checksums and returns the data of each record.
 std::vector<std::string> records_of(const std::string& file) {
   std::vector<std::string> records;
   for (std::size_t at = 0; at < file.size();) {
@@ -74,7 +75,7 @@ std::vector<std::string> records_of(const std::string& file) {
   return records;
 }
 
-// A field of a message: its number, and its bytes, or its number as eight of them.
+// A field of a message: its id and its bytes; a numeric field has eight bytes.
 using Field = std::pair<std::uint64_t, std::string>;
 
 std::vector<Field> fields_of(const std::string& message) {
@@ -125,7 +126,7 @@ std::string bits(Number value) {
 class EventFileTest : public testing::TemporaryDirectory {
  protected:
   std::string text(const EventFile& file) const { return read(file.path().filename()); }
-  // Of check_event_folder().
+  // The error of check_event_folder().
   static std::string refusal(const fs::path& folder) {
     try {
       check_event_folder(folder);
@@ -214,12 +215,12 @@ TEST_F(EventFileTest, NeedsAFolderThatCanBeWritten) {
   EXPECT_TRUE(fs::is_empty(directory_ / "new"));
 }
 
-// The standard library's functions throw exceptions of their own for these.
+// For such names the standard library throws exceptions of its own.
 TEST_F(EventFileTest, NeedsAFolderWhoseNameIsNotTooLong) {
   const std::string reason = std::strerror(ENAMETOOLONG);
   EXPECT_THAT(refusal(directory_ / std::string(NAME_MAX + 1, 'x')), HasSubstr(reason));
   fs::path folder = directory_;
-  while (folder.string().size() < PATH_MAX - 24) {  // there is no place for the name of a file
+  while (folder.string().size() < PATH_MAX - 24) {  // leaves too little room for a file name
     const std::size_t most = std::min<std::size_t>(NAME_MAX, PATH_MAX - 2 - folder.string().size());
     folder /= std::string(most, 'x');
   }

@@ -39,7 +39,8 @@ void expect_within_percent(std::uint64_t bytes, double mib, double percent, cons
   expect_within_percent(static_cast<double>(bytes), mib, percent, what);
 }
 
-// AlexNet's traffic is computed from its shapes: of the paper's figures the small bar reads 10 MiB off.
+// AlexNet's expected traffic is computed from its shapes, since the small bar in the paper's figure is 10 MiB
+// off.
 TEST(Vdnn2016, TrafficIsThePapers) {
   ASSERT_EQ(reproduction().networks.size(), 2U);
   const ReproducedNetwork& alexnet = reproduction().networks[0];
@@ -50,7 +51,7 @@ TEST(Vdnn2016, TrafficIsThePapers) {
   }
 }
 
-// Without workspace, whose formulas are ours, the paper's accounting gives the paper's figures.
+// The formulas for workspace are ours. Without workspace, the paper's accounting yields the paper's figures.
 TEST(Vdnn2016, BaselinesAreThePapersButForWorkspace) {
   for (const ReproducedNetwork& network : reproduction().networks) {
     const ReproducedPolicy& memory = policy_of(network, "baseline(m)");
@@ -93,7 +94,7 @@ TEST(Vdnn2016, ThePeakOfAllWithoutWorkspaceIsThePapersAndOnePoolingsOutput) {
   expect_within_percent(less(reproduction().networks[1], kVggPool1), 2454, 1.5, "vgg19");
 }
 
-// The text's worst case. It takes more than 12 GiB in our accounting, which the paper's did not need.
+// The worst case in the paper's text. In our accounting it needs more than 12 GiB, unlike in the paper's.
 TEST(Vdnn2016, DynOfALargeVggLosesWhatThePaperLost) {
   const auto large = std::ranges::find_if(reproduction().limits, [](const ReproducedLimit& limit) {
     return limit.model == "vgg19" && limit.batch == 256;
@@ -130,7 +131,8 @@ TEST(Vdnn2016, TheClassifiersWeightsAreThereAllTheTime) {
   }
 }
 
-// x 8 and y 24 for a second, then y and metrics 80 for three, then y and dw 100, which does not count.
+// x 8 and y 24 bytes for a second, then y and metrics 80 bytes for three seconds, then y and dw 100 bytes,
+// which do not count.
 TEST(Vdnn2016, ThePapersAccountingOfAScheduleByHand) {
   testing::TapeDraft draft;
   const ValueId x = draft.value("x", ValueKind::kInput, 8);

@@ -1,6 +1,6 @@
 #pragma once
-// Checks that our XML is well-formed, and returns its elements, attributes and text. It knows no namespaces,
-// comments, doctypes or sections of character data, since we write none.
+// Checks that our XML is well-formed, and returns its elements, attributes and text. It supports no
+// namespaces, comments, doctypes or CDATA sections, since we write none.
 
 #include <algorithm>
 #include <cctype>
@@ -17,7 +17,7 @@ struct XmlElement {
   std::map<std::string, std::string> attributes;
   std::string text;  // without the text of inner elements
 
-  // Empty where it is absent.
+  // Empty if the attribute is absent.
   std::string attribute(const std::string& key) const {
     const auto found = attributes.find(key);
     return found == attributes.end() ? "" : found->second;
@@ -26,8 +26,8 @@ struct XmlElement {
 
 class XmlReader {
  public:
-  // All elements, in the order in which they begin. Throws std::invalid_argument where the text is not one
-  // element with everything in it closed in order, every `&` the begin of an entity, and no key twice.
+  // Returns all elements in the order of their start tags. Throws std::invalid_argument unless the text is
+  // one element, all tags close in order, every `&` begins an entity, and no element repeats a key.
   static std::vector<XmlElement> read(std::string_view text) {
     XmlReader reader(text);
     reader.skip_declaration();
@@ -75,7 +75,7 @@ class XmlReader {
     text_.remove_prefix(length);
     return name;
   }
-  // Up to one of `ends`, with entities resolved.
+  // Reads up to one of `ends` and resolves entities.
   std::string read_text(std::string_view ends) {
     static const std::map<std::string, char> entities{
         {"&amp;", '&'}, {"&lt;", '<'}, {"&gt;", '>'}, {"&quot;", '"'}, {"&apos;", '\''}};

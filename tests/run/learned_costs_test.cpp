@@ -1,4 +1,4 @@
-// Costs as a run has seen them: from timelines made by hand, with exact figures.
+// Costs learned from hand-made timelines, with exact figures.
 
 #include "vdnn/learned_costs.h"
 
@@ -22,7 +22,7 @@ constexpr StreamId kOffload = 1;
 constexpr StreamId kPrefetch = 2;
 constexpr StreamId kLoad = 3;
 constexpr double kMiB = 1 << 20;
-constexpr double kCopySeconds = 0.5;  // besides the bytes
+constexpr double kCopySeconds = 0.5;  // latency, in addition to the bytes
 
 Op make_op(const char* name, const std::vector<std::string>& algorithms, std::vector<ValueId> reads,
            std::vector<ValueId> writes) {
@@ -51,7 +51,7 @@ Tape make_tape() {
        .loss_weights = {}});
 }
 
-// Loads, launches both, moves x away and back, and launches "second" once more.
+// Loads the inputs, launches both ops, moves x away and back, and launches "second" again.
 Schedule make_schedule_of(std::vector<std::uint32_t> algorithms) {
   Schedule schedule{.algorithms = std::move(algorithms)};
   schedule.instructions = {{.kind = InstructionKind::kLoad, .stream = StreamRole::kLoad, .value = 0},
@@ -91,7 +91,7 @@ class LearnedCosts : public ::testing::Test {
   void offload(double begin, double end) { work(kOffload, "offload x", begin, end); }
   void prefetch(double begin, double end) { work(kPrefetch, "prefetch x", begin, end); }
   void load(double begin, double end) { work(kLoad, "load images", begin, end); }
-  // So that there is something of the schedule.
+  // Adds launches, without which nothing can be learned.
   void launches() {
     work(kCompute, "first", 0, 1);
     work(kCompute, "second", 1, 3);
@@ -120,10 +120,10 @@ void expect_time(const std::optional<MeasuredTime>& time, double seconds, std::u
 TEST_F(LearnedCosts, AnOpTakesTheMedianOfItsLaunchesTheGapInFrontIncludedAndRepeatsToo) {
   work(kCompute, "something else", 0, 1);
   for (const double step : {10.0, 20.0, 30.0}) {
-    work(kCompute, "first", step, step + 2 + step / 10);  // 3, 4 and 5, whatever idleness was in front
-    work(kCompute, "second", step + 5.5, step + 6);       // 3, 2 and 1: since the first was done
+    work(kCompute, "first", step, step + 2 + step / 10);  // 3, 4 and 5 s, with the idle time in front
+    work(kCompute, "second", step + 5.5, step + 6);       // 3, 2 and 1 s since the end of "first"
     work(kCompute, "wait for prefetch", step + 6, step + 7, Kind::kWait);
-    work(kCompute, "recompute second", step + 7.25, step + 8.5);  // 1.5: since the wait was over
+    work(kCompute, "recompute second", step + 7.25, step + 8.5);  // 1.5 s since the end of the wait
     work(kCompute, "memory", step + 9, step + 9, Kind::kCounter);
   }
   const MeasuredCosts costs = learned();
@@ -134,7 +134,7 @@ TEST_F(LearnedCosts, AnOpTakesTheMedianOfItsLaunchesTheGapInFrontIncludedAndRepe
 
 TEST_F(LearnedCosts, AnAlgorithmThatDidNotRunKeepsItsRelationToTheOneThatDid) {
   work(kCompute, "something else", 0, 1);
-  work(kCompute, "first", 1, 6);  // 5 in the place of 3
+  work(kCompute, "first", 1, 6);  // 5 s instead of 3 s
   work(kCompute, "second", 6, 7);
   const MeasuredCosts costs = learned({1, 0});
   expect_time(costs.ops.at("first").at("slow"), 5, 1);
@@ -169,7 +169,7 @@ TEST_F(LearnedCosts, ATraceOfSomethingElseIsRefused) {
   work(kOffload, "first", 1, 2);  // on a stream that launches nothing
   try {
     learned();
-    FAIL() << "there was nothing to learn";
+    FAIL() << "learning from nothing should have thrown";
   } catch (const InvalidArgument& error) {
     EXPECT_THAT(error.what(), HasSubstr("no launch of a step of 'made by hand'"));
   }
@@ -184,7 +184,7 @@ TEST_F(LearnedCosts, TheLinkCarriesWhatItCarriedAlone) {
   const MeasuredCosts costs = learned();
   EXPECT_DOUBLE_EQ(costs.link_bytes_per_second.device_to_host, 4 * kMiB);
   EXPECT_DOUBLE_EQ(costs.link_bytes_per_second.host_to_device, 2 * kMiB);
-  // Nothing was seen of both ways at once: half, and three quarters, of that as before.
+  // No copies ran both ways at once, so those rates keep their ratios of 1/2 and 3/4 to the others.
   EXPECT_DOUBLE_EQ(costs.link_bytes_per_second_both_ways.device_to_host, 2 * kMiB);
   EXPECT_DOUBLE_EQ(costs.link_bytes_per_second_both_ways.host_to_device, 1.5 * kMiB);
 }
@@ -192,9 +192,9 @@ TEST_F(LearnedCosts, TheLinkCarriesWhatItCarriedAlone) {
 TEST_F(LearnedCosts, HalfOfTheBytesSayWhatTheRateIs) {
   launches();
   load(0, 4.5);        // 8 MiB at 2 MiB/s
-  prefetch(10, 12.5);  // 16 MiB at 8
-  load(20, 28.5);      // 8 MiB at 1
-  prefetch(30, 34.5);  // 16 MiB at 4
+  prefetch(10, 12.5);  // 16 MiB at 8 MiB/s
+  load(20, 28.5);      // 8 MiB at 1 MiB/s
+  prefetch(30, 34.5);  // 16 MiB at 4 MiB/s
   EXPECT_DOUBLE_EQ(learned().link_bytes_per_second.host_to_device, 4 * kMiB);
 }
 
@@ -202,8 +202,8 @@ TEST_F(LearnedCosts, TheLinkCarriesWhatItCarriedBothWaysAtOnce) {
   launches();
   offload(10, 14.5);       // alone: 4 MiB/s
   prefetch(20, 22.5);      // alone: 8 MiB/s
-  offload(100, 107.5);     // 1 s alone besides the half one: 4 MiB, 6 s with company: 12 MiB
-  prefetch(101.5, 107.5);  // no moment alone: 16 MiB in 6 s
+  offload(100, 107.5);     // after the latency 1 s alone: 4 MiB, then 6 s shared: 12 MiB
+  prefetch(101.5, 107.5);  // always shared: 16 MiB in 6 s
   const MeasuredCosts costs = learned();
   EXPECT_DOUBLE_EQ(costs.link_bytes_per_second.device_to_host, 4 * kMiB);
   EXPECT_DOUBLE_EQ(costs.link_bytes_per_second.host_to_device, 8 * kMiB);
@@ -223,7 +223,7 @@ TEST_F(LearnedCosts, ShortCopiesSayNothingOfRates) {
 TEST_F(LearnedCosts, CompanyNeverMakesTheLinkFaster) {
   launches();
   offload(10, 18.5);    // alone: 2 MiB/s
-  offload(100, 102.5);  // with company: 6.4
+  offload(100, 102.5);  // shared: 6.4 MiB/s
   prefetch(100, 102.5);
   const MeasuredCosts costs = learned();
   EXPECT_DOUBLE_EQ(costs.link_bytes_per_second.device_to_host, 2 * kMiB);
@@ -239,8 +239,8 @@ TEST_F(LearnedCosts, WhatWasNeverAloneKeepsTheRelationOfAloneToCompany) {
   EXPECT_DOUBLE_EQ(costs.link_bytes_per_second.device_to_host, 2 * kMiB);
 }
 
-// For any share of its time that a copy shares the link, and any ratio of the link's rate to the expected
-// one.
+// Varies the part of its time for which a copy shares the link, and the ratio of the link's rate to the
+// expected one.
 TEST_F(LearnedCosts, WhatWasNeverAloneIsLearnedAtAnyShare) {
   expected_.launch_seconds = 0;
   for (const double times : {0.02, 1.0, 5.0}) {
@@ -261,11 +261,12 @@ TEST_F(LearnedCosts, WhatWasNeverAloneIsLearnedAtAnyShare) {
   }
 }
 
-// A copy that was submitted while another of its direction had the engine counts from when that was done.
+// If another copy of the same direction occupied the engine at submission, a copy's time counts from the end
+// of that other copy.
 TEST_F(LearnedCosts, CopiesOfOneDirectionTakeTurns) {
   launches();
   prefetch(10, 14.5);
-  load(10, 17);  // 8 MiB in 2 s and a half
+  load(10, 17);  // 8 MiB in 2.5 s, latency included
   EXPECT_DOUBLE_EQ(learned().link_bytes_per_second.host_to_device, 4 * kMiB);
 }
 

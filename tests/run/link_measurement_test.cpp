@@ -19,7 +19,7 @@ MeasuredLink measure(const CpuDeviceOptions& options, std::uint64_t copy_bytes) 
   return link;
 }
 
-// A copy of `cpu` never takes less time than the link that it is slowed to.
+// `cpu` slows copies to a given link rate, so a copy never takes less time than at that rate.
 TEST(LinkMeasurement, FindsNoMoreThanTheLinkCarries) {
   const MeasuredLink link = measure(
       {.budget_bytes = 64 * kMiB, .host_budget_bytes = 64 * kMiB, .link_gbytes_per_second = 0.5}, kMiB);

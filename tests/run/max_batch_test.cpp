@@ -78,7 +78,7 @@ TEST(MaxBatch, IsHeldBackByPageLockedMemoryToo) {
   EXPECT_GT(plan_with_batch(options.run, little.next).prediction.host_bytes, 8 * kMiB);
 }
 
-// By itself, `auto` offloads as much as necessary; a limit bounds the slowdown.
+// Without a limit, `auto` offloads as much as necessary; the limit bounds the slowdown.
 TEST(MaxBatch, KeepsToTheOverheadThatWasAskedFor) {
   MaxBatchOptions options = on_titan("alexnet", std::nullopt);
   options.run.memory_bytes = std::uint64_t{2} << 30U;
@@ -97,7 +97,7 @@ TEST(MaxBatch, KeepsToTheOverheadThatWasAskedFor) {
   EXPECT_GT(slower.prediction.step_seconds / oracle_step_seconds(slower), 1.02);
 }
 
-// Before, peak and step of a row were of two plans: the smallest one, and that in the budget.
+// Regression: peak and step time of a row came from two plans, the smallest one and the one in the budget.
 TEST(MaxBatch, SaysWhatPlanRunSaysOfEachRow) {
   MaxBatchOptions options = on_titan("alexnet", std::nullopt);
   options.run.memory_bytes = std::uint64_t{2} << 30U;
@@ -115,13 +115,13 @@ TEST(MaxBatch, SaysWhatPlanRunSaysOfEachRow) {
   EXPECT_EQ(found.without_offloading->trial.run.plan.options.policy, Policy::kOffloadNone);
 }
 
-// The search once ended with the library's refusal of a batch that the user had not asked for.
+// Regression: the search ended with the library's refusal of a batch that the user had not requested.
 TEST(MaxBatch, ABatchThatALibraryRefusesIsTooLarge) {
   MaxBatchOptions options{.run = {.model = {.model = "vgg19"},
                                   .device = "sim:rtx4090",
                                   .memory_bytes = std::uint64_t{24} << 30U}};
   if (!plan_with_batch(options.run, 1).algorithms_source().starts_with("cudnn")) {
-    GTEST_SKIP() << "built without cuDNN: nothing refuses a batch";
+    GTEST_SKIP() << "built without cuDNN: no library refuses a batch";
   }
   const LargestBatch most = find_max_batch(options).most;
   EXPECT_EQ(most.limit, BatchLimit::kRefused);

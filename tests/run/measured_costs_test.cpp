@@ -28,7 +28,8 @@ RunOptions options(Policy policy = Policy::kOffloadNone) {
   return {.model = {.model = "lenet", .batch = 8}, .device = "cpu", .threads = 1, .policy = policy};
 }
 
-// Made up: op n takes n milliseconds with its first algorithm, and each further one takes as much again.
+// Made-up costs: op n takes n milliseconds with its first algorithm, and each further algorithm takes n
+// milliseconds longer.
 MeasuredCosts made_up(const PlannedRun& run) {
   MeasuredCosts costs{.setting = run.measured_setting(),
                       .link_bytes_per_second = {.device_to_host = 4e9, .host_to_device = 5e9},
@@ -47,7 +48,7 @@ MeasuredCosts made_up(const PlannedRun& run) {
   return costs;
 }
 
-// An op with several algorithms, and no two of them with the same workspace.
+// An op with several algorithms, no two of which have the same workspace.
 const Op& op_with_a_choice(const Tape& tape) {
   return *std::ranges::find_if(tape.ops(), [](const Op& op) {
     return op.algorithms.size() > 1 &&
@@ -105,7 +106,7 @@ Json written() {
 }
 constexpr const char* kTime = "/ops/fc1.bias.update/vdnn";
 
-// Modelled costs came with a later version of the file, which older programs refuse.
+// Older programs refuse version 2 of the file, which added modelled costs.
 TEST(MeasuredCostsFile, IsOfVersionTwoWhereSomeTimesWereReckoned) {
   MeasuredCosts costs = made_up(plan_run(options()));
   EXPECT_EQ(testing::Json::parse(to_text(costs))["schema"], 1);
@@ -126,7 +127,7 @@ RunOptions on_sim(const std::string& device, Policy policy = Policy::kOffloadNon
   return simulated;
 }
 
-// Nobody is to take a model's predictions for measurements.
+// A version of its own keeps programs from taking a model's predictions for measurements.
 TEST(MeasuredCostsFile, IsOfVersionThreeWhereAllOfItIsModelled) {
   const MeasuredCosts costs = expected_costs(plan_run(on_sim("sim:h200")));
   EXPECT_TRUE(costs.modelled);
@@ -318,8 +319,8 @@ std::uint64_t image_bytes(const PlannedRun& run) {
   return run.tape->value(run.tape->inputs()[0]).bytes;
 }
 
-// No value is offloaded: a step is its n ops, one after the other, which take 1 to n milliseconds, after the
-// copy of its images, whose memory the last op of the previous step has just read.
+// No value is offloaded. A step is the copy of its images and then its n ops, which take 1 to n milliseconds.
+// The copy cannot start earlier, since the last op of the previous step reads the images' memory.
 TEST_F(ProfiledRun, IsPredictedToTakeWhatWasMeasured) {
   const PlannedRun plain = plan_run(options());
   MeasuredCosts costs = made_up(plain);
@@ -334,8 +335,8 @@ TEST_F(ProfiledRun, IsPredictedToTakeWhatWasMeasured) {
   EXPECT_NEAR(plan_run(with(costs)).prediction.step_seconds, run.prediction.step_seconds + 0.25, 1e-9);
 }
 
-// The ops take hardly any time, so that a step is its copies, each after its waits: the load of the images,
-// the offloads, and the prefetches.
+// The ops take hardly any time, so a step consists of its copies, each after its waits: the load of the
+// images, the offloads, and the prefetches.
 TEST_F(ProfiledRun, MovesAtTheRatesThatWereMeasured) {
   MeasuredCosts costs = made_up(plan_run(options()));
   for (auto& [op, times] : costs.ops) {
@@ -426,7 +427,7 @@ TEST_F(ProfiledRun, StandsForTheDeviceOnSimToo) {
 
 class ModelledRun : public ProfiledRun {
  protected:
-  // The run with the costs that it predicts with by itself.
+  // The run with its own modelled costs as the profile.
   RunOptions with_its_own(RunOptions simulated) const {
     write("profile.json", to_text(expected_costs(plan_run(simulated))));
     simulated.profile = directory_ / "profile.json";
@@ -444,7 +445,8 @@ void expect_the_same_plans(const PlannedRun& run, const PlannedRun& other) {
   EXPECT_EQ(lower_bound_step_seconds(run), lower_bound_step_seconds(other));
 }
 
-// To the bit, whatever plans: the first choice of a library is none that a measurement would have to confirm.
+// The prediction is the same to the last bit under every policy. A measurement need not confirm the library's
+// first choice.
 TEST_F(ModelledRun, IsPredictedAsWithoutAProfile) {
   for (const std::string device : {"sim:titan-x", "sim:h200", "sim:cpu"}) {
     for (const Policy policy : {Policy::kBaseline, Policy::kOffloadNone, Policy::kOffloadAll,
@@ -483,7 +485,7 @@ TEST_F(ModelledRun, GoesByTheTimesThatItIsGiven) {
   EXPECT_GT(run.prediction.step_seconds, static_cast<double>(run.tape->ops().size()));
 }
 
-// Modelled times of algorithms are for policies that choose by time; otherwise the library's order stands,
+// Only policies that choose by time use modelled times of algorithms. The others keep the library's order,
 // since the library knows its devices better.
 TEST_F(ModelledRun, LeavesPerformanceAtTheFirstChoice) {
   RunOptions simulated = on_sim("sim:titan-x");
@@ -498,7 +500,7 @@ TEST_F(ModelledRun, LeavesPerformanceAtTheFirstChoice) {
   EXPECT_EQ(algorithm_of(plan_run(simulated), op.name), op.algorithms.back().name);
 }
 
-// Of a simulated GPU it is no matter how many cores this machine has.
+// The number of this machine's cores does not matter to a simulated GPU.
 TEST_F(ModelledRun, OfAGpuIsOfNoThreads) {
   RunOptions simulated = with_its_own(on_sim("sim:h200"));
   simulated.threads = 3;

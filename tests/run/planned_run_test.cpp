@@ -38,7 +38,7 @@ using ::testing::Not;
 using ::testing::StartsWith;
 
 constexpr std::uint64_t kAmple = std::uint64_t{4} << 30;
-constexpr std::uint64_t kGranule = 64 << 10;  // of cpu
+constexpr std::uint64_t kGranule = 64 << 10;  // of `cpu`
 
 RunOptions options(const std::string& model = "fashion-vgg", std::int64_t batch = 32) {
   return {.model = {.model = model, .input = {}, .classes = 0, .batch = batch},
@@ -68,9 +68,10 @@ TEST(PlannedRunSharedLink, MakesCopiesSlowerWhereDevicesShareARoot) {
     return plan_run(run).prediction.step_seconds;
   };
   EXPECT_GT(step_seconds("sim:v100-16", 2), 1.5 * step_seconds("sim:v100-16", 1));
-  EXPECT_EQ(step_seconds("sim:v100-16", 4), step_seconds("sim:v100-16", 2)) << "the others have their own";
+  EXPECT_EQ(step_seconds("sim:v100-16", 4), step_seconds("sim:v100-16", 2))
+      << "the other two devices have a root of their own";
   EXPECT_THROW(step_seconds("sim:v100-16", 0), InvalidArgument);
-  EXPECT_THROW(step_seconds("sim:titan-x", 4), InvalidArgument) << "no root is known";
+  EXPECT_THROW(step_seconds("sim:titan-x", 4), InvalidArgument) << "the profile has no root";
 }
 
 // --- auto --------------------------------------------------------------------------------------------------
@@ -135,7 +136,7 @@ TEST(PlannedRunAuto, MovesNothingWhereThereIsNoPageLockedMemoryForIt) {
   EXPECT_TRUE(planned.fits());
   EXPECT_TRUE(planned.plan.transfers.empty());
   run.host_memory_bytes = none.prediction.host_bytes - 1;
-  EXPECT_FALSE(plan_run(run).fits()) << "batches have no place";
+  EXPECT_FALSE(plan_run(run).fits()) << "page-locked memory is too small for the batches";
 }
 
 // --- fits --------------------------------------------------------------------------------------------------
@@ -150,7 +151,7 @@ std::string refusal(const PlannedRun& run) {
   return "fits";
 }
 
-// In terms of RunOptions: the library's caller has no command line.
+// The text uses the names of RunOptions, since the library's caller has no command line.
 TEST(PlannedRunFits, SaysWhichOptionsWouldHelp) {
   RunOptions run = options_with(Policy::kOffloadNone);
   run.model.model = "lenet";
@@ -177,7 +178,7 @@ TEST(PlannedRunFits, SaysWhichOptionsWouldHelp) {
   EXPECT_TRUE(plan_run(run).fits());
   run.model.batch += std::max(std::int64_t{1}, run.model.batch / 25);
   EXPECT_FALSE(plan_run(run).fits());
-  EXPECT_THAT(refusal(planned), Not(HasSubstr("model.batch"))) << "where nobody reads it";
+  EXPECT_THAT(refusal(planned), Not(HasSubstr("model.batch"))) << "only the error computes ways out";
 }
 
 TEST(PlannedRunFits, NamesTheDefaultBudgetWhereNoneWasGiven) {
@@ -197,7 +198,7 @@ TEST(PlannedRunFits, NamesThePageLockedMemoryThatIsShort) {
                     HasSubstr(" (host_memory_bytes = " + std::to_string(needed) + ")")));
 }
 
-// The batch that is found fits though few are looked at.
+// The search tries only a few batches, but the batch that it reports fits.
 TEST(PlannedRunFits, SaysWhatFitsUnderAPolicyThatChoosesToo) {
   RunOptions run = options_with(Policy::kOptimal);
   run.memory_bytes = plan_run(run).smallest_budget_bytes() / 10 * 9;
@@ -207,7 +208,7 @@ TEST(PlannedRunFits, SaysWhatFitsUnderAPolicyThatChoosesToo) {
   } catch (const OutOfMemory& error) {
     text = error.what();
   }
-  EXPECT_THAT(text, Not(HasSubstr("policy = optimal fits"))) << "it is that policy";
+  EXPECT_THAT(text, Not(HasSubstr("policy = optimal fits"))) << "the run already has that policy";
   const std::string option = "; model.batch = ";
   const std::size_t begin = text.find(option);
   ASSERT_NE(begin, std::string::npos) << text;
@@ -304,7 +305,7 @@ TEST_P(PlannedRunPolicies, FitIntoJustTheSmallestBudget) {
   EXPECT_TRUE(plan_run(run).fits());
   EXPECT_EQ(refusal(plan_run(run)), "fits");
   EXPECT_EQ(plan_run(run).prediction.peak_bytes, ample.prediction.peak_bytes)
-      << "a budget does not change what a policy takes";
+      << "the budget does not change the plan of a policy";
 
   run.memory_bytes = ample.smallest_budget_bytes() - kGranule;
   EXPECT_FALSE(plan_run(run).fits());
@@ -390,8 +391,7 @@ std::map<std::string, std::string> algorithms_by_op(const PlannedRun& run) {
   return names;
 }
 
-// An algorithm that rounds has a name of its own, and a run that may not round does not take it from a
-// record.
+// An algorithm that rounds to TF32 has its own name, and a run without TF32 refuses a record with that name.
 TEST(PlannedRunDevices, Tf32ChangesTheEnginesOfSimulatedGpusAndTheirNames) {
   for (const std::string gpu : {"a100", "rtx4090", "h100", "h200", "b200"}) {
     RunOptions run = simulated(gpu, 64);
@@ -415,7 +415,7 @@ TEST(PlannedRunDevices, Tf32ChangesTheEnginesOfSimulatedGpusAndTheirNames) {
   }
 }
 
-// As in PyTorch, and slower without: once --tf32 changed no prediction.
+// The default is that of PyTorch, and fp32 is slower. Regression: --tf32 changed no prediction.
 TEST(PlannedRunDevices, ConvolutionsAreInTf32ByDefaultOnGpusThatHaveIt) {
   for (const std::string gpu : {"a100", "rtx4090", "h100", "h200", "b200"}) {
     SCOPED_TRACE(gpu);
@@ -430,12 +430,12 @@ TEST(PlannedRunDevices, ConvolutionsAreInTf32ByDefaultOnGpusThatHaveIt) {
     run.tf32 = false;
     const PlannedRun fp32 = plan_run(run);
     EXPECT_EQ(fp32.product_precisions(), ProductPrecisions());
-    if (gpu == "rtx4090") {  // whose tensor cores multiply TF32 no faster than the others do fp32
+    if (gpu == "rtx4090") {  // its tensor cores multiply TF32 no faster than its other cores multiply fp32
       EXPECT_LE(usual.prediction.step_seconds, fp32.prediction.step_seconds);
     } else {
       EXPECT_LT(usual.prediction.step_seconds, 0.9 * fp32.prediction.step_seconds);
     }
-    // A checkpoint goes on in the precision that it was made in.
+    // A run resumed from a checkpoint keeps the checkpoint's precision.
     run.tf32.reset();
     run.recorded_algorithms = algorithms_by_op(fp32);
     EXPECT_EQ(plan_run(run).product_precisions(), ProductPrecisions());
@@ -453,7 +453,7 @@ double images_per_second(const PlannedRun& run) {
 }
 
 // Published by NVIDIA (github.com/NVIDIA/DeepLearningExamples, PyTorch/Classification/ConvNets/resnet50v1.5),
-// images/s on one GPU. One efficiency a GPU and type is set by each of them.
+// images/s on one GPU. Each number determines one efficiency, of a GPU and an element type.
 TEST(PlannedRunThroughput, OfResNet50IsWithin15PercentOfWhatNvidiaPublished) {
   const auto of_resnet50 = [](const std::string& device, std::int64_t batch,
                               DataType storage = DataType::kF32) {
@@ -470,12 +470,12 @@ TEST(PlannedRunThroughput, OfResNet50IsWithin15PercentOfWhatNvidiaPublished) {
   EXPECT_NEAR(of_resnet50("sim:a100", 256, DataType::kF16), 2470, 0.15 * 2470) << "mixed precision, 80 GB";
 }
 
-// GPUs that have no profile of their own.
+// GPUs without a profile of their own.
 class AlteredProfiles : public testing::TemporaryDirectory {
  protected:
   using Edit = std::pair<std::string, std::string>;
 
-  // An A100 with these changes of its profile.
+  // An A100 with these changes to its profile.
   std::string altered_a100(const std::string& name, const std::vector<Edit>& edits) {
     std::ifstream file(VDNN_DEVICES_DIRECTORY "/a100.json");
     std::string text{std::istreambuf_iterator<char>(file), {}};
@@ -494,7 +494,7 @@ struct PublishedThroughput {
   std::string model;
   std::int64_t batch;
   double published;
-  double predicted;  // as the table has it
+  double predicted;  // the number in the table
 
   std::string row() const {
     std::ostringstream text;
@@ -505,11 +505,11 @@ struct PublishedThroughput {
   }
 };
 
-// No efficiency was fitted to these. A change of the model or of a rate that moves one of them shows here,
-// and the table lists the moves; their errors are not bounded.
+// No efficiency is fitted to these numbers, so their errors are not bounded. If a change of the model or of a
+// rate changes a prediction, this test fails, and the table must follow.
 class PlannedRunPublishedThroughput : public AlteredProfiles {
  protected:
-  // The card that was measured has less memory, at the datasheet's 1555 GB/s instead of 2039.
+  // The measured card has less memory than the profile's. Its datasheet specifies 1555 GB/s instead of 2039.
   std::string a100_40() {
     return altered_a100("a100-40", {{"\"value\": 85095088128", "\"value\": 42298834944"},
                                     {"\"value\": 1631200000000", "\"value\": 1244000000000"}});
@@ -554,11 +554,11 @@ TEST_F(PlannedRunPublishedThroughput, OfOtherNetworksIsPredictedAsThePageSays) {
   }
 }
 
-// Predictions without cuDNN and without records once used fp32 at 11.7 TFLOP/s, whichever tensor cores the
-// GPU has.
+// Regression: without cuDNN and without records, predictions assumed fp32 at 11.7 TFLOP/s for all tensor
+// cores.
 class PlannedRunUnknownEngines : public AlteredProfiles {
  protected:
-  // An A100 under a name of which no engines are known.
+  // An A100 under a name for which no engines are recorded.
   std::string unknown_gpu() {
     return altered_a100("nobodys", {{"\"name\": \"a100\"", "\"name\": \"nobodys\""}});
   }
@@ -575,7 +575,8 @@ TEST_F(PlannedRunUnknownEngines, LeaveTheRatesOfTheTypesAsTheyAre) {
   const PlannedRun usual = plan_run(run);
   EXPECT_EQ(usual.algorithms_source(), "classic, tf32 convolutions");
   EXPECT_EQ(usual.product_precisions(), (ProductPrecisions{.convolutions = ProductPrecision::kTf32}));
-  EXPECT_NEAR(256 / usual.prediction.step_seconds, 938, 0.15 * 938) << "as with engines, TF32, 80 GB";
+  EXPECT_NEAR(256 / usual.prediction.step_seconds, 938, 0.15 * 938)
+      << "the prediction is as good as with engines, TF32, 80 GB";
   run.tf32 = true;
   const PlannedRun all = plan_run(run);
   EXPECT_EQ(all.algorithms_source(), "classic, tf32");
@@ -633,8 +634,8 @@ TEST(PlannedRunDevices, SimulatedGpusPlanWithTheEnginesThatTheyHave) {
   EXPECT_EQ(plan_run(simulated("titan-x", 64)).catalog->algorithms_source(), "classic");
 }
 
-// Once refused for every network with a fully connected layer, whose products counted 4 MiB whatever was
-// asked.
+// Regression: such limits were refused for every network with a fully connected layer, whose products always
+// counted 4 MiB.
 TEST(PlannedRunDevices, SimulatedGpusKeepSmallLimitsOnWorkspace) {
   RunOptions run = simulated("h200", 64);
   run.model.model = "lenet";
@@ -674,7 +675,7 @@ TEST(DefaultEngineCache, IsWhereXdgSaysOrInHome) {
   const std::filesystem::path at_home = "/home/me/.cache/vdnn/engine_timings.json";
   EXPECT_EQ(default_engine_cache(std::nullopt, "/home/me"), at_home);
   EXPECT_EQ(default_engine_cache("", "/home/me"), at_home);
-  EXPECT_EQ(default_engine_cache("cache", "/home/me"), at_home) << "relative paths are to be ignored";
+  EXPECT_EQ(default_engine_cache("cache", "/home/me"), at_home) << "relative paths are ignored";
   EXPECT_EQ(default_engine_cache("cache", std::nullopt), std::nullopt);
   EXPECT_EQ(default_engine_cache(std::nullopt, ""), std::nullopt);
 }
@@ -752,7 +753,7 @@ TEST(PlanEvaluation, NeverNeedsMoreThanTraining) {
   }
 }
 
-// y = a x, with a description for inference that the test chooses.
+// y = a x. The test chooses the recipe for inference.
 class Scaling final : public CustomLayer {
  public:
   using Change = std::function<void(const CustomQuestion&, LayerRecipe&)>;
@@ -781,7 +782,7 @@ class Scaling final : public CustomLayer {
   Change in_inference_;
 };
 
-// A batch of four, since the normalisation after the classifier has no variance with one sample.
+// The batch is four, since the normalisation after the classifier has no variance with one sample.
 PlannedRun scaled_and_normalised(Scaling::Change in_inference) {
   NetworkBuilder net("scaled", {4, 3, 4, 4});
   Tensor x = net.custom("scale", {net.input()}, std::make_shared<Scaling>(std::move(in_inference)));
@@ -790,8 +791,8 @@ PlannedRun scaled_and_normalised(Scaling::Change in_inference) {
   return plan_run(std::move(net).build(), options());
 }
 
-// Evaluation used to report "OutOfMemory: asked 0 bytes" for missing parameters, and nothing for parameters
-// other than those of training.
+// Regression: evaluation reported "OutOfMemory: asked 0 bytes" for missing parameters, and no error for
+// parameters that differ from those of training.
 TEST(PlanEvaluation, NamesAParameterThatIsNotTheSameInInference) {
   const auto error_of = [](const Scaling::Change& in_inference) -> std::string {
     try {
@@ -832,7 +833,8 @@ TEST(PlanEvaluation, NamesAParameterThatTheLastLayerLacks) {
   }
 }
 
-// A batch that the network cannot have was thrown out of the search, as if it were the caller's mistake.
+// Regression: the search passed on the exception for a batch that the network cannot have, as if the caller
+// had chosen it.
 TEST(PlanEvaluation, SaysWhatTheSmallestTryWouldTake) {
   constexpr std::uint64_t kASample = 64 << 20;
   const PlannedRun run = scaled_and_normalised([](const CustomQuestion& question, LayerRecipe& recipe) {
@@ -850,7 +852,7 @@ TEST(PlanEvaluation, SaysWhatTheSmallestTryWouldTake) {
   }
 }
 
-// A resumed run evaluated with other algorithms than the run that it goes on with.
+// Regression: a resumed run evaluated with other algorithms than the run that it continues.
 TEST(PlanEvaluation, TakesTheAlgorithmsThatTrainingHas) {
   RunOptions usual = options_with(Policy::kOffloadNone);
   usual.device = "sim:titan-x";  // which algorithms `cpu` has depends on the processor
@@ -863,7 +865,7 @@ TEST(PlanEvaluation, TakesTheAlgorithmsThatTrainingHas) {
     resumed.recorded_algorithms[op.name] = op.algorithms[recorded.plan.algorithms[id]].name;
   }
   const std::vector<std::uint32_t> expected = plan_evaluation(recorded).schedule.algorithms;
-  ASSERT_NE(plan_evaluation(plan_run(usual)).schedule.algorithms, expected) << "nothing to tell apart";
+  ASSERT_NE(plan_evaluation(plan_run(usual)).schedule.algorithms, expected) << "both algorithms must differ";
   EXPECT_EQ(plan_evaluation(plan_run(resumed)).schedule.algorithms, expected);
 }
 

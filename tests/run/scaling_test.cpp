@@ -1,4 +1,4 @@
-// Predictions for simulated devices that train together.
+// Predictions for simulated devices in data-parallel training.
 
 #include "src/run/scaling.h"
 
@@ -63,7 +63,7 @@ TEST(Scaling, AFasterNetworkHelpsMachinesAndNoSingleOne) {
   EXPECT_GE(fast, one);
 }
 
-// Two V100 on one root copy at half the rate; an explicit setting has precedence.
+// Two V100s on one root copy at half the rate. An explicit setting has precedence.
 TEST(Scaling, DevicesThatTrainTogetherShareTheLinkToTheHost) {
   const auto rate = [](const RunOptions& run) {
     return plan_run(run).target.profile.link_bytes_per_second.device_to_host;
@@ -71,16 +71,16 @@ TEST(Scaling, DevicesThatTrainTogetherShareTheLinkToTheHost) {
   RunOptions run = devices("resnet50", 4);
   EXPECT_EQ(rate(run), 6.4e9);
   run.machines = 4;
-  EXPECT_EQ(rate(run), 12.8e9) << "a device a machine";
+  EXPECT_EQ(rate(run), 12.8e9) << "one device per machine";
   run.machines = 1;
   run.link_shared_by = 1;
   EXPECT_EQ(rate(run), 12.8e9);
   RunOptions unknown = devices("resnet50", 4);
   unknown.device = "sim:titan-x";
-  EXPECT_NO_THROW(plan_run(unknown)) << "nothing is known of roots: nothing is assumed";
+  EXPECT_NO_THROW(plan_run(unknown)) << "without a root in the profile, none is assumed";
 }
 
-// Devices without a way of their own reach each other over the host's link.
+// Devices without a peer link reach each other over the host's link.
 TEST(Scaling, ReductionsGoByThePeersOfTheProfile) {
   RunOptions run = devices("resnet50", 4);
   const CollectiveCosts nvlink = prediction_options(plan_run(run)).collectives;
@@ -93,10 +93,10 @@ TEST(Scaling, ReductionsGoByThePeersOfTheProfile) {
             sim_profile("rtx4090").link_bytes_per_second_both_ways.host_to_device);
 }
 
-// Of four batches an update, three leave out what belongs to it, and none of them reduces gradients.
+// With four batches per update, the first three neither update nor reduce gradients.
 TEST(Scaling, BatchesBeforeTheUpdateAreShorter) {
   RunOptions run = devices("vgg16", 4);
-  run.training.bucket_bytes = std::uint64_t{1} << 40U;  // so that reductions show
+  run.training.bucket_bytes = std::uint64_t{1} << 40U;  // one bucket, so that its reduction is exposed
   run.training.micro_steps = 4;
   const PlannedRun planned = plan_run(run);
   EXPECT_EQ(planned.global_batch(), 64U * 4 * 4);
@@ -110,7 +110,7 @@ TEST(Scaling, BatchesBeforeTheUpdateAreShorter) {
   EXPECT_GT(scaling.efficiency, predict_scaling(plan_run(run)).efficiency);
 }
 
-// Those between the first and the last are alike, so that any number follows from three.
+// All batches between the first and the last take the same time, so three batches determine any number.
 TEST(Scaling, TheMeanOfManyBatchesIsThatOfFew) {
   RunOptions run = devices("resnet50", 2);
   const auto update_seconds = [&](std::uint32_t micro_steps) {
@@ -142,7 +142,7 @@ class ScalingTimeline : public ::testing::Test {
     run.trace_prediction = true;
     return plan_run(run);
   }
-  // Instructions that launch ops of which `wanted` holds.
+  // Instructions that launch the ops for which `wanted` returns true.
   std::vector<std::uint32_t> launches(const std::function<bool(const Op&)>& wanted) const {
     std::vector<std::uint32_t> found;
     for (std::uint32_t index = 0; index < run_.schedule.instructions.size(); ++index) {
@@ -172,7 +172,7 @@ TEST_F(ScalingTimeline, ReductionsLieUnderTheBackwardPass) {
              time(reduction).begin_seconds < time(op).end_seconds;
     });
   };
-  // All but the last, which waits for the first layer's gradient.
+  // All reductions except the last overlap; the last waits for the first layer's gradient.
   EXPECT_EQ(std::ranges::count_if(reductions_, under_backward),
             static_cast<std::ptrdiff_t>(reductions_.size()) - 1);
 }

@@ -75,7 +75,7 @@ TEST(Sweep, MoreMemoryIsNeverSlowerUnderOptimal) {
                   optimal[each - 1].lower_bound_step_seconds * (1 + 1e-9));
       }
     }
-    // And nothing else that fits is faster.
+    // No other point that fits is faster.
     for (const SweepPoint& point : sweep.points) {
       const auto best = std::ranges::find(optimal, point.budget_bytes, &SweepPoint::budget_bytes);
       ASSERT_NE(best, optimal.end());
@@ -86,7 +86,7 @@ TEST(Sweep, MoreMemoryIsNeverSlowerUnderOptimal) {
   }
 }
 
-// The approaches of other programs are never faster, and most need more memory.
+// The methods of other programs are never faster, and they fit fewer budgets.
 TEST(Sweep, OptimalIsNoSlowerThanAnyPeer) {
   std::vector<std::string> models{"unet", "resnet20", "googlenet", "vgg16"};
   models.resize(testing::extent({.usual = 3, .under_sanitizers = 1, .in_long_run = 4}));
@@ -120,7 +120,7 @@ TEST(Sweep, OptimalIsNoSlowerThanAnyPeer) {
   }
 }
 
-// Of its schedules that fit, more memory permits faster ones.
+// With more memory, faster schedules of rotor fit.
 TEST(Sweep, RotorIsFasterInMoreMemory) {
   const Sweep sweep = sweep_budgets({plan_run(on_titan("resnet20", 32))},
                                     {.policies = {Policy::kOptimal}, .peers = {Peer::kRotor}, .points = 12});
@@ -176,7 +176,7 @@ TEST(Sweep, BudgetsThatAreOneAreLookedAtOnce) {
   EXPECT_THAT(budgets, ElementsAre(64 * kMiB, 66 * kMiB));
 }
 
-// Page-locked memory is a budget, too.
+// Page-locked memory has a budget, too.
 TEST(Sweep, WhatDoesNotFitTheHostDoesNotFit) {
   RunOptions options = on_titan("fashion-vgg", 32);
   options.host_memory_bytes = 1;
@@ -241,7 +241,7 @@ TEST(Sweep, ComparesPrecisionsInTheSameBudgets) {
   EXPECT_EQ(sweep.points.front().budget_bytes, least);
   EXPECT_EQ(sweep.points.back().budget_bytes, most);
   EXPECT_EQ(series_name(sweep, sweep.points[2]), "optimal in bf16");
-  // The gain of precision: only bf16 fits the smallest budget.
+  // Only bf16 fits the smallest budget.
   EXPECT_FALSE(sweep.points[0].fits);
   EXPECT_TRUE(sweep.points[2].fits);
   EXPECT_EQ(sweep.last.plan.options.policy, Policy::kOptimal);

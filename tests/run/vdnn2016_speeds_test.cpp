@@ -1,4 +1,4 @@
-// Speeds predicted by `sim:titan-x` with the classic catalog, beside those measured on such a card.
+// Compares speeds predicted by `sim:titan-x` with the classic catalog to speeds measured on such a card.
 
 #include <gtest/gtest.h>
 
@@ -15,13 +15,14 @@ namespace vdnn {
 namespace {
 
 RunOptions on_titan_x(const std::string& model, std::int64_t batch) {
-  // More than the card's: the paper, too, takes speeds relative to what may not fit.
+  // More memory than the card has, since the paper's speeds are relative to a baseline that may not fit
+  // either.
   return {.model = {.model = model, .batch = batch},
           .device = "sim:titan-x",
           .memory_bytes = std::uint64_t{64} << 30};
 }
 
-// Speeds that the vDNN paper's figures give (Rhu et al. 2016), relative to the baseline with
+// Speeds in the figures of the vDNN paper (Rhu et al. 2016), relative to the baseline with
 // performance-optimal algorithms.
 struct PaperSpeed {
   Policy policy;
@@ -55,7 +56,7 @@ TEST(Vdnn2016Speeds, Vgg19) {
                  {Policy::kOffloadConv, AlgorithmPreference::kPerformance, 1.0}});
 }
 
-// Forward and backward passes alone, with each op's first algorithm, as the benchmark counts.
+// The time of forward and backward passes only, with each op's first algorithm, as in the benchmark.
 double pass_seconds(const Tape& tape, const SimProfile& profile) {
   double seconds = 0;
   for (const Op& op : tape.ops()) {
@@ -98,7 +99,7 @@ TEST(Vdnn2016Speeds, PassesTakeWhatWasMeasured) {
   EXPECT_NEAR(pass_seconds(*lower_to_tape(vgg_a(64), *catalog, {}), profile), 0.529, 0.10 * 0.529);
 }
 
-// The classic model orders algorithms by rates of its own, which must be the profile's.
+// The classic catalog orders algorithms by its own rates, which must agree with the profile.
 TEST(Vdnn2016Speeds, TheFirstAlgorithmIsTheFastestOnTheSimulatedDevice) {
   const SimProfile profile = sim_profile("titan-x");
   for (const char* model : {"alexnet", "overfeat", "googlenet", "vgg19", "resnet50"}) {
@@ -112,7 +113,8 @@ TEST(Vdnn2016Speeds, TheFirstAlgorithmIsTheFastestOnTheSimulatedDevice) {
   }
 }
 
-// With fewer operations, and so less time, only where more is moved: the extremes that `p` and `m` stand for.
+// Memory-optimal algorithms (`m`) are implicit GEMM. Performance-optimal ones (`p`) need fewer operations,
+// and so less time, but move more data.
 TEST(Vdnn2016Speeds, ImplicitGemmIsWhatTheMemoryOptimalAlgorithmsAre) {
   const auto tape = lower_to_tape(make_model({.model = "vgg19", .batch = 2}), *make_classic_catalog(), {});
   const Plan plan =
@@ -126,7 +128,7 @@ TEST(Vdnn2016Speeds, ImplicitGemmIsWhatTheMemoryOptimalAlgorithmsAre) {
       EXPECT_GT(op.cost_with(plan.algorithms[id]).flops, op.cost_with(0).flops) << op.name;
     }
   }
-  EXPECT_EQ(convolutions, 16u * 3 - 1) << "three passes each, and no gradient of the images";
+  EXPECT_EQ(convolutions, 16u * 3 - 1) << "three passes each, without the gradient of the images";
 }
 
 }  // namespace

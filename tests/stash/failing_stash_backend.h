@@ -1,5 +1,5 @@
 #pragma once
-// Failure injection: a stash's backend of which one call fails, once.
+// Failure injection: a stash's backend in which one call fails once.
 
 #include <cstdint>
 #include <memory>
@@ -10,7 +10,7 @@
 
 namespace vdnn::testing {
 
-// Counts the calls that may fail; the one at which the count comes to `fail_at` fails.
+// Counts the calls that may fail. The call that raises the count to `fail_at` fails.
 struct StashFaults {
   std::uint64_t calls = 0;
   std::uint64_t fail_at = 0;
@@ -19,7 +19,7 @@ struct StashFaults {
 
 class FailingStashBackend final : public ForwardingStashBackend {
  public:
-  // `faults` must outlive it.
+  // `faults` must outlive the backend.
   FailingStashBackend(std::unique_ptr<StashBackend> target, StashFaults& faults)
       : ForwardingStashBackend(std::move(target)), faults_(faults) {}
 

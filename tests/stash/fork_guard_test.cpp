@@ -1,4 +1,5 @@
-// Children of fork() are told from the parent, also where the system clears no page for them.
+// A ForkGuard distinguishes children of fork() from the parent, even if the system does not clear a page for
+// them.
 
 #include "src/stash/fork_guard.h"
 
@@ -12,14 +13,14 @@
 namespace vdnn::stash {
 namespace {
 
-// As kernels before 4.14 and sandboxes answer.
+// Kernels older than 4.14 and sandboxes refuse like this.
 int refuse(void* /*address*/, std::size_t /*bytes*/, int advice) {
   EXPECT_EQ(advice, MADV_WIPEONFORK);
   errno = EINVAL;
   return -1;
 }
 
-// Whether a child finds that it is one, by its exit status.
+// True if a child's exit status reports that it recognises itself as a child.
 bool is_found_in_child(const ForkGuard& guard) {
   const pid_t child = fork();
   if (child == 0) {
@@ -44,7 +45,7 @@ TEST(ForkGuard, FindsChildrenWhereTheSystemClearsNoPage) {
   EXPECT_FALSE(guard.is_in_child());
 }
 
-// A guard that a child makes is the child's, as where a worker of a DataLoader enables vdnn.torch.
+// A guard that a child makes belongs to the child, for example if a DataLoader's worker enables vdnn.torch.
 TEST(ForkGuard, AChildMayMakeItsOwn) {
   const pid_t child = fork();
   if (child == 0) {

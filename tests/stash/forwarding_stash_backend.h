@@ -1,5 +1,6 @@
 #pragma once
-// A stash's backend that hands everything to another one: for what changes, counts or refuses one thing.
+// A stash's backend that forwards all calls to another one. Base of backends that change, count or refuse one
+// call.
 
 #include <cstdint>
 #include <memory>

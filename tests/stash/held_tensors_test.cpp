@@ -1,5 +1,5 @@
-// How plans and the learned step use two facts: until when others than the stash's caller hold a tensor, and
-// the bytes in use between two events.
+// Plans and the learned step use two facts: until when someone other than the stash's caller holds a tensor,
+// and the bytes in use between two events.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -28,7 +28,7 @@ class HeldTensors : public ::testing::Test {
  protected:
   void make(std::uint64_t budget_bytes) {
     StashOptions options{.budget_bytes = budget_bytes};
-    options.flight_bytes = 0;  // released by the next put
+    options.flight_bytes = 0;  // the next put releases the source
     options.ahead_bytes = 0;
     stash_.emplace(make_host_stash_backend({}), options);
   }
@@ -44,13 +44,13 @@ class HeldTensors : public ::testing::Test {
     stash_->released(nullptr, kMost);
     return answer;
   }
-  // The bytes in use grow by a tensor with each save.
+  // Each save increases the bytes in use by one tensor.
   void save_all(std::size_t count) {
     for (std::size_t i = 1; i <= count; ++i) {
       save(i * kBytes);
     }
   }
-  // `tells`: how many bytes are in use, while nothing is away.
+  // With `tells`, each read reports the bytes in use as if no tensor were away.
   void read_all(bool tells = true) {
     for (std::size_t i = handles_.size(); i-- > 0;) {
       const ReadAnswer answer = stash_->read(handles_[i], nullptr, tells ? (i + 1) * kBytes : 0);
@@ -82,7 +82,7 @@ TEST_F(HeldTensors, AreHeldUntilTheEventAtWhichOthersLetGo) {
     stash_->note_held(handles_[0], true);
     save(2 * kBytes);
     stash_->note_held(handles_[1], true);
-    stash_->note_held(handles_[1], false);  // before the next event, as is assumed of all
+    stash_->note_held(handles_[1], false);  // before the next event, which is also the default assumption
     save(3 * kBytes);
     stash_->note_held(handles_[0], false);
     save(4 * kBytes);
@@ -92,7 +92,7 @@ TEST_F(HeldTensors, AreHeldUntilTheEventAtWhichOthersLetGo) {
   ASSERT_EQ(events.size(), 8U);
   EXPECT_EQ(events[0]["held_until"], 3);
   EXPECT_FALSE(events[1].contains("held_until"));
-  EXPECT_FALSE(events[2].contains("held_until")) << "nothing was told of it";
+  EXPECT_FALSE(events[2].contains("held_until")) << "the program reported nothing about it";
 }
 
 TEST_F(HeldTensors, AreHeldToTheEndWhereNobodyLetsGo) {
@@ -100,7 +100,7 @@ TEST_F(HeldTensors, AreHeldToTheEndWhereNobodyLetsGo) {
   save_all(3);
   stash_->note_held(handles_[1], true);
   read_all();
-  EXPECT_EQ(events()[1]["held_until"], 5) << "dropped after its read, which was the last but one";
+  EXPECT_EQ(events()[1]["held_until"], 5) << "the drop follows its read, the last but one event";
 }
 
 TEST_F(HeldTensors, AreWatchedInTheFirstTwoStepsOfAKind) {
@@ -141,8 +141,8 @@ TEST_F(HeldTensors, TakeMemoryAfterTheyWereReleased) {
   make(0);
   save(kBytes);
   stash_->note_held(handles_[0], true);
-  save(2 * kBytes);  // the first one has been released, and is there
-  save(2 * kBytes);  // the second one is not
+  save(2 * kBytes);  // the first one has been released but is still held
+  save(2 * kBytes);  // the second one is not held
   stash_->note_held(handles_[0], false);
   save(kBytes);
   for (const StashHandle handle : handles_) {
@@ -167,7 +167,7 @@ TEST_F(HeldTensors, AreNotMovedWhereThatFreesNothing) {
     }
     read_all(false);
   }
-  // By size and length of its absence the first one would be chosen.
+  // By size and length of absence, the plan would choose the first one.
   EXPECT_EQ(stash_->statistics().planned_out_bytes, kBytes);
   save_all(4);
   EXPECT_EQ(stash_->read(handles_[0], nullptr, kBytes).place, StashPlace::kInPlace);
@@ -179,7 +179,7 @@ TEST_F(HeldTensors, AreNotMovedWhereThatFreesNothing) {
 
 TEST_F(HeldTensors, PeaksBetweenEventsAreTold) {
   make(kPlenty);
-  stash_->note_peak(50 * kBytes);  // what had been before the first step
+  stash_->note_peak(50 * kBytes);  // a peak before the first step
   save(kBytes);
   stash_->note_peak(7 * kBytes);
   stash_->note_peak(6 * kBytes);

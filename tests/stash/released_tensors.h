@@ -1,5 +1,5 @@
 #pragma once
-// After a put, a program that holds none of its saved tensors lets those leave that the stash asks for.
+// A program that holds none of its saved tensors lets every tensor leave that the stash requests after a put.
 
 #include <cstddef>
 #include <vector>
@@ -8,9 +8,9 @@
 
 namespace vdnn::testing {
 
-// The tensors whose memory the program has to let go of then. On the host's default stream.
+// Returns the tensors whose memory the program must release now. Uses the host's default stream.
 inline std::vector<StashHandle> released_tensors(TensorStash& stash, const PutAnswer& answer) {
-  constexpr std::size_t kMost = 64;  // handles that one call names
+  constexpr std::size_t kMost = 64;  // handles per call
   bool has_released = answer.has_released;
   for (bool has_leaving = answer.has_leaving; has_leaving;) {
     const std::vector<StashHandle> leaving = stash.leaving(kMost);

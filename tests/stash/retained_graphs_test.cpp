@@ -1,5 +1,5 @@
-// Graphs that backward goes through more than once: retain_graph, double backward. Between two passes tensors
-// are away again, which plans know. Contents are compared in all of them.
+// Graphs with several backward passes: retain_graph, double backward. Tensors are away again between two
+// passes, which plans take into account. All tests compare contents.
 
 #include <gtest/gtest.h>
 
@@ -18,7 +18,7 @@ namespace {
 
 constexpr std::uint64_t kBytes = 1024;
 constexpr std::size_t kTensors = 12;
-constexpr std::size_t kMost = 64;  // handles that one call names
+constexpr std::size_t kMost = 64;  // handles per call
 
 struct Graph {
   std::size_t passes = 2;
@@ -26,8 +26,8 @@ struct Graph {
   bool tells_bytes = true;
 };
 
-// A chain of layers that save a tensor each. A node of the graph reads its tensors one after the other, holds
-// them while it works, and lets go of them.
+// A chain of layers, each of which saves one tensor. A node of the graph reads its tensors one after the
+// other, holds them while it works, and then releases them.
 class Program {
  public:
   Program(const Graph& graph, std::uint64_t budget_bytes)
@@ -64,7 +64,7 @@ class Program {
   using Bytes = std::vector<unsigned char>;
   struct Tensor {
     StashHandle handle = 0;
-    Bytes memory;  // the source, or a target; empty: it is away
+    Bytes memory;  // the source or a target; empty while the tensor is away
     unsigned char value = 0;
     bool is_target = false;
   };
@@ -122,7 +122,7 @@ class Program {
       let_go(tensors_[i]);
     }
   }
-  // Whether the reader is its pass's last.
+  // Returns true if the reader is the last of its pass.
   bool read(Tensor& tensor) {
     const ReadAnswer answer = stash_.read(tensor.handle, nullptr, tell());
     if (answer.has_fetches) {
@@ -144,16 +144,16 @@ class Program {
 
   const Graph graph_;
   TensorStash stash_;
-  std::vector<Tensor> tensors_;  // of the step
+  std::vector<Tensor> tensors_;  // of the current step
   std::uint64_t saves_ = 0;
   std::uint64_t in_use_bytes_ = 0;
-  std::uint64_t recent_peak_bytes_ = 0;  // since it was told
-  std::uint64_t peak_bytes_ = 0;         // of the step
+  std::uint64_t recent_peak_bytes_ = 0;  // since the last report to the stash
+  std::uint64_t peak_bytes_ = 0;         // of the current step
 };
 
 class RetainedGraphs : public ::testing::TestWithParam<Graph> {
  protected:
-  // The last of several.
+  // Runs several steps and returns the last one.
   static Program::Step settled_step(Program& program) {
     constexpr int kSteps = 6;
     for (int i = 1; i < kSteps; ++i) {
@@ -178,7 +178,7 @@ INSTANTIATE_TEST_SUITE_P(SmallNodes, RetainedGraphs, kSmallNodes, name_of);
 INSTANTIATE_TEST_SUITE_P(LargeNodes, RetainedGraphs, ::testing::Values(Graph{.tensors_of_node = 3}), name_of);
 INSTANTIATE_TEST_SUITE_P(All, RetainedGraphsOfSmallNodes, kSmallNodes, name_of);
 
-// A node holds its tensors, while one is fetched ahead and one is on its way out.
+// The budget must have room for a node's tensors, one tensor fetched ahead and one on its way out.
 TEST_P(RetainedGraphs, EachBudgetThatCanBeKeptIsKept) {
   for (std::uint64_t tensors = GetParam().tensors_of_node + 2; tensors <= kTensors; ++tensors) {
     SCOPED_TRACE(tensors);
@@ -192,8 +192,8 @@ TEST_P(RetainedGraphs, EachBudgetThatCanBeKeptIsKept) {
   }
 }
 
-// The windows take up to four tensors, and the tensors that a node has read stay back until it is done. Nodes
-// with three tensors are left out, since the figures of bytes in use count one of them twice.
+// The windows use up to four tensors, and the tensors of a node stay on the device until it is done. The test
+// omits nodes with three tensors, since the reported bytes in use count one of these twice.
 TEST_P(RetainedGraphsOfSmallNodes, NoMoreLeavesThanForTheFirstPassAlone) {
   for (std::uint64_t tensors = 1; tensors <= kTensors; ++tensors) {
     SCOPED_TRACE(tensors);

@@ -136,7 +136,7 @@ TEST(StashAbi, RefusesOptionsThatCannotBe) {
   expect_refused(wrong, "delay_seed is for a stash on the host");
 }
 
-// Refused for the null pointer `name`, and not for something else.
+// The call was refused because of the null pointer `name`, and for no other reason.
 void expect_null(const char* name, vdnn_status status) {
   EXPECT_EQ(status, VDNN_INVALID_ARGUMENT) << name;
   EXPECT_EQ(vdnn_last_error(), std::string(name) + " is null");
@@ -173,10 +173,10 @@ TEST(StashAbi, RefusesNullStashes) {
   EXPECT_EQ(vdnn_stash_destroy(nullptr), VDNN_OK);
 }
 
-// The handle is alive: nothing else is wrong with these calls.
+// The handle is alive, so that nothing else is wrong with these calls.
 TEST(StashAbi, RefusesNullPointers) {
   vdnn_stash_options at_once = options();
-  at_once.flight_bytes = 1;  // so that the tensor is in vdnn_stash_released()
+  at_once.flight_bytes = 1;  // so that vdnn_stash_released() returns the tensor
   const OwnedStash owned = make_stash(at_once);
   vdnn_stash* const stash = owned.get();
   const std::vector<char> bytes(10);
@@ -208,7 +208,7 @@ TEST(StashAbi, RefusesNullPointers) {
   expect_null("text", vdnn_stash_learned_step(stash, nullptr, 1, &size));
   expect_null("needed", vdnn_stash_take_notice(stash, nullptr, 0, nullptr));
   expect_null("text", vdnn_stash_take_notice(stash, nullptr, 1, &size));
-  // Nothing was saved, read or let go of by any of them.
+  // None of the calls saved, read or released anything.
   const vdnn_stash_statistics statistics = statistics_of(stash);
   EXPECT_EQ(statistics.puts, 1U);
   EXPECT_EQ(statistics.live_handles, 1U);
@@ -272,7 +272,7 @@ TEST(StashAbi, TheLearnedStepIsJsonOfItsSchema) {
   ASSERT_EQ(step["events"].size(), 8U);
   EXPECT_EQ(step["events"][0]["save"], 1000);
   EXPECT_EQ(step["events"][4]["read"], 3);
-  // As though nothing had left.
+  // The learned step counts bytes as if no tensor had left.
   EXPECT_EQ(step["events"][3]["in_use_bytes"], 4000);
   EXPECT_EQ(step["events"][7]["in_use_bytes"], 1000);
   EXPECT_EQ(step["peak_bytes"], 4000);
@@ -280,8 +280,8 @@ TEST(StashAbi, TheLearnedStepIsJsonOfItsSchema) {
 
 // --- fork() ------------------------------------------------------------------------------------------------
 
-// The child goes on with its parent's stash, as data loaders' do. Returns the number of the first call, from
-// 1 on, that does not do as the header specifies; 0: all do.
+// The child continues with its parent's stash, like a data loader's worker. Returns the number, from 1, of
+// the first call that does not behave as the header specifies, or 0.
 int in_child(vdnn_stash* stash, vdnn_stash_handle handle) {
   std::uint32_t number = 0;
   std::uint64_t size = 0;
@@ -343,8 +343,8 @@ TEST(StashAbi, AfterForkTheStashIsTheParents) {
 
 // --- the heap ----------------------------------------------------------------------------------------------
 
-// Three steps in which one allocation of the heap is refused. A call that fails has changed nothing: it is
-// repeated.
+// Three steps in which one heap allocation fails. A failed call has changed nothing, so the program repeats
+// it.
 class StarvedProgram {
  public:
   StarvedProgram(std::uint64_t budget_bytes, std::uint64_t fail_at)
@@ -424,7 +424,7 @@ class StarvedProgram {
     if ((answer & VDNN_STASH_IN_PLACE) == 0) {
       EXPECT_EQ(targets_[index], sources_[index]);
     }
-    // The handle is gone, whatever was refused when the step was learned.
+    // Drop must succeed even if learning the step lacked memory.
     const vdnn_status dropped = counted([&] { return vdnn_stash_drop(stash, handle); });
     EXPECT_TRUE(dropped == VDNN_OK || dropped == VDNN_NO_HOST_MEMORY);
     failures_ += dropped == VDNN_OK ? 0 : 1;
@@ -455,7 +455,8 @@ class StarvedProgram {
   Handles handles_{};
 };
 
-// All tensors leave with their saves, or kept ones leave as the budget is approached and a plan follows.
+// Without a budget all tensors leave with their saves. With one, kept tensors leave near the budget, and then
+// a plan decides.
 class StarvedStash : public ::testing::TestWithParam<std::uint64_t> {};
 
 INSTANTIATE_TEST_SUITE_P(Budgets, StarvedStash, ::testing::Values(0, 3000));

@@ -30,8 +30,8 @@ std::vector<Access> accesses_of(const std::vector<JudgedAccess>& accesses) {
   return result;
 }
 
-// Work over real bytes: fills ranges with words that identify their contents, and reports wrong words in
-// others.
+// Work on real bytes: fills written ranges with words that identify their contents, and reports wrong words
+// in read ranges.
 class Words {
  public:
   static void fill(const std::vector<JudgedAccess>& writes) {
@@ -58,7 +58,7 @@ class Words {
   std::vector<std::string> wrong_;
 };
 
-// The streams of a Device. Calls of the stash's backend are made to fail.
+// Judges with the streams of a Device. Injected failures hit calls of the stash's backend.
 class DeviceStashJudge : public StashJudge {
  public:
   std::unique_ptr<StashBackend> make_backend() override {
@@ -108,7 +108,7 @@ class DeviceStashJudge : public StashJudge {
 
   Device& device_;
   const AddressRange arena_;
-  std::vector<std::unique_ptr<std::string>> names_;  // of work that may be in flight
+  std::vector<std::unique_ptr<std::string>> names_;  // names of work that may be in flight
   Words words_;
   StashFaults faults_;
 };
@@ -162,7 +162,7 @@ class CpuStashJudge final : private OwnDevice<Device>, public DeviceStashJudge {
 
 class CudaStashJudge final : public StashJudge {
  public:
-  // Of every second seed, copies are timed.
+  // For every second seed, copies are timed.
   explicit CudaStashJudge(std::uint64_t seed)
       : timed_(seed % 2 == 1),
         cuda_(std::make_shared<FakeCuda>(
@@ -218,7 +218,7 @@ class CudaStashJudge final : public StashJudge {
   }
 
  private:
-  // Failures of the program's own calls are not under test.
+  // The tests do not cover failures of the program's own calls, so these are repeated.
   template <class Call>
   static void insist(const Call& call) {
     if (call() != CudaStatus::kSuccess && call() != CudaStatus::kSuccess) {

@@ -1,5 +1,5 @@
 #pragma once
-// Devices with a mistake: a stash over one of them is the stash with that mistake, which tests have to
+// Devices with a mistake. A stash over such a device behaves like a stash with that mistake, which tests must
 // notice.
 
 #include <atomic>
@@ -20,11 +20,11 @@ struct DroppedWait {
   const char* name;
   StreamRole waiter;
   StreamRole awaited;
-  // The wait matters only where sources are released with the put: elsewhere the program's stream has waited
-  // for the copy out before the tensor is away, and the fetch waits for that stream.
+  // The wait matters only if sources are released with the put. Otherwise the program's stream waits for the
+  // copy out before the tensor is away, and the fetch waits for that stream.
   bool needs_release_at_put = false;
-  // Only waits of the waiter that come after another one since its last copy: of a tensor that leaves later,
-  // the stream on which it leaves is waited for first.
+  // Drops only the second and later waits since the waiter's last copy. For a tensor that leaves later, the
+  // first wait is for the stream on which it leaves.
   bool but_the_first = false;
 };
 inline std::ostream& operator<<(std::ostream& out, const DroppedWait& wait) {
@@ -40,7 +40,7 @@ inline constexpr DroppedWait kDroppedWaits[] = {
     {"CopyOutIgnoresTheBlocksLastFetch", StreamRole::kOffload, StreamRole::kPrefetch},
     {"LeavingIgnoresTheProducer", StreamRole::kOffload, StreamRole::kProgram, false, true}};
 
-// Every wait of streams of these roles is gone.
+// Drops every wait between streams of these roles.
 class WithoutWait final : public ForwardingStashBackend {
  public:
   WithoutWait(std::unique_ptr<StashBackend> target, const DroppedWait& dropped)
@@ -76,7 +76,7 @@ class WithoutWait final : public ForwardingStashBackend {
   bool is_kept() { return dropped_.but_the_first && waits_before_copy_++ == 0; }
 
   const DroppedWait dropped_;
-  std::atomic<int> waits_before_copy_{0};  // of these roles, for a copy out
+  std::atomic<int> waits_before_copy_{0};  // waits between these roles since the last copy out
   std::mutex mutex_;
   std::map<EventHandle, StreamRole> recorded_;
 };

@@ -1,6 +1,6 @@
-// Order: random irregular steps of a program that saves its tensors through a stash, on devices that check
-// each access. Nothing races, and readers find the saved contents. The devices find it when a wait is removed
-// from the stash, or when its caller names tensors wrongly.
+// Random irregular steps of a program that saves tensors through a stash, on devices that check each access.
+// Nothing races, and readers find the saved contents. The devices notice if the stash lacks a wait or its
+// caller names tensors wrongly.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -32,7 +32,7 @@ struct Trial {
   AdapterDefect defect = AdapterDefect::kNone;
   Wrap wrap = {};
   std::uint64_t fail_call = 0;   // 0: none
-  bool releases_at_put = false;  // in all programs, not in some
+  bool releases_at_put = false;  // in all programs instead of some
 };
 
 struct Outcome {
@@ -94,7 +94,7 @@ TEST_P(StashOrder, NoRaceInRandomSteps) {
     total.repeated_steps += outcome.statistics.repeated_steps;
     total.diverged_steps += outcome.statistics.diverged_steps;
   }
-  // The programs reach all cases that the judges check.
+  // The programs together reach all cases that the judges check.
   EXPECT_GT(total.fetched_ahead, seeds());
   EXPECT_GT(total.fetched_late, seeds());
   EXPECT_GT(total.shared, seeds());
@@ -103,8 +103,8 @@ TEST_P(StashOrder, NoRaceInRandomSteps) {
   EXPECT_GT(total.diverged_steps, seeds() / 10);
 }
 
-// This check knows nothing of order: in any order that the waits permit, a reader must see the contents that
-// were written for it.
+// This check knows no ordering rules. In any order that the waits permit, a reader must see the contents
+// written for it.
 TEST(StashOrderOnSim, EveryPermittedOrderReadsWhatWasSaved) {
   for (std::uint64_t seed = 0; seed < seeds() / 2 && !HasFailure(); ++seed) {
     const Outcome outcome = run(JudgeKind::kSim, {.seed = seed, .order_seed = seed + 1, .by_order = true});
@@ -122,7 +122,7 @@ TEST(StashOrderOnCpu, DelaysDoNotChangeWhatReadersFind) {
 
 // --- decisions ---------------------------------------------------------------------------------------------
 
-// How often another order of the device's leads the same program to other decisions.
+// The number of programs in which a different order of the device leads to different decisions.
 std::uint64_t differing(AdapterDefect defect) {
   std::uint64_t differ = 0;
   for (std::uint64_t seed = 0; seed < seeds() / 10; ++seed) {
@@ -154,7 +154,7 @@ INSTANTIATE_TEST_SUITE_P(Judges, StashMutation,
                                             ::testing::ValuesIn(kDroppedWaits)),
                          name_of_mutation);
 
-// In how many programs something is found.
+// The number of programs in which the judge finds something.
 std::uint64_t found_in(JudgeKind kind, const Trial& of, std::uint64_t tried) {
   std::uint64_t found = 0;
   for (std::uint64_t seed = 0; seed < tried; ++seed) {
@@ -181,7 +181,7 @@ TEST_P(StashOrder, TensorsNamedByTheirAddressesAreMistakenForOthers) {
   EXPECT_GT(found_in(GetParam(), {.defect = AdapterDefect::kIdentityByAddress}, tried), tried / 5);
 }
 
-// A storage is written in place between two saves of it; the first handle is never read.
+// The program writes a storage in place between two saves of it, and never reads the first handle.
 Outcome save_changed_storage(JudgeKind kind, AdapterDefect defect) {
   const auto judge = make_stash_judge(kind, 0);
   CachingMemory memory(*judge);
@@ -217,7 +217,8 @@ TEST_P(StashOrder, AStorageThatWasChangedIsAnotherTensor) {
 
 // --- one at a time -------------------------------------------------------------------------------------
 
-// A tensor is kept on one stream and leaves at a save on another one, which nothing orders after the first.
+// The stash keeps a tensor of one stream. The tensor leaves at a save on a second stream, which nothing
+// orders after the first.
 TEST_P(StashOrder, ATensorThatLeavesLaterComesAfterItsProducer) {
   for (std::uint64_t seed = 0; seed < 8; ++seed) {
     const auto judge = make_stash_judge(GetParam(), seed);
@@ -238,7 +239,7 @@ TEST_P(StashOrder, ATensorThatLeavesLaterComesAfterItsProducer) {
   }
 }
 
-// Where sources are released with the put, those are not that the stash is told to hold.
+// With release_at_put, the stash still does not release sources that it is told to hold.
 TEST_P(StashOrder, ASourceThatIsHeldIsReleasedAfterItsCopy) {
   for (std::uint64_t seed = 0; seed < 8; ++seed) {
     const auto judge = make_stash_judge(GetParam(), seed);
@@ -270,8 +271,8 @@ TEST_P(StashOrder, ASourceThatIsHeldIsReleasedAfterItsCopy) {
 
 // --- failures ----------------------------------------------------------------------------------------------
 
-// Each call of the device is refused once. The caller gets an error or the tensor stays; a repeated call
-// works, readers find the saved contents, and nothing leaks.
+// Each device call fails once. Either the caller gets an error or the tensor stays. A repeated call works,
+// readers find the saved contents, and nothing leaks.
 TEST_P(StashOrder, EveryCallFailsInTurn) {
   std::uint64_t told = 0;
   std::uint64_t tried = 0;
@@ -287,8 +288,8 @@ TEST_P(StashOrder, EveryCallFailsInTurn) {
       ++tried;
     }
   }
-  EXPECT_GT(told, tried / 8)
-      << "of the others, the program's own are repeated and those of page-locking done without";
+  EXPECT_GT(told, tried / 8) << "other failures hit the program's own calls, which it repeats, or "
+                                "page-locking, without which the stash works";
 }
 
 }  // namespace

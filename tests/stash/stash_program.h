@@ -1,6 +1,6 @@
 #pragma once
-// A program that saves tensors through a stash, as an adapter of a framework does: storages that are counted
-// by references and freed in the order of their stream, hooks that put, read and drop, random steps.
+// A program that saves tensors through a stash like a framework's adapter: reference-counted storages that
+// are freed in the order of their stream, hooks that put, read and drop, and random steps.
 
 #include <algorithm>
 #include <cstdint>
@@ -20,8 +20,8 @@
 
 namespace vdnn::testing {
 
-// The framework's allocator: freed memory serves the same stream at once, and no other one. Where the
-// offload stream may still read a block, its next user waits for that, as with vdnn's pool and used_on().
+// The framework's allocator: freed memory serves the same stream at once, and no other stream. If the offload
+// stream may still read a block, the block's next user waits for that, as with vdnn's pool and used_on().
 class CachingMemory {
  public:
   explicit CachingMemory(StashJudge& judge) : judge_(judge), arena_(judge.arena()) {}
@@ -43,7 +43,7 @@ class CachingMemory {
     taken_ += bytes;
     return {.begin = arena_.begin + taken_ - bytes, .bytes = bytes};
   }
-  // `user`: a stream that may use it still; null: none.
+  // `user` is a stream that may still use the range; null if there is none.
   void give(AddressRange range, StreamHandle stream, StreamHandle user) {
     in_use_bytes_ -= range.bytes;
     cached_[{stream, range.bytes}].push_back({.range = range, .user = user});
@@ -75,9 +75,10 @@ struct Storage {
   const StreamHandle stream;
   const std::uint64_t id;
   std::uint64_t version = 0;
-  StreamHandle user = nullptr;  // of vdnn's pool: used_on()
+  StreamHandle user = nullptr;  // for vdnn's pool: used_on()
 
-  // Memory that is no pool's, which the next user of its stream has whatever the offload stream does.
+  // Memory from outside the pool, which the next user on its stream gets without a wait for the offload
+  // stream.
   bool is_foreign() const { return id % 4 == 3; }
 };
 using Tensor = std::shared_ptr<Storage>;
@@ -89,17 +90,17 @@ inline std::uint64_t contents_of(const Storage& storage) {
 // Mistakes of an adapter.
 enum class AdapterDefect : std::uint8_t {
   kNone,
-  kIdentityByAddress,  // of the memory, which is another tensor's later
+  kIdentityByAddress,  // the address serves as identity, but later belongs to another tensor
   kVersionIgnored,
-  kReleasesBeforeCopy,  // at once, whatever released() returns
-  kDecidesByPolling,    // lets tensors leave only while no copy is found to be under way
+  kReleasesBeforeCopy,  // releases the source at once, whatever released() returns
+  kDecidesByPolling,    // lets tensors leave only if polling finds no copy in flight
 };
 
-// Stands for a tensor until the backward pass.
+// Represents a tensor until the backward pass.
 struct SavedHandle {
   StashHandle handle = 0;
-  Tensor kept;                 // without a handle: the stash could not take it
-  std::uint64_t contents = 0;  // that a reader expects
+  Tensor kept;                 // set, without a handle, if the stash refused the tensor
+  std::uint64_t contents = 0;  // expected by a reader
 };
 
 class StashAdapter {
@@ -117,10 +118,10 @@ class StashAdapter {
   }
 
   TensorStash& stash() { return *stash_; }
-  // All answers in order, which are the stash's decisions.
+  // All decisions of the stash in order, taken from its answers.
   const std::vector<std::uint64_t>& decisions() const { return decisions_; }
   const std::vector<std::string>& failures() const { return failures_; }
-  // The most bytes in use at a call since the last time.
+  // The most bytes in use at any call since the last take_told_peak().
   std::uint64_t take_told_peak() { return std::exchange(told_peak_, 0); }
 
   SavedHandle save(const Tensor& tensor, StreamHandle stream) {
@@ -152,7 +153,7 @@ class StashAdapter {
     return saved;
   }
 
-  // For what `stream` is given next.
+  // Makes the tensor available to the next work on `stream`.
   Tensor read(const SavedHandle& saved, StreamHandle stream) {
     if (saved.kept) {
       return saved.kept;
@@ -187,7 +188,7 @@ class StashAdapter {
     }
   }
 
-  // Nothing is alive. The stash goes.
+  // Requires that no handle is alive; destroys the stash.
   void end() {
     blocks_.clear();
     stash_.reset();
@@ -213,7 +214,7 @@ class StashAdapter {
   }
   void decide(std::initializer_list<std::uint64_t> answer) { decisions_.insert(decisions_.end(), answer); }
 
-  // A failed call has changed nothing: the next call does its work.
+  // A failed call has changed nothing, so a repeated call does its work.
   template <class Call>
   bool attempt(const Call& call) {
     try {
@@ -252,7 +253,7 @@ class StashAdapter {
     });
   }
 
-  // Whether to ask again.
+  // Returns true if the caller should ask again.
   bool let_leave(StreamHandle stream) {
     std::vector<StashHandle> leaving;
     attempt([&] { leaving = stash_->leaving(2); });
@@ -306,14 +307,14 @@ class StashAdapter {
 
 // --- random steps ------------------------------------------------------------------------------------------
 
-// A forward pass is a chain of layers, each of which saves its result.
+// The forward pass is a chain of layers, each of which saves its result.
 struct ChainLayer {
   std::uint64_t bytes = 0;
-  std::size_t held_for = 0;  // layers, by the program itself
+  std::size_t held_for = 0;  // number of layers for which the program itself holds the result
   bool is_saved_twice = false;
   bool is_changed = false;  // in place, before it is saved
-  // Nothing of the forward pass reads its result, which is made on the other stream. The first stream waits
-  // for that at the end of the pass.
+  // A branch runs on the other stream, and no later layer reads its result. At the end of the pass, the first
+  // stream waits for the branch.
   bool is_branch = false;
 };
 using Chain = std::vector<ChainLayer>;
@@ -329,7 +330,7 @@ class StashProgram {
     }
   }
 
-  // One of its kinds, most times; else with layers that are not of it, or not to its end.
+  // Usually one of the program's kinds; sometimes with other layers, or cut short.
   void step() {
     Chain chain = kinds_[below(kinds_.size())];
     const bool is_irregular = below(4) == 0;
@@ -339,7 +340,7 @@ class StashProgram {
     step(chain, is_irregular);
   }
 
-  // On either stream, for itself.
+  // One step on either of the two streams.
   void step(const Chain& chain, bool is_irregular) {
     main_ = judge_.stream(below(4) == 0 ? 1 : 0);
     std::vector<SavedHandle> saved = forward(chain);
@@ -351,7 +352,7 @@ class StashProgram {
     }
     std::ranges::for_each(saved, [this](const SavedHandle& each) { adapter_.drop(each); });
     if (is_irregular || has_branches_) {
-      judge_.order(other(), main());  // whose memory may have been used here
+      judge_.order(other(), main());  // since this step may have used the other stream's memory
     }
     if (is_irregular && below(4) == 0) {
       adapter_.stash().end_step();
@@ -401,7 +402,7 @@ class StashProgram {
 
   std::vector<SavedHandle> forward(const Chain& chain) {
     std::vector<SavedHandle> saved;
-    std::deque<std::pair<std::size_t, Tensor>> held;  // until that layer
+    std::deque<std::pair<std::size_t, Tensor>> held;  // each tensor with the layer up to which it is held
     Tensor last;
     for (std::size_t i = 0; i < chain.size(); ++i) {
       const StreamHandle stream = chain[i].is_branch ? other() : main();
@@ -416,7 +417,7 @@ class StashProgram {
       if (!chain[i].is_branch) {
         last = made;
       } else if (last) {
-        held.emplace_back(chain.size(), last);  // the branch may be reading it still
+        held.emplace_back(chain.size(), last);  // the branch may still read it
       }
       std::erase_if(held, [i](const auto& each) { return each.first <= i; });
     }
@@ -425,7 +426,7 @@ class StashProgram {
     }
     return saved;
   }
-  // In an order of its own, once or twice, and some not at all.
+  // An irregular pass may reorder tensors, read them twice or skip some.
   void backward(std::vector<SavedHandle>& saved, bool is_irregular) {
     if (is_irregular) {
       std::swap(saved[below(saved.size())], saved[below(saved.size())]);
@@ -468,13 +469,13 @@ class StashProgram {
   StashAdapter& adapter_;
   CachingMemory& memory_;
   std::mt19937_64 random_;
-  const bool has_branches_;  // else steps on both streams follow each other without order
+  const bool has_branches_;  // without branches, steps on the two streams are unordered
   std::vector<Chain> kinds_;
   StreamHandle main_ = nullptr;
   std::uint64_t storages_ = 0;
 };
 
-// Budgets under which all, some and no tensors leave; windows, host memory and told bytes of all sorts.
+// Budgets under which all, some or no tensors leave, with various windows and sizes of host memory.
 inline StashOptions random_stash_options(std::mt19937_64& random) {
   StashOptions options;
   const std::uint64_t budgets[] = {0, 0, 1500, 2500, 4000, 1 << 20};

@@ -7,7 +7,7 @@
 extern "C" {
 #endif
 
-// Runs three steps. Returns null, or text about an error.
+// Runs three steps. Returns null or the text of an error.
 const char* run_stash_program(vdnn_stash* stash);
 
 #ifdef __cplusplus

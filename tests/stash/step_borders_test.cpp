@@ -1,5 +1,5 @@
-// Where steps end that do not end by themselves: programs that keep parts of graphs across steps, and loops
-// within steps that look like them. Contents are compared in all of them.
+// The ends of steps that do not end by themselves: programs that keep parts of graphs across steps, and loops
+// within a step that look like such programs. All tests compare contents.
 
 #include <gtest/gtest.h>
 
@@ -16,7 +16,7 @@ namespace vdnn {
 namespace {
 
 constexpr std::uint64_t kBytes = 1024;
-constexpr std::size_t kMost = 64;  // handles that one call names
+constexpr std::size_t kMost = 64;  // handles per call
 
 class Program {
  public:
@@ -98,7 +98,7 @@ class OverlappingSteps : public ::testing::TestWithParam<std::uint64_t> {
  protected:
   static constexpr std::uint64_t kSteps = 30;
 
-  // Each step but the first few repeats a learned one, and its plan serves it.
+  // Expects that each step after the first few repeats a learned one and uses its plan.
   void expect_learned(std::uint64_t late_in_a_step, std::uint64_t page_locks_in_a_step = 0) {
     const StashStatistics all = program_.figures();
     EXPECT_GE(all.repeated_steps, kSteps - 8);
@@ -131,7 +131,7 @@ TEST_P(OverlappingSteps, AnUnreadBranchLivesIntoTheNextStep) {
   expect_learned(1);
 }
 
-// For example, losses with unread branches that a program collects in a list. Host memory grows by the kept
+// For example, a program collects losses with unread branches in a list. Host memory grows by the kept
 // tensors.
 TEST_P(OverlappingSteps, GraphsAreKeptForGood) {
   for (std::uint64_t i = 0; i < kSteps; ++i) {
@@ -142,7 +142,7 @@ TEST_P(OverlappingSteps, GraphsAreKeptForGood) {
   expect_learned(1, 1);
 }
 
-// There is always a graph of one of the two, and a step reads the other one's, which is fetched late.
+// At any time the graph of one model exists. Each step reads the other model's tensors, which come back late.
 TEST_P(OverlappingSteps, TwoModelsTakeTurns) {
   std::vector<StashHandle> second;
   for (std::uint64_t i = 0; i < kSteps; ++i) {
@@ -154,7 +154,7 @@ TEST_P(OverlappingSteps, TwoModelsTakeTurns) {
   expect_learned(4);
 }
 
-// Several steps of one model for each of the other, beside a graph that is kept.
+// One model makes several steps for each step of the other, while the program keeps a third graph.
 TEST_P(OverlappingSteps, OneModelMakesFiveStepsForEachOfTheOther) {
   program_.save(100);
   for (std::uint64_t i = 0; i < 2 * kSteps; ++i) {
@@ -173,7 +173,7 @@ TEST_P(OverlappingSteps, OneModelMakesFiveStepsForEachOfTheOther) {
   EXPECT_EQ(program_.figures().plans, before.plans);
 }
 
-// The known kind goes on to serve steps of which something is kept.
+// The known kind continues to serve steps from which the program keeps a tensor.
 TEST_P(OverlappingSteps, BeginToOverlapLater) {
   StashHandle kept = 0;
   for (std::uint64_t i = 0; i < kSteps; ++i) {
@@ -203,7 +203,8 @@ class StepsThatEndByThemselves : public ::testing::TestWithParam<std::uint64_t> 
 
 INSTANTIATE_TEST_SUITE_P(Budgets, StepsThatEndByThemselves, ::testing::Values(0, 8 * kBytes));
 
-// All tensors alike, as in a transformer: each block's forward pass runs again before its backward pass.
+// All tensors have equal sizes, as in a transformer. With checkpointing, each block's forward pass runs again
+// before its backward pass.
 TEST_P(StepsThatEndByThemselves, CheckpointsOfEqualTensorsAreOneStep) {
   constexpr std::uint64_t kSteps = 5;
   for (std::uint64_t step = 0; step < kSteps; ++step) {
@@ -236,7 +237,8 @@ TEST_P(StepsThatEndByThemselves, AGraphThatIsReadTwiceIsOneStep) {
   EXPECT_EQ(program_.figures().repeated_steps, 4U);
 }
 
-// Inner steps whose graphs an outer pass reads look like steps that overlap, until all is dropped.
+// Inner steps whose graphs an outer pass reads look like overlapping steps until the program drops
+// everything.
 TEST_P(StepsThatEndByThemselves, ALoopWithinAStepIsNoStepOnceTheStepHasEnded) {
   const auto iterate = [this] {
     std::vector<StashHandle> outer = program_.forward(50, 3);
@@ -260,7 +262,7 @@ TEST_P(StepsThatEndByThemselves, ALoopWithinAStepIsNoStepOnceTheStepHasEnded) {
   EXPECT_EQ(program_.figures().plans, before.plans);
 }
 
-// A step takes a bounded amount of memory, however long a graph is kept and read.
+// The record of a step needs bounded memory, however long the program keeps and reads a graph.
 TEST(StepsWithoutEnd, AreCutOff) {
   Program program(0);
   const StashHandle read_for_good = program.save(1);

@@ -1,4 +1,4 @@
-// The plan of a step, held to all sets of tensors on small random steps, and to the budget on large ones.
+// Compares the plan of small random steps with all sets of tensors, and that of large steps with the budget.
 
 #include "src/stash/step_plan.h"
 
@@ -19,13 +19,13 @@
 namespace vdnn::stash {
 namespace {
 
-// Bytes in use at an event besides the tensors themselves.
+// Bytes in use at an event in addition to the tensors.
 struct Noise {
   std::uint64_t most = 0;
 };
 
-// `count` tensors that are saved, and read in about the reverse order, in each pass over the graph; some are
-// read twice or never.
+// The step saves `count` tensors and reads them in roughly the reverse order in each pass over the graph. It
+// reads some twice or never.
 StepRecord random_step(std::mt19937_64& random, std::size_t count, Noise noise, std::size_t passes = 1) {
   StepRecord step;
   std::uint64_t in_use = 0;
@@ -70,7 +70,7 @@ StepRecord random_step(std::mt19937_64& random, std::size_t count, Noise noise, 
   return step;
 }
 
-// A step that goes by a set of leaving tensors, event by event.
+// Replays a step event by event with a set of leaving tensors.
 class Run {
  public:
   Run(const StepRecord& step, const std::vector<bool>& leaves, std::uint64_t flight_bytes)
@@ -90,7 +90,7 @@ class Run {
     }
     return in_use;
   }
-  // Passes the next event. Whether it was a read.
+  // Passes the next event; returns true if that is a read.
   bool pass() {
     const StepEvent& event = step_.events[at_++];
     State& state = states_[event.tensor];
@@ -113,7 +113,7 @@ class Run {
     }
     return event.kind == StepEvent::Kind::kRead;
   }
-  // As a stash does after a read. How many tensors have been fetched.
+  // Fetches like a stash after a read; returns the number of fetched tensors.
   std::size_t fetch(const StepPlan& plan) {
     std::size_t fetched = 0;
     next_ = std::max(next_, reads_);
@@ -135,9 +135,9 @@ class Run {
  private:
   struct State {
     bool saved = false;
-    bool away = false;        // except targets
-    bool fetched = false;     // ahead, and not yet read
-    bool is_in_pass = false;  // read, and to be read again in the same pass
+    bool away = false;        // its source has been released; a target may be on the device
+    bool fetched = false;     // fetched ahead and not yet read
+    bool is_in_pass = false;  // read, with another read in the same pass to come
     std::size_t reads = 0;
     std::size_t held_by_reader_to = 0;  // the event after the last read
   };
@@ -147,7 +147,7 @@ class Run {
     if (!state.away || state.is_in_pass || state.fetched) {
       return false;
     }
-    // After its last read it counts as there.
+    // After its last read a tensor counts as on the device.
     return state.reads == 0 ? at_ < step_.tensors[tensor].dropped_after
                             : at_ > state.held_by_reader_to && is_read_again(tensor);
   }
@@ -179,7 +179,7 @@ class Run {
   std::size_t next_ = 0;  // in plan.reads
 };
 
-// By event: whether anything would be away if all tensors left that may, at once.
+// For each event, true if any tensor would be away if all tensors that may leave left at once.
 std::vector<bool> events_that_count(const StepRecord& step) {
   std::vector<bool> all(step.tensors.size());
   for (std::size_t i = 0; i < all.size(); ++i) {
@@ -194,7 +194,7 @@ std::vector<bool> events_that_count(const StepRecord& step) {
   return counts;
 }
 
-// The model of the header: the most bytes in use with these tensors away, reserve included.
+// The model in step_plan.h: the most bytes in use with these tensors away, reserve included.
 std::uint64_t peak_with(const StepRecord& step, const StepLimits& limits, const std::vector<bool>& leaves) {
   const std::vector<bool> counts = events_that_count(step);
   Run run(step, leaves, limits.flight_bytes);
@@ -214,7 +214,7 @@ struct PlannedRun {
   std::size_t fetched_ahead = 0;
 };
 
-// A step that keeps to the plan, fetches included.
+// Replays a step according to the plan, fetches included.
 PlannedRun run_by(const StepPlan& plan, const StepRecord& step) {
   const std::vector<bool> counts = events_that_count(step);
   Run run(step, plan.leaves, plan.flight_bytes);
@@ -244,7 +244,7 @@ bool is_allowed(const StepRecord& step, const std::vector<bool>& leaves) {
   return true;
 }
 
-// Of all sets; nothing: none keeps the budget.
+// The fewest leaving bytes of all sets that meet the budget; empty if none does.
 std::optional<std::uint64_t> fewest_bytes(const StepRecord& step, const StepLimits& limits) {
   std::optional<std::uint64_t> fewest;
   const std::size_t count = step.tensors.size();
@@ -265,8 +265,9 @@ std::optional<std::uint64_t> fewest_bytes(const StepRecord& step, const StepLimi
   return fewest;
 }
 
-// How windows are narrowed, from the widest on: as wide as all tensors at most, then halves, down to an
-// eighth of the two largest tensors or of the window if that is less; then none.
+// The sequence of narrowing windows. The first is at most as wide as all tensors; each next one is half as
+// wide. The smallest is an eighth of the two largest tensors, or of the window if that is less. The last has
+// no windows.
 std::vector<StepLimits> narrowing_windows(const StepRecord& step, const StepLimits& widest) {
   std::vector<std::uint64_t> sizes;
   for (const StepTensor& tensor : step.tensors) {
@@ -292,7 +293,8 @@ std::vector<StepLimits> narrowing_windows(const StepRecord& step, const StepLimi
   return limits;
 }
 
-// The widest windows with which some set keeps the budget, and the fewest bytes that do; nothing: none does.
+// The widest windows with which some set meets the budget, and its fewest leaving bytes; empty if no set
+// does.
 std::optional<std::pair<StepLimits, std::uint64_t>> best_by_all_sets(const StepRecord& step,
                                                                      const StepLimits& widest) {
   const StepLimits* last = nullptr;
@@ -342,12 +344,12 @@ TEST(StepPlan, IsAsCheapAsTheCheapestOfAllSets) {
       ++impossible;
     }
   }
-  EXPECT_GT(planned, seeds / 10) << "the steps do not ask for a plan";
-  EXPECT_GT(narrowed, seeds / 100) << "the widest windows always do";
+  EXPECT_GT(planned, seeds / 10) << "too few steps need a plan";
+  EXPECT_GT(narrowed, seeds / 100) << "the widest windows are nearly always enough";
   EXPECT_GT(impossible, seeds / 10);
 }
 
-// Where no set keeps the budget, no further tensor would lower the peak.
+// If no set meets the budget, the plan is such that no further tensor would lower the peak.
 TEST(StepPlan, DoesAllThatCanBeDoneWhereTheBudgetCannotBeKept) {
   for (std::uint64_t seed = 0; seed < 500; ++seed) {
     SCOPED_TRACE(seed);
@@ -363,8 +365,9 @@ TEST(StepPlan, DoesAllThatCanBeDoneWhereTheBudgetCannotBeKept) {
   }
 }
 
-// As many tensors as a deep network saves: the search is cut off, and the budget kept at little more than the
-// lower bound. Of two passes the bound is less near, since at each event some that have left are back.
+// With as many tensors as a deep network saves, the search is cut off. The plan still meets the budget with
+// little more than the lower bound. With two passes the bound is less tight, since at each event some tensors
+// are back.
 TEST(StepPlan, LargeStepsKeepTheBudgetNearTheLowerBound) {
   for (std::uint64_t seed = 0; seed < 20; ++seed) {
     SCOPED_TRACE(seed);
@@ -381,7 +384,7 @@ TEST(StepPlan, LargeStepsKeepTheBudgetNearTheLowerBound) {
   }
 }
 
-// Tensors of one size that are nested, as a chain of layers saves them.
+// Nested tensors of one size, like those that a chain of layers saves.
 StepRecord chain(std::uint32_t count, std::uint64_t bytes) {
   StepRecord step;
   std::uint64_t in_use = 0;
@@ -398,20 +401,20 @@ StepRecord chain(std::uint32_t count, std::uint64_t bytes) {
   return step;
 }
 
-// A user who allows more than there is gets windows, not none.
+// Windows wider than the whole step are narrowed, not dropped.
 TEST(StepPlan, AWindowThatIsWiderThanTheStepIsNarrowedUntilTheBudgetIsKept) {
   const StepRecord step = chain(40, 64);
   for (const std::uint64_t window : {std::uint64_t{1} << 14, std::uint64_t{1} << 40, ~std::uint64_t{0}}) {
     const StepPlan plan = plan_step(
         step, {.budget_bytes = std::uint64_t{20} * 64, .ahead_bytes = window, .flight_bytes = window});
-    EXPECT_EQ(plan.ahead_bytes, 10U * 64) << "a quarter of all; half does not do";
+    EXPECT_EQ(plan.ahead_bytes, 10U * 64) << "a quarter of all tensors; half is too wide";
     EXPECT_EQ(plan.flight_bytes, 10U * 64);
     EXPECT_LE(plan.peak_bytes, 20U * 64);
     EXPECT_GT(run_by(plan, step).fetched_ahead, 20U);
     const StepPlan without_budget = plan_step(step, {.ahead_bytes = window, .flight_bytes = window});
     EXPECT_GT(without_budget.leaving_bytes, 30U * 64);
   }
-  // Of many tensors an eighth of all is too wide still.
+  // With many tensors even an eighth of all is too wide.
   const StepPlan plan =
       plan_step(chain(1000, 64),
                 {.budget_bytes = std::uint64_t{20} * 64, .ahead_bytes = 1U << 20, .flight_bytes = 1U << 20});
@@ -433,7 +436,8 @@ TEST(StepPlan, AnyNumberIsABudgetAndAWindow) {
   }
 }
 
-// About n log n, and no time is measured: twice the tensors may take a little more than twice the work.
+// Counts work instead of time. It is about n log n, so twice the tensors may need a little more than twice
+// the work.
 TEST(StepPlan, CostsLittleMoreThanTwiceAsMuchForTwiceTheTensors) {
   for (const auto& [percent, passes] : {std::pair(90, 1), {50, 1}, {20, 1}, {90, 2}, {50, 2}}) {
     SCOPED_TRACE(percent);
@@ -471,7 +475,7 @@ TEST(StepPlan, NothingLeavesWhereAllFits) {
   EXPECT_FALSE(is_empty(plan_step(step, {.budget_bytes = peak - 1}).leaves));
 }
 
-// As it was in use before the step, or in the optimizer's work.
+// For example, the high use may come from before the step or from the optimizer.
 TEST(StepPlan, WhatIsInUseWhereNothingCanBeAwayMovesNothing) {
   std::mt19937_64 random(1);
   StepRecord step = random_step(random, 30, {});
@@ -497,7 +501,7 @@ TEST(StepPlan, WithoutABudgetAllLeavesThatCanBeReleasedBeforeItIsRead) {
         {.kind = StepEvent::Kind::kRead, .tensor = i, .in_use_bytes = std::uint64_t{10} * (i + 1)});
   }
   EXPECT_EQ(plan_step(step, {.flight_bytes = 10}).leaves, (std::vector<bool>{true, true, false}));
-  // Its source is released with its own save, and read at once.
+  // The save of the last tensor releases its source, but the next event already reads it.
   EXPECT_EQ(plan_step(step, {.flight_bytes = 0}).leaves, (std::vector<bool>{true, true, false}));
   step.tensors[0].stays = true;
   EXPECT_EQ(plan_step(step, {.flight_bytes = 10}).leaves, (std::vector<bool>{false, true, false}));
@@ -505,7 +509,8 @@ TEST(StepPlan, WithoutABudgetAllLeavesThatCanBeReleasedBeforeItIsRead) {
 
 // --- fetches -----------------------------------------------------------------------------------------------
 
-// Four tensors of 10 bytes that leave and are read in reverse; `in_use` at the four reads.
+// Four tensors of 10 bytes leave and are read in reverse order. `in_use` has the bytes in use at the four
+// reads.
 StepRecord nested_step(const std::vector<std::uint64_t>& in_use) {
   StepRecord step;
   for (std::uint32_t i = 0; i < 4; ++i) {
@@ -513,7 +518,7 @@ StepRecord nested_step(const std::vector<std::uint64_t>& in_use) {
     step.events.push_back(
         {.kind = StepEvent::Kind::kSave, .tensor = i, .in_use_bytes = std::uint64_t{10} * (i + 1)});
   }
-  // Saved last, so that the four are released before they are read.
+  // This tensor is saved last, so that the other four are released before they are read.
   step.tensors.push_back({.bytes = 1, .signature = 4, .stays = true});
   step.events.push_back({.kind = StepEvent::Kind::kSave, .tensor = 4, .in_use_bytes = 41});
   step.events.push_back({.kind = StepEvent::Kind::kRead, .tensor = 4, .in_use_bytes = 41});
@@ -535,24 +540,25 @@ std::vector<std::size_t> fetch_times(const StepRecord& step, std::uint64_t ahead
 
 TEST(FetchSchedule, GoesAsFarAheadAsTheWindow) {
   const StepRecord step = nested_step({41, 31, 21, 11});
-  // The first read, of what stays, fetches two; each further read one more.
+  // The first read, of the tensor that stays, fetches two tensors; each further read fetches one more.
   EXPECT_EQ(fetch_times(step, 20, 0), (std::vector<std::size_t>{0, 1, 1, 2, 3}));
   EXPECT_EQ(fetch_times(step, 100, 0), (std::vector<std::size_t>{0, 1, 1, 1, 1}));
-  // A single tensor may exceed it.
+  // A single tensor may exceed the window.
   EXPECT_EQ(fetch_times(step, 5, 0), (std::vector<std::size_t>{0, 1, 2, 3, 4}));
 }
 
 TEST(FetchSchedule, WaitsUntilTheBudgetHasRoom) {
   const StepRecord step = nested_step({41, 31, 21, 11});
-  // With nothing fetched 11 bytes are in use at the second read and one at each later one.
+  // Without fetches, 11 bytes are in use at the second read and 1 byte at each later read.
   EXPECT_EQ(fetch_times(step, 100, 21), (std::vector<std::size_t>{0, 1, 1, 2, 3}));
   EXPECT_EQ(fetch_times(step, 100, 11), (std::vector<std::size_t>{0, 1, 2, 3, 4}));
-  // The program itself takes more up to the fourth read: nothing that is read later is there by then.
+  // The program itself uses more memory up to the fourth read, so that a tensor read later is not fetched by
+  // then.
   const StepRecord busy = nested_step({41, 31, 51, 11});
   EXPECT_EQ(fetch_times(busy, 100, 41), (std::vector<std::size_t>{0, 1, 1, 1, 4}));
 }
 
-// Random steps fetch ahead all tensors that they can, not only those that they must.
+// Random steps fetch ahead as many tensors as possible, not only those that they must.
 TEST(FetchSchedule, FetchesAheadWithinTheBudget) {
   std::size_t ahead = 0;
   for (std::uint64_t seed = 0; seed < 200; ++seed) {
@@ -578,12 +584,13 @@ TEST(StepPlan, HostBlocksAreThoseThatAreInUseAtOnce) {
   };
   save(10, 5);
   save(10, 2);
-  save(10, 5);  // after the one before was dropped
+  save(10, 5);  // after the drop of the previous tensor
   save(20, 5);
   save(30, 5);
   const std::vector<bool> leaves{true, true, true, true, false};
   EXPECT_EQ(host_blocks_of(step, leaves, 40), (HostBlockCounts{{10, 2}, {20, 1}}));
-  EXPECT_EQ(host_blocks_of(step, leaves, 39), (HostBlockCounts{{10, 2}})) << "those that are saved first";
+  EXPECT_EQ(host_blocks_of(step, leaves, 39), (HostBlockCounts{{10, 2}}))
+      << "the block is for the tensors saved first";
   EXPECT_EQ(host_blocks_of(step, leaves, 19), (HostBlockCounts{{10, 1}}));
 }
 

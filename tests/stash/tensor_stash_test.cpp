@@ -1,4 +1,5 @@
-// Decisions and figures of a stash: static networks, budgets, host memory, kinds of steps, ends of handles.
+// Decisions and statistics of a stash: static networks, budgets, host memory, kinds of steps, ends of
+// handles.
 
 #include "vdnn/tensor_stash.h"
 
@@ -28,7 +29,7 @@ namespace {
 
 constexpr std::uint64_t kUnit = 256;
 
-// A network whose largest maps come first, as convolutional ones have them.
+// A network whose largest maps come first, as in convolutional networks.
 Chain network() {
   Chain chain;
   for (const std::uint64_t units : {8, 8, 8, 4, 4, 4, 2, 2, 2, 1, 1, 1}) {
@@ -38,12 +39,12 @@ Chain network() {
 }
 constexpr std::uint64_t kSavedBytes = 45 * kUnit;
 
-// A program on `sim` that tells its bytes in use.
+// A program on `sim` that reports its bytes in use.
 class Training {
  public:
   explicit Training(const StashOptions& options) : adapter_(*judge_, memory_, options, true, {}) {}
 
-  // Its figures alone.
+  // Returns the statistics of this step alone.
   StashStatistics step(const Chain& chain) {
     const StashStatistics before = adapter_.stash().statistics();
     program_.step(chain, false);
@@ -58,7 +59,7 @@ class Training {
     return after;
   }
   TensorStash& stash() { return adapter_.stash(); }
-  // As the optimizer's state is made in the first step.
+  // Allocates memory that stays in use, like the optimizer's state in the first step.
   void keep(std::uint64_t bytes) {
     kept_.push_back(std::make_unique<Storage>(memory_, bytes, judge_->stream(0), 0));
   }
@@ -90,7 +91,7 @@ TEST(TensorStash, ARunThatFitsMovesNothing) {
   training.finish();
 }
 
-// However large, and however wide the window.
+// Covers budgets and windows of any size.
 TEST(TensorStash, ABudgetOfAnyNumberOfBytesIsKept) {
   for (const std::uint64_t budget : {std::uint64_t{1} << 62, std::uint64_t{1} << 63, ~std::uint64_t{0}}) {
     Training training({.budget_bytes = budget, .ahead_bytes = budget, .flight_bytes = budget});
@@ -101,7 +102,7 @@ TEST(TensorStash, ABudgetOfAnyNumberOfBytesIsKept) {
   }
 }
 
-// A source that is never released takes memory although its copy is done.
+// A source that is never released uses memory although its copy is done.
 TEST(TensorStash, AWindowThatIsWiderThanTheStepKeepsTheBudgetAllTheSame) {
   for (const std::uint64_t window : {std::uint64_t{1} << 20, ~std::uint64_t{0}}) {
     Training training({.budget_bytes = 40 * kUnit, .ahead_bytes = window, .flight_bytes = window});
@@ -122,7 +123,7 @@ class TensorStashBudgets : public ::testing::TestWithParam<std::uint64_t> {};
 
 INSTANTIATE_TEST_SUITE_P(All, TensorStashBudgets, ::testing::Values(0, 36, 40, 44));
 
-// Saved tensors take 45 units, the work of a layer up to 16 more, the two windows 16 each.
+// Saved tensors need 45 units, the work of a layer up to 16 more, and the two windows 16 each.
 TEST_P(TensorStashBudgets, FromTheSecondStepOnThePlanDecidesAndStays) {
   const std::uint64_t budget = GetParam() * kUnit;
   Training training({.budget_bytes = budget});
@@ -163,10 +164,11 @@ TEST(TensorStash, ASmallerBudgetMovesMore) {
   }
 }
 
-// In the first step, too, bytes in use stay within the budget: kept tensors leave, the oldest first.
+// The first step already stays within the budget: kept tensors leave, the oldest first.
 TEST(TensorStash, TheFirstStepMovesNoMoreThanItHasTo) {
   Training training({.budget_bytes = 60 * kUnit});
-  EXPECT_EQ(training.step(network()).out_bytes, 16 * kUnit) << "45 and what is in flight exceed it by 9";
+  EXPECT_EQ(training.step(network()).out_bytes, 16 * kUnit)
+      << "45 units and those in flight exceed the budget by 9";
   EXPECT_LE(training.stash().statistics().device_peak_bytes, 60 * kUnit);
   training.finish();
 }
@@ -185,7 +187,8 @@ TEST(TensorStash, ThePlanIsMadeForWhatIsInUseInLaterSteps) {
     EXPECT_LE(training.take_told_peak(), 80 * kUnit);
   }
   EXPECT_EQ(training.stash().statistics().plans, 2U);
-  // Later, too, where the budget is not kept any more: here all leaves that can, and does not suffice.
+  // The stash also makes a new plan later if the budget is exceeded. Here all tensors that may leave do so,
+  // but that does not suffice.
   training.keep(16 * kUnit);
   training.step(network());
   const std::uint64_t exceeded = training.take_told_peak();
@@ -219,7 +222,8 @@ TEST(TensorStash, EachKindOfStepHasItsPlan) {
   training.finish();
 }
 
-// One backbone and two heads: at the beginning either kind may follow, and the plan of one moves nothing.
+// One backbone with two heads. At the beginning either kind may follow, and the plan of one kind moves
+// nothing.
 TEST(TensorStash, KindsThatBeginAlikeKeepTheBudgetInTurns) {
   const Chain large(12, {.bytes = 8 * kUnit});
   Chain small(3, {.bytes = 8 * kUnit});
@@ -251,7 +255,7 @@ TEST(TensorStash, AStepThatGoesOnOtherwiseIsLearned) {
   training.finish();
 }
 
-// Eight kinds are remembered: the least recently met one is replaced.
+// The stash remembers eight kinds and replaces the least recently used one.
 TEST(TensorStash, TheNinthKindOfStepTakesThePlaceOfTheOldest) {
   const auto kind = [](std::uint64_t number) {
     Chain chain = network();
@@ -271,7 +275,7 @@ TEST(TensorStash, TheNinthKindOfStepTakesThePlaceOfTheOldest) {
   training.finish();
 }
 
-// A program that drops no handle has no steps. The record of one stays bounded.
+// A program that drops no handle has no end of a step. The record of its step stays bounded.
 TEST(TensorStash, AStepOfTooManyTensorsIsCutOff) {
   constexpr std::uint64_t kMost = std::uint64_t{1} << 16;
   TensorStash stash(make_host_stash_backend(), {.budget_bytes = kMost * kUnit});
@@ -292,7 +296,7 @@ TEST(TensorStash, AStepOfTooManyTensorsIsCutOff) {
     stash.drop(handle);
   }
   EXPECT_EQ(stash.statistics().live_handles, 0U);
-  EXPECT_EQ(stash.statistics().steps, 2U) << "the last tensor's";
+  EXPECT_EQ(stash.statistics().steps, 2U) << "the last tensor ended the second step";
 }
 
 TEST(TensorStash, AfterForgetTheNextStepIsAFirstOne) {
@@ -319,7 +323,8 @@ TEST(TensorStash, WithoutHostMemoryTensorsStay) {
   training.finish();
 }
 
-// With less than a step asks for, the same tensors stay each time: nothing is unlocked for another one.
+// If host memory is less than a step needs, the same tensors stay each time. The stash unlocks no pages for
+// other tensors.
 TEST(TensorStash, ARepeatedStepLocksNoPageWhereHostMemoryIsTooSmall) {
   for (const std::uint64_t host_units : {5, 9, 11, 20, 23, 30}) {
     SCOPED_TRACE(host_units);
@@ -338,7 +343,7 @@ TEST(TensorStash, ARepeatedStepLocksNoPageWhereHostMemoryIsTooSmall) {
   }
 }
 
-// A second kind of step takes the memory over, and the two do not take turns with it.
+// A second kind of step takes over the memory; the two kinds do not pass it back and forth.
 TEST(TensorStash, KindsOfStepsDoNotUnlockEachOthersMemory) {
   Chain other = network();
   for (ChainLayer& layer : other) {
@@ -355,7 +360,7 @@ TEST(TensorStash, KindsOfStepsDoNotUnlockEachOthersMemory) {
     EXPECT_GT(training.step(other).out_bytes, 0U);
   }
   EXPECT_EQ(training.stash().statistics().page_locks, locks);
-  // One that goes on alone has all of it.
+  // A kind that continues alone gets all of the memory.
   training.step(other);
   training.step(other);
   EXPECT_GT(training.step(other).out_bytes, 20 * kUnit);
@@ -397,7 +402,7 @@ void run_step(TensorStash& stash, std::size_t tensors, std::uint64_t bytes) {
   }
 }
 
-// As images of all sizes make them: each step differs from the others.
+// With images of varying sizes, each step differs from the others.
 TEST(TensorStash, StepsOfChangingSizesShareHostMemory) {
   constexpr std::size_t kTensors = 12;
   constexpr std::uint64_t kLargest = std::uint64_t{64} * 512;
@@ -412,9 +417,8 @@ TEST(TensorStash, StepsOfChangingSizesShareHostMemory) {
   }
   EXPECT_GT(stash.statistics().left, kSteps * kTensors / 2U);
   EXPECT_LT(stash.statistics().page_locks - locks_before, kSteps / 4U)
-      << "with exact sizes nearly each step locks some";
-  // Smaller steps that replace it for good do not keep it, except kinds of steps that were repeated by
-  // chance.
+      << "with exact sizes nearly every step locks pages";
+  // Smaller steps that follow for good release the memory, except that of kinds that repeated by chance.
   for (int i = 0; i < 400; ++i) {
     ASSERT_NO_FATAL_FAILURE(run_step(stash, kTensors, 1000));
   }
@@ -439,7 +443,7 @@ TEST(TensorStashNotices, AnExhaustedHostBudgetIsToldOnce) {
   training.finish();
 }
 
-// By the plan that knows the bytes in use of later steps, not by the first one.
+// The notice comes with the plan that knows the bytes in use of later steps, not with the first plan.
 TEST(TensorStashNotices, ABudgetThatCannotBeKeptIsToldOnceWithWhatIsNeeded) {
   Training training({.budget_bytes = 4 * kUnit});
   for (int i = 0; i < 4; ++i) {
@@ -472,7 +476,7 @@ TEST(TensorStashNotices, ATextThatHasNoRoomStays) {
   training.step(network());
   const std::string text = training.stash().take_notice(0);
   EXPECT_NE(text, "");
-  EXPECT_EQ(training.stash().take_notice(text.size()), text) << "no room for the zero";
+  EXPECT_EQ(training.stash().take_notice(text.size()), text) << "no room for the terminating zero";
   EXPECT_EQ(training.stash().take_notice(text.size() + 1), text);
   EXPECT_EQ(training.stash().take_notice(kRoomForANotice), "");
   training.finish();
@@ -480,7 +484,7 @@ TEST(TensorStashNotices, ATextThatHasNoRoomStays) {
 
 // --- one handle at a time ----------------------------------------------------------------------------------
 
-// On the host, with delays, so that copies are under way where calls do not wait for them.
+// A stash on the host with delays, so that a copy is still in flight unless a call waits for it.
 class StashOnHost : public ::testing::Test {
  protected:
   using Bytes = std::vector<unsigned char>;
@@ -493,7 +497,7 @@ class StashOnHost : public ::testing::Test {
   PutAnswer put(const Bytes& bytes, std::uint64_t storage) {
     return stash_.put({.source = range_of(bytes), .contents = {.storage = storage}}, 0);
   }
-  // Lets go of the source, whose memory is used otherwise.
+  // Releases the source; other data overwrites its memory.
   void release(Bytes& bytes) {
     EXPECT_EQ(stash_.released(nullptr, 10).size(), 1U);
     std::ranges::fill(bytes, 0xff);
@@ -505,7 +509,7 @@ class StashOnHost : public ::testing::Test {
     return target;
   }
 
-  const Bytes source_ = Bytes(1000, 7);  // outlives the stash, whose copies may be under way when a test ends
+  const Bytes source_ = Bytes(1000, 7);  // outlives the stash, whose copies may be in flight when a test ends
   TensorStash stash_;
 };
 
@@ -524,7 +528,7 @@ TEST_F(StashOnHost, ATensorLeavesAndComesBack) {
   EXPECT_EQ(stash_.statistics().live_handles, 0U);
 }
 
-// A retained graph: the second pass fetches again.
+// A retained graph has several passes, and each one fetches again.
 TEST_F(StashOnHost, ATensorIsReadInEachPass) {
   Bytes source(1000, 7);
   const StashHandle handle = put(source, 1).handle;
@@ -557,7 +561,7 @@ TEST_F(StashOnHost, ASharedTensorIsCopiedOnceAndStaysUntilItsLastReader) {
   EXPECT_EQ(stash_.statistics().out_bytes, 1000U);
 }
 
-// While a copy is under way the source is still there.
+// While a copy is in flight, the source still exists.
 TEST(TensorStashInFlight, IsReadInPlace) {
   TensorStash stash(make_host_stash_backend(1), {.flight_bytes = 10000});
   std::vector<unsigned char> source(1000, 7);
@@ -567,12 +571,12 @@ TEST(TensorStashInFlight, IsReadInPlace) {
   EXPECT_EQ(put.verdict, StashVerdict::kLeaves);
   EXPECT_FALSE(put.has_released);
   EXPECT_EQ(stash.read(put.handle, nullptr, 0).place, StashPlace::kInPlace);
-  // The caller frees it now: the thread has waited for the copy.
+  // The caller may free the source now, since drop() has waited for the copy.
   stash.drop(put.handle);
   std::ranges::fill(source, 0xff);
 }
 
-// A tensor that others have kept alive need not come back, and does not leave again.
+// A tensor that others keep alive need not come back, so it does not leave again.
 TEST_F(StashOnHost, WhatOthersHoldStaysInLaterSteps) {
   Bytes held(1000, 7);
   Bytes other(1000, 8);
@@ -604,8 +608,8 @@ TEST_F(StashOnHost, HandlesOutliveTheirStep) {
   EXPECT_EQ(stash_.statistics().steps, 2U);
 }
 
-// The output of a metric, which the program binds again after its next forward pass, and a network of two
-// layers.
+// A network of two layers and the output of a metric, to which the program assigns anew after its next
+// forward pass.
 class KeptFromStepToStep : public StashOnHost {
  protected:
   PutAnswer save(std::uint64_t signature) {
@@ -616,7 +620,7 @@ class KeptFromStepToStep : public StashOnHost {
     stash_.read(handle, nullptr, 0);
     stash_.drop(handle);
   }
-  // If the program keeps its third tensor, that becomes `kept_`; else it is read and dropped.
+  // With `keeps`, the third tensor becomes `kept_`; otherwise the program reads and drops it.
   void step(bool keeps) {
     const StashHandle first = save(1).handle;
     const StashHandle second = save(2).handle;
@@ -640,13 +644,13 @@ TEST_F(KeptFromStepToStep, StepsEndAndAreLearned) {
   for (int i = 0; i < 10; ++i) {
     step(true);
   }
-  // The first four show that it repeats itself, and the last of them is the first that is learned.
+  // The stash needs four steps to see the repetition; the fourth is the first that it learns.
   EXPECT_EQ(stash_.statistics().steps, 7U);
   EXPECT_EQ(stash_.statistics().repeated_steps, 6U);
   EXPECT_EQ(stash_.statistics().live_handles, 1U);
 }
 
-// The same tensor is read from now on: steps end with it again.
+// From now on the program reads that tensor, so steps end with its drop again.
 TEST_F(KeptFromStepToStep, AReadTensorIsNoSuch) {
   for (int i = 0; i < 4; ++i) {
     step(true);
@@ -664,7 +668,7 @@ TEST_F(StashOnHost, AHandleThatIsNotAliveIsRefused) {
   EXPECT_THROW(stash_.drop(1), InvalidArgument);
   Bytes source(1000, 7);
   const StashHandle handle = put(source, 1).handle;
-  EXPECT_THROW(stash_.ready(handle, nullptr), InvalidArgument) << "it was not fetched";
+  EXPECT_THROW(stash_.ready(handle, nullptr), InvalidArgument) << "the tensor was not fetched";
   EXPECT_THROW(stash_.put({.source = {.begin = 1, .bytes = 0}}, 0), InvalidArgument);
   stash_.drop(handle);
   EXPECT_THROW(stash_.read(handle, nullptr, 0), InvalidArgument);
@@ -673,7 +677,8 @@ TEST_F(StashOnHost, AHandleThatIsNotAliveIsRefused) {
 
 // --- times -------------------------------------------------------------------------------------------------
 
-// A stream that waits for a copy after two seconds of work, from the beginning or, in other orders, later.
+// A stream waits for a copy that follows two seconds of work. In some orders of the device, the wait begins
+// later.
 std::uint64_t waited_nanoseconds(bool timed, std::uint64_t seed) {
   const auto clock = std::make_shared<double>(0);
   const auto cuda = std::make_shared<FakeCuda>(FakeCudaOptions{.seed = seed, .clock = clock});
@@ -735,7 +740,7 @@ class StashOnCuda : public ::testing::Test {
                         .contents = {.storage = number}},
                        0);
   }
-  // Into the memory of another tensor.
+  // Fetches into the memory of tensor `target`.
   void fetch(StashHandle handle, std::uint64_t target, CudaStream stream) {
     ASSERT_EQ(stash_->read(handle, stream, 0).place, StashPlace::kMissing);
     stash_->fetch(handle, address(target), stream);
@@ -761,7 +766,7 @@ class StashOnCuda : public ::testing::Test {
   std::optional<TensorStash> stash_;
 };
 
-// Nothing of the stash becomes part of a program's graph, and the capture goes on.
+// No work of the stash becomes part of a program's graph, and the capture continues.
 class StashCaptures : public StashOnCuda {};
 
 TEST_F(StashCaptures, TensorsStayAndNothingIsFetched) {
@@ -770,7 +775,7 @@ TEST_F(StashCaptures, TensorsStayAndNothingIsFetched) {
   stash_->released(stream_, 1);
   begin_capture();
   EXPECT_EQ(put(1, stream_).verdict, StashVerdict::kKept);
-  EXPECT_EQ(stash_->statistics().refused, 0U) << "there is host memory";
+  EXPECT_EQ(stash_->statistics().refused, 0U) << "host memory suffices";
   EXPECT_THROW(stash_->read(away, stream_, 0), CaptureConflict);
   EXPECT_THROW(stash_->fetch(away, address(2), stream_), CaptureConflict);
   expect_capture_is_whole();
@@ -789,7 +794,7 @@ TEST_F(StashCaptures, SourcesAreReleasedAfterwards) {
   EXPECT_THAT(stash_->released(stream_, 4), ::testing::ElementsAre(first));
 }
 
-// The other stream waits for the copy; in the place of the producer, which is captured, the host does.
+// The other stream waits for the copy. Since the producer is captured, the host waits in its place.
 TEST_F(StashCaptures, SourcesOfACapturedStreamAreReleasedOnAnother) {
   make({.flight_bytes = 1500});
   const StashHandle first = put(0, stream_).handle;
@@ -806,8 +811,8 @@ TEST_F(StashCaptures, DropsLeaveTheHostToWait) {
   ASSERT_THAT(stash_->released(stream_, 4), ::testing::ElementsAre(in_flight));
   fetch(in_flight, 2, stream_);
   begin_capture();
-  stash_->drop(in_flight);  // which is being fetched by now
-  stash_->drop(fetched);    // which is being copied out
+  stash_->drop(in_flight);  // its fetch is in flight
+  stash_->drop(fetched);    // its copy out is in flight
   const std::vector<Access> writes = {{.range = {.begin = address(1), .bytes = 2 * kBytes}, .version = 1}};
   FakeCuda::launch(side_, [] {}, {.name = "the next owner", .writes = writes});
   expect_capture_is_whole();
@@ -825,7 +830,7 @@ TEST_F(StashCaptures, FetchesAreNotAwaited) {
   expect_capture_is_whole();
   stash_->ready(handle, stream_);
   begin_capture();
-  EXPECT_EQ(stash_->read(handle, stream_, 0).place, StashPlace::kBack) << "the stream has waited before";
+  EXPECT_EQ(stash_->read(handle, stream_, 0).place, StashPlace::kBack) << "the stream has already waited";
   expect_capture_is_whole();
 }
 
@@ -865,10 +870,10 @@ TEST_F(StashCaptures, KeptTensorsDoNotLeave) {
   expect_capture_is_whole();
 }
 
-// A program has destroyed a stream although tensors that were put or fetched with it are alive.
+// A program destroys a stream while tensors that were put or fetched on it are alive.
 class StashStreams : public StashOnCuda {
  protected:
-  // Its handle is perhaps that of another stream later; here it is none's.
+  // CUDA may reuse the handle for another stream; here it stays unused.
   void destroy_side() {
     cuda_->device_synchronize();
     cuda_->stream_destroy(side_);
@@ -922,7 +927,7 @@ class NamedStreams final : public ForwardingStashBackend {
   std::uint64_t& asked_;
 };
 
-// CUDA gives the handle of a stream that has gone to another one.
+// CUDA may reuse the handle of a destroyed stream for another stream.
 TEST(TensorStashStreams, AHandleThatIsAnotherStreamsByNowIsNotMistakenForIt) {
   std::uint64_t id = 1;
   std::uint64_t asked = 0;
@@ -941,12 +946,13 @@ TEST(TensorStashStreams, AHandleThatIsAnotherStreamsByNowIsNotMistakenForIt) {
   EXPECT_EQ(stash.leave(of_first, nullptr).verdict, StashVerdict::kLeaves);
   id = 2;  // NOLINT(clang-analyzer-deadcode.DeadStores): the backend refers to it
   EXPECT_EQ(stash.leave(also_of_first, nullptr).verdict, StashVerdict::kKept);
-  EXPECT_EQ(stash.leave(put(), nullptr).verdict, StashVerdict::kLeaves) << "of the second stream";
+  EXPECT_EQ(stash.leave(put(), nullptr).verdict, StashVerdict::kLeaves)
+      << "this tensor belongs to the second stream";
 }
 
 // --- costs on CUDA -----------------------------------------------------------------------------------------
 
-// Calls of the driver, as docs/torch.md has them.
+// Calls of the driver, with the numbers in docs/torch.md.
 class StashCalls : public StashOnCuda {
  protected:
   struct Calls {
@@ -954,8 +960,8 @@ class StashCalls : public StashOnCuda {
     std::uint64_t back = 0;
   };
 
-  // Of a step in which two of three tensors leave and come back ahead of their readers. The host waits for
-  // each step, as a program does that prints its loss.
+  // The calls of a step in which two of three tensors leave and come back ahead of their readers. The host
+  // waits for each step, like a program that prints its loss.
   Calls step() {
     Calls calls;
     std::vector<StashHandle> handles;
@@ -985,7 +991,7 @@ class StashCalls : public StashOnCuda {
     stash_->drop(handle);
   }
 
-  // Once the stash has made its events.
+  // The calls of a step after the stash has made its events.
   Calls steady_step(bool timed) {
     make({.ahead_bytes = 1, .flight_bytes = 0}, timed);
     for (int i = 0; i < 100; ++i) {
@@ -1011,11 +1017,11 @@ class StashCalls : public StashOnCuda {
 TEST_F(StashCalls, OfATensorThatLeavesAndComesBack) {
   const Calls calls = steady_step(false);
   EXPECT_EQ(calls.out, 14 * kLeaving * kSteps);
-  // A read in place, while there is something to be fetched, asks whether its stream is captured.
+  // A read in place queries whether its stream is captured if a fetch is due.
   EXPECT_EQ(calls.back, (14 * kLeaving + 4) * kSteps);
 }
 
-// Each copy and each wait stands between two events, whose distance is asked for later.
+// Each copy and each wait is between two events; a later call queries the time between them.
 TEST_F(StashCalls, OfOneThatIsTimed) {
   const Calls calls = steady_step(true);
   const double per_tensor = static_cast<double>(calls.out + calls.back) / (kLeaving * kSteps);
@@ -1026,7 +1032,7 @@ TEST_F(StashCalls, OfOneThatIsTimed) {
 TEST_F(StashCalls, NoneOfATensorThatStays) {
   make({.budget_bytes = kTensors * kBytes});
   for (int i = 0; i < 3; ++i) {
-    const StashHandle first = put(0, stream_).handle;  // asks for the stream's id once
+    const StashHandle first = put(0, stream_).handle;  // queries the stream's id once
     EXPECT_EQ(calls_of([&] { put(1, stream_); }), 0U);
     EXPECT_EQ(calls_of([&] { stash_->read(first, stream_, 0); }), 0U);
     EXPECT_EQ(calls_of([&] { stash_->drop(first); }), 0U);
@@ -1036,8 +1042,8 @@ TEST_F(StashCalls, NoneOfATensorThatStays) {
 
 // --- copies on the host ------------------------------------------------------------------------------------
 
-// A copy back follows its own copy out and comes before what uses its block next, whether the calling thread
-// or one of the stash's made it.
+// A copy back comes after its own copy out and before the next use of its block, whichever thread makes the
+// copy.
 TEST(TensorStashOnHost, CopiesOfAllSizesKeepTheirOrder) {
   constexpr std::uint64_t kLarge = std::uint64_t{4} << 20;
   const std::vector<std::uint64_t> sizes = {100, kLarge, 100, 16384, 16385, kLarge, 200};
@@ -1074,7 +1080,7 @@ TEST(TensorStashOnHost, CopiesOfAllSizesKeepTheirOrder) {
 
 // --- threads -----------------------------------------------------------------------------------------------
 
-// Each thread is a program of its own, as PyTorch's threads are that train replicas.
+// Each thread is a program of its own, like PyTorch's threads that train replicas.
 TEST(TensorStashThreads, MayAllCallAtOnce) {
   TensorStash stash(make_host_stash_backend(3), {.ahead_bytes = 3000, .flight_bytes = 2000});
   const auto program = [&stash](unsigned thread) {
@@ -1088,7 +1094,7 @@ TEST(TensorStashThreads, MayAllCallAtOnce) {
                                   .bytes = sources.back().size()};
         handles.push_back(stash.put({.source = source, .contents = {.storage = source.begin}}, 0).handle);
       }
-      // Another thread's source may be named here. It is that thread's to be let go of.
+      // The call may return another thread's source, which only that thread may release.
       stash.released(nullptr, 100);
       for (unsigned i = 5; i-- > 0;) {
         if (random() % 4 != 0 && stash.read(handles[i], nullptr, 0).place == StashPlace::kMissing) {
@@ -1109,7 +1115,7 @@ TEST(TensorStashThreads, MayAllCallAtOnce) {
     thread.join();
   }
   EXPECT_EQ(stash.statistics().live_handles, 0U);
-  EXPECT_GT(stash.statistics().in_bytes, 4 * 30 * 500U / 2) << "tensors left, and were fetched";
+  EXPECT_GT(stash.statistics().in_bytes, 4 * 30 * 500U / 2) << "tensors left and were fetched";
 }
 
 }  // namespace

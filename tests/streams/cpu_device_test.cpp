@@ -42,7 +42,7 @@ INSTANTIATE_TEST_SUITE_P(Cpu, DeviceConformance,
                                          factory("CheckAccesses", {.check_accesses = true})),
                          device_name);
 
-// A device with two streams, four granules of committed memory and as much of page-locked memory.
+// A device with two streams, four granules of committed memory and as much page-locked memory.
 struct CpuFixture {
   explicit CpuFixture(CpuDeviceOptions options = {}) {
     options.budget_bytes = 1 << 20;
@@ -140,7 +140,8 @@ bool mapped(std::uint64_t address) {
 }
 
 TEST(CpuDevice, UnmapsWhatIsLeftBehind) {
-  constexpr std::uint64_t kBytes = std::uint64_t{1} << 30;  // large, so that no other mapping takes its place
+  constexpr std::uint64_t kBytes = std::uint64_t{1}
+                                   << 30;  // large, so that no other mapping reuses the addresses
   AddressRange reservation;
   AddressRange pinned;
   {
@@ -166,8 +167,8 @@ TEST(CpuDevice, PinnedMemoryIsThereWhenItIsTaken) {
 
 // --- copy engines ------------------------------------------------------------------------------------------
 
-// Lets copies overlap for certain: a copy that reaches a gated page faults, and the handler holds it there
-// until the awaited number of copies has arrived; then it opens the page.
+// Forces copies to overlap. A copy that reaches a gated page faults, and the handler holds it until the
+// awaited number of copies has arrived. Then the handler opens the page.
 class Gates {
  public:
   static constexpr std::size_t kPages = 2;
@@ -216,11 +217,11 @@ class Gates {
     int most = gates.most_inside.load();
     while (most < inside && !gates.most_inside.compare_exchange_weak(most, inside)) {
     }
-    // Copies that have come so far have also started. The bound only ends a failing test.
+    // Copies that arrive here have started. The bound on the turns only ends a failing test.
     for (long turn = 0; gates.most_inside.load() < gates.awaited && turn < kMostTurns; ++turn) {
       sched_yield();
     }
-    // Where no meeting is expected, the other thread gets time to come in.
+    // If no overlap is expected, this gives the other thread time to arrive.
     for (int turn = 0; turn < 1000; ++turn) {
       sched_yield();
     }
@@ -240,7 +241,7 @@ TEST(CpuCopyEngines, RunBothDirectionsAtOnce) {
   cpu.prefetch(cpu.b, "prefetch", cpu.on_device(kPage, kPage), cpu.on_host(kPage, kPage));
   cpu.device->synchronize_all();
   EXPECT_EQ(Gates::passed(), 2);
-  EXPECT_EQ(Gates::most_inside(), 2) << "each copy waited, in vain, for the other one to start";
+  EXPECT_EQ(Gates::most_inside(), 2) << "each copy waited in vain for the other one to start";
 }
 
 TEST(CpuCopyEngines, RunOneCopyADirection) {
@@ -284,15 +285,15 @@ TEST(CpuCopyEngines, CopiesOnOneSlowLinkDoNotOverlapInTheTrace) {
   }
 }
 
-// --- failures
-// ------------------------------------------------------------------------------------------------
+// --- failures ---------------------------------------------------------------------------------------------
 
 TEST(CpuFailures, SurfaceAtSynchronizeAsWhatTheWorkThrew) {
   const CpuFixture cpu;
   const Point good = cpu.work(cpu.a, "good", [] {});
   const Point bad = cpu.work(cpu.a, "bad", [] { throw std::out_of_range("first cause"); });
   EXPECT_THROW(cpu.device->synchronize(Frontier(bad)), std::out_of_range);
-  EXPECT_EQ(thrown_by([&] { cpu.device->synchronize(Frontier(bad)); }), "first cause") << "the second time";
+  EXPECT_EQ(thrown_by([&] { cpu.device->synchronize(Frontier(bad)); }), "first cause")
+      << "every synchronize reports the error again";
   EXPECT_EQ(thrown_by([&] { cpu.device->synchronize_all(); }), "first cause");
   cpu.device->synchronize(Frontier(good));
 }
@@ -321,14 +322,14 @@ TEST(CpuFailures, MakeTheStreamRefuseWorkWithTheSameCause) {
   EXPECT_EQ(thrown_by([&] { cpu.work(cpu.a, "refused", [] {}); }), "first cause");
   EXPECT_EQ(thrown_by([&] { cpu.offload(cpu.a, "refused", cpu.on_host(0, 1), cpu.on_device(0, 1)); }),
             "first cause");
-  // Refused work is no submission: nothing waits for it.
+  // Refused work is not a submission, so nothing waits for it.
   EXPECT_EQ(cpu.device->frontier(cpu.a), Frontier(bad));
   cpu.device->wait(cpu.b, cpu.device->frontier(cpu.a));
   EXPECT_EQ(thrown_by([&] { cpu.device->synchronize_all(); }), "first cause");
   EXPECT_TRUE(cpu.device->reached(cpu.device->frontier(cpu.a)));
 }
 
-// Failed before: a stream that had failed once took no work for the rest of the device's life.
+// Regression: after one failure a stream refused work for the rest of the device's life.
 TEST(CpuFailures, AreForgottenByRecover) {
   const CpuFixture cpu;
   cpu.work(cpu.a, "bad", [] { throw std::runtime_error("first cause"); });
@@ -389,14 +390,14 @@ TEST(CpuDevice, WorkIsLetGoBeforeItsPointIsReached) {
   }
 }
 
-// --- time
-// ----------------------------------------------------------------------------------------------------
+// --- time -------------------------------------------------------------------------------------------------
 
 TEST(CpuDevice, TimeBlockedOnAnotherStreamIsWaiting) {
   const CpuFixture cpu;
   cpu.device->set_tracing(true);
   std::vector<TraceEvent> waits;
-  // Whether b blocks for more than the 10 us that make a bar is up to the scheduler: until it does.
+  // A bar needs a wait of more than 10 us. Since that depends on the scheduler, the test repeats until b
+  // waits that long.
   for (int attempt = 0; attempt < 1000 && waits.empty(); ++attempt) {
     std::atomic<bool> waiting = false;
     cpu.work(cpu.a, "long", [&] {
@@ -424,10 +425,9 @@ TEST(CpuDevice, TimeBlockedOnAnotherStreamIsWaiting) {
   EXPECT_EQ(cpu.device->times(cpu.a).waiting_seconds, 0);
 }
 
-// --- delays
-// --------------------------------------------------------------------------------------------------
+// --- delays -----------------------------------------------------------------------------------------------
 
-// Two streams pass one buffer to and fro; the result depends on the order of every step.
+// Two streams pass one buffer back and forth; the result depends on the order of every step.
 std::vector<std::uint32_t> ping_pong(const CpuDeviceOptions& options) {
   const CpuFixture cpu(options);
   constexpr std::uint64_t kWords = 1000;
@@ -465,8 +465,7 @@ TEST(CpuDelays, NeitherDoesTheCheckOfAccesses) {
   EXPECT_EQ(ping_pong({.delay_seed = 3, .check_accesses = true}), ping_pong({}));
 }
 
-// --- protection
-// ----------------------------------------------------------------------------------------------
+// --- protection -------------------------------------------------------------------------------------------
 
 TEST(CpuProtection, OfARangeThatCannotBeIsALateFailure) {
   const CpuFixture cpu({.page_aligned_blocks = true});
@@ -531,8 +530,7 @@ TEST(CpuAccessCheck, LeavesTheSignalAsItWas) {
   EXPECT_EQ(after.sa_sigaction, before.sa_sigaction);
 }
 
-// --- what ends the process
-// -----------------------------------------------------------------------------------
+// --- what ends the process --------------------------------------------------------------------------------
 
 class CpuDeath : public testing::Test {
  protected:
@@ -540,12 +538,12 @@ class CpuDeath : public testing::Test {
 #ifdef __SANITIZE_THREAD__
     GTEST_SKIP() << "ThreadSanitizer does not survive the fork of a process with threads";
 #endif
-    // The process has had threads: start afresh instead of forking in the middle of it.
+    // The process has had threads, so death tests start a fresh process instead of a fork.
     GTEST_FLAG_SET(death_test_style, "threadsafe");
   }
 
-  // On a device that checks accesses, work named "conv1" that declares page 0 as read and the first
-  // `written_bytes` of page 1 as written, and does `run`.
+  // Runs `run` as work "conv1" on a device that checks accesses. The work declares page 0 as read and the
+  // first `written_bytes` of page 1 as written.
   static void run_checked(std::uint64_t written_bytes, const std::function<void(char* block)>& run) {
     const CpuFixture cpu({.check_accesses = true});
     cpu.work(cpu.a, "conv1", {{.range = cpu.on_device(0, kPage)}},
@@ -582,7 +580,7 @@ TEST_F(CpuDeath, DeclaredAccessesAreFine) {
 }
 
 #ifdef __SANITIZE_ADDRESS__
-// Instrumented code is stopped by the sanitizer before it faults.
+// The sanitizer stops instrumented code before it faults.
 constexpr const char* kCaught = "use-after-poison";
 #else
 constexpr const char* kCaught = "vdnn: work 'conv1' touched an address .*0x[0-9a-f]+000";
@@ -594,7 +592,8 @@ TEST_F(CpuDeath, AnUndeclaredPageEndsTheProcess) {
                kCaught);
 }
 
-// Neither byte is poisoned, so with and without sanitizers it is the page that faults, and the work is named.
+// The page is readable and not poisoned, so with and without sanitizers the write faults, and the message
+// names the work.
 TEST_F(CpuDeath, AWriteToWhatWasDeclaredAsReadEndsTheProcessAndNamesTheWork) {
   EXPECT_EXIT(run_checked(kPage, [](volatile char* block) { block[0] = 1; }),
               testing::KilledBySignal(SIGSEGV), "vdnn: work 'conv1' touched an address .*0x[0-9a-f]+000");
@@ -627,7 +626,7 @@ TEST_F(CpuDeath, AReleasedBlockStaysInaccessibleToTheHostAfterWork) {
       "");
 }
 
-// Memory that is committed while work runs cannot have been declared by it.
+// Work cannot have declared memory that is committed while the work runs.
 TEST_F(CpuDeath, MemoryCommittedMeanwhileIsUndeclared) {
   const auto write_it = [] {
     const CpuFixture cpu({.check_accesses = true});
@@ -644,7 +643,7 @@ TEST_F(CpuDeath, MemoryCommittedMeanwhileIsUndeclared) {
 TEST_F(CpuDeath, OneByteBeyondTheDeclaredOnesEndsTheProcess) {
 #ifndef __SANITIZE_ADDRESS__
   run_checked(100, [](volatile char* block) { block[kPage + 100] = 1; });
-  GTEST_SKIP() << "bytes within a page are only told apart in an AddressSanitizer build";
+  GTEST_SKIP() << "only an AddressSanitizer build distinguishes bytes within a page";
 #endif
   EXPECT_DEATH(run_checked(100, [](volatile char* block) { block[kPage + 100] = 1; }), "use-after-poison");
   EXPECT_DEATH(run_checked(100, [](volatile char* block) { static_cast<void>(block[kPage + 100]); }),

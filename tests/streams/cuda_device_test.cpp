@@ -28,7 +28,7 @@ using ::testing::AnyOf;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 
-constexpr std::uint64_t kGranule = 4 << 10;  // smaller than a real GPU's: tests are quicker
+constexpr std::uint64_t kGranule = 4 << 10;  // smaller than a real GPU's, so that tests are quick
 constexpr std::uint64_t kBudget = 16 * kGranule;
 
 FakeCudaOptions small_gpus(std::uint64_t seed) {
@@ -38,7 +38,7 @@ FakeCudaOptions small_gpus(std::uint64_t seed) {
 void expect_spotless(const FakeCuda& fake) {
   EXPECT_THAT(fake.misuses(), IsEmpty());
   EXPECT_THAT(fake.leaks(), IsEmpty());
-  // Failed before: all events blocked, those that order streams, too.
+  // Regression: all events were of the blocking kind, even those that only order streams.
   EXPECT_THAT(fake.dear_events(), IsEmpty());
   for (const SimFinding& finding : fake.findings()) {
     ADD_FAILURE() << finding.text;
@@ -102,19 +102,19 @@ Point submit_kernel(Device& device, StreamId stream, std::function<void()> kerne
   return submit(device, stream, [kernel = std::move(kernel)](void* native) { launch(native, kernel); });
 }
 
-// Every entry point of a device, in an order that makes sense, one step after the other. Bytes travel to the
-// host and back, and end up where they are looked at.
+// Calls every entry point of a device, one step after the other. Bytes travel to the device and back, and the
+// last step checks them.
 class Tour {
  public:
   explicit Tour(Device& device) : device_(device) {}
 
-  // Calls after(step) after each.
+  // Calls after() after each step.
   void run(const std::function<void()>& after = [] {}) {
     for (void (Tour::*const step)() : kSteps) {
       (this->*step)();
       after();
     }
-    EXPECT_TRUE(*seen_ == pattern()) << "not the bytes that were sent";
+    EXPECT_TRUE(*seen_ == pattern()) << "other bytes came back than were sent";
   }
 
  private:
@@ -153,7 +153,7 @@ class Tour {
     device_.synchronize(device_.frontier(memory_));
     EXPECT_TRUE(device_.reached(device_.frontier(memory_)));
   }
-  // The same bytes once more, twice: from the device to the host by way of a graph.
+  // A graph copies the same bytes from the device to the host again, twice.
   void offload_once_more() {
     wait_to_offload();
     offload();
@@ -219,11 +219,10 @@ class Tour {
   StreamId compute_ = 0;
   StreamId memory_ = 0;
   std::unique_ptr<DeviceGraph> graph_;
-  const std::shared_ptr<Bytes> seen_ = std::make_shared<Bytes>();  // also after a tour that was broken off
+  const std::shared_ptr<Bytes> seen_ = std::make_shared<Bytes>();  // outlives a tour that was broken off
 };
 
-// --- making one
-// -----------------------------------------------------------------------------------------------
+// --- creation -------------------------------------------------------------------------------------------
 
 TEST(CudaDevice, SaysWhatItIs) {
   const auto device =
@@ -234,13 +233,13 @@ TEST(CudaDevice, SaysWhatItIs) {
   EXPECT_EQ(properties.granule_bytes, 2U << 20);
   EXPECT_EQ(properties.alignment_bytes, 512U);
   EXPECT_EQ(properties.memory_bytes, 10U << 20);
-  EXPECT_EQ(properties.budget_bytes, 6U << 20) << "what is free, in whole granules";
+  EXPECT_EQ(properties.budget_bytes, 6U << 20) << "free memory in whole granules";
   EXPECT_GT(properties.host_budget_bytes, 0U);
   EXPECT_TRUE(properties.touches_memory);
 }
 
-// Failed while the driver aligned blocks to 256 bytes and `sim` to 512: plans of deep networks were larger
-// than what their runs took.
+// Regression: the driver aligned blocks to 256 bytes and `sim` to 512. Plans of deep networks then needed
+// more memory than their runs.
 TEST(CudaDevice, GpusThatAreSimulatedHaveItsGranuleAndAlignment) {
   const auto device = make_cuda_device({}, strict_fake(FakeCudaOptions{}));
   for (const char* const name : {"a100", "rtx4090", "h100", "h200", "b200"}) {
@@ -271,28 +270,28 @@ TEST(CudaDevice, WhatContextAndLibrariesTakeIsSubtractedFirst) {
   FakeCudaOptions gpu{.memory_bytes = 20 << 20, .used_bytes = 1 << 20, .context_bytes = (3 << 20) + 5};
   const auto device = make_cuda_device({.budget_bytes = 10 << 20}, strict_fake(gpu));
   EXPECT_EQ(device->properties().library_bytes, (3U << 20) + 5);
-  EXPECT_EQ(device->properties().budget_bytes, 6U << 20) << "of what is left, whole granules";
+  EXPECT_EQ(device->properties().budget_bytes, 6U << 20) << "the rest in whole granules";
   EXPECT_EQ(make_cuda_device({.reserve_bytes = 0}, strict_fake(gpu))->properties().budget_bytes, 14U << 20);
-  // The largest possible budget is the memory that was free before.
+  // The largest possible budget is the memory that was free before the context existed.
   EXPECT_EQ(make_cuda_device({.budget_bytes = 19 << 20}, strict_fake(gpu))->properties().budget_bytes,
             14U << 20);
   EXPECT_THROW(make_cuda_device({.budget_bytes = (19 << 20) + 1}, strict_fake(gpu)), OutOfMemory);
   EXPECT_THAT(thrown_by([&] { make_cuda_device({.budget_bytes = 4 << 20}, strict_fake(gpu)); }),
               HasSubstr("beside 3 MiB (3145733 bytes) of context and libraries"));
-  // Measured before.
+  // The caller passes library_bytes measured earlier.
   EXPECT_EQ(make_cuda_device({.budget_bytes = 10 << 20, .library_bytes = 7 << 20}, strict_fake(gpu))
                 ->properties()
                 .budget_bytes,
             2U << 20);
-  // Where the card cannot be asked before the context is there, all that is taken counts.
+  // Without NVML, free memory is unknown until the context exists, so all used memory counts.
   gpu.nvml = false;
   const auto careful = make_cuda_device({.budget_bytes = 10 << 20}, strict_fake(gpu));
   EXPECT_EQ(careful->properties().library_bytes, (4U << 20) + 5);
   EXPECT_EQ(careful->properties().budget_bytes, 4U << 20);
 }
 
-// All free memory was once the budget, and the code of kernels, which is loaded with their first launch, no
-// longer fitted beside it.
+// CUDA loads the code of kernels at their first launch. Regression: all free memory was the budget, so the
+// code no longer fitted beside it.
 TEST(CudaDevice, TheDefaultBudgetLeavesAReserve) {
   constexpr std::uint64_t kMiB = 1 << 20;
   const auto made = [](std::uint64_t free_bytes, const CudaDeviceOptions& options) {
@@ -306,10 +305,10 @@ TEST(CudaDevice, TheDefaultBudgetLeavesAReserve) {
   EXPECT_EQ(made(1024 * kMiB, {.reserve_bytes = 24 * kMiB}).budget_bytes, 1000 * kMiB);
   EXPECT_THAT(thrown_by([&] { made(100 * kMiB, {}); }),
               AllOf(HasSubstr("a budget of 0 bytes"), HasSubstr("with 100 MiB"), HasSubstr("kept back")));
-  // A card that other programs have filled was once reported as a wrong argument.
+  // Regression: a card that other programs had filled was reported as an invalid argument.
   EXPECT_THROW(made(100 * kMiB, {}), OutOfMemory);
   EXPECT_THROW(made(100 * kMiB, {.budget_bytes = 1}), InvalidArgument);
-  // A budget that was asked for is that.
+  // An explicit budget has no reserve.
   EXPECT_EQ(made(1024 * kMiB, {.budget_bytes = 1024 * kMiB}).budget_bytes, 1024 * kMiB);
   EXPECT_EQ(made(1024 * kMiB, {.budget_bytes = 1024 * kMiB}).reserve_bytes, 0U);
   EXPECT_THROW(made(1024 * kMiB, {.budget_bytes = kMiB, .reserve_bytes = kMiB}), InvalidArgument);
@@ -326,7 +325,7 @@ TEST(CudaDevice, ABudgetGivesWayAsFarAsItIsTold) {
   EXPECT_EQ(budget_of(10 << 20), 10U << 20);
   EXPECT_THROW(budget_of((10 << 20) + 1), OutOfMemory);
   EXPECT_THROW(budget_of((12 << 20) + 1), InvalidArgument);
-  // Given way down to nothing.
+  // The budget may shrink down to nothing, but that is refused.
   EXPECT_THROW(make_cuda_device({.budget_bytes = 12 << 20, .least_budget_bytes = 0},
                                 strict_fake({.memory_bytes = 1 << 20})),
                OutOfMemory);
@@ -353,7 +352,7 @@ TEST(CudaDevice, PeersThatCannotBeAreRefused) {
   const auto refusal = [](const std::vector<int>& peers) {
     const auto fake = strict_fake({.gpus = 3, .peers = peers != std::vector{0, 2}});
     std::string said = thrown_by([&] { make_cuda_device({.ordinal = 1, .peers = peers}, fake); });
-    EXPECT_FALSE(fake->uses(1)) << "it was refused, and yet begun to use";
+    EXPECT_FALSE(fake->uses(1)) << "the refused GPU was initialised nevertheless";
     return said;
   };
   EXPECT_THAT(refusal({3}), HasSubstr("cuda:1: peer cuda:3: there is no such GPU; the last of 3 is cuda:2"));
@@ -373,7 +372,7 @@ TEST(CudaDevice, SaysWhatIsMissing) {
   EXPECT_THAT(refusal({.gpus = 0}), HasSubstr("no GPU"));
 }
 
-// CUDA itself: with a GPU it works; otherwise the error gives the reason.
+// Uses CUDA itself. With a GPU the copies work; otherwise the error gives the reason.
 TEST(CudaDevice, OnThisMachineCopiesOrSaysWhyNot) {
   std::unique_ptr<Device> device;
   try {
@@ -412,11 +411,10 @@ TEST(CudaDevice, PageLockedMemoryIsOfTheNodeBesideTheGpu) {
   };
   EXPECT_EQ(mode_of_a_block(std::nullopt), MPOL_DEFAULT);
   EXPECT_EQ(mode_of_a_block(0), MPOL_PREFERRED);
-  EXPECT_EQ(mode_of_a_block(1 << 20), MPOL_DEFAULT) << "there is no such node";
+  EXPECT_EQ(mode_of_a_block(1 << 20), MPOL_DEFAULT) << "no such node exists";
 }
 
-// --- memory without virtual memory management
-// -------------------------------------------------------------------
+// --- memory without virtual memory management -------------------------------------------------------------
 
 TEST(CudaDevice, WithoutVirtualMemoryAReservationIsMemoryAndCommitsCount) {
   const auto fake = strict_fake({.memory_bytes = 10 << 20, .virtual_memory = false});
@@ -433,7 +431,7 @@ TEST(CudaDevice, WithoutVirtualMemoryAReservationIsMemoryAndCommitsCount) {
   EXPECT_EQ(fake->mapped_bytes(), 6U << 20);
   try {
     device->reserve(5 << 20);
-    ADD_FAILURE() << "more than there is";
+    ADD_FAILURE() << "reserved more memory than the GPU has";
   } catch (const OutOfMemory& error) {
     EXPECT_THAT(error.what(), HasSubstr("cudaMalloc"));
     EXPECT_EQ(error.shortage().asked, 6U << 20);
@@ -448,8 +446,7 @@ TEST(CudaDevice, MemoryThatGranulesDoNotDivideIsRefusedAndGivenBack) {
   EXPECT_THAT(thrown_by([&] { device->reserve(1); }), HasSubstr("cudaMalloc(2 MiB"));
 }
 
-// --- order
-// ----------------------------------------------------------------------------------------------------
+// --- order ------------------------------------------------------------------------------------------------
 
 TEST(CudaDevice, CallsPutBackTheGpuThatTheThreadHad) {
   const auto fake = strict_fake();
@@ -462,7 +459,7 @@ TEST(CudaDevice, CallsPutBackTheGpuThatTheThreadHad) {
   });
 }
 
-// Failed before: the thread was left with the GPU's primary context.
+// Regression: calls left the thread with the GPU's primary context.
 TEST(CudaDevice, CallsPutBackAContextOfTheProgramsOwn) {
   const auto fake = strict_fake();
   const CudaContextHandle own = fake->make_context(1);
@@ -475,8 +472,8 @@ TEST(CudaDevice, CallsPutBackAContextOfTheProgramsOwn) {
   });
 }
 
-// Failed before: "error 900", and the program's graph was lost. A capture in the mode
-// cudaStreamCaptureModeGlobal, the default, forbids other threads all calls that might wait.
+// A capture in the default mode, cudaStreamCaptureModeGlobal, forbids other threads all calls that might
+// wait. Regression: calls failed with "error 900", and the program lost its graph.
 TEST(CudaDevice, LeavesCapturesOfOtherThreadsAlone) {
   const auto fake = strict_fake();
   fake->set_device(0);
@@ -493,8 +490,8 @@ TEST(CudaDevice, LeavesCapturesOfOtherThreadsAlone) {
   fake->stream_destroy(stream);
 }
 
-// Failed while it was put back unasked: that made a context, hundreds of megabytes, on the GPU 0 that each
-// thread begins with.
+// Each thread begins on GPU 0. Regression: calls always restored that GPU, which made a context of hundreds
+// of megabytes there.
 TEST(CudaDevice, AGpuThatNobodyUsesIsNotPutBack) {
   const auto fake = strict_fake();
   {
@@ -509,8 +506,8 @@ TEST(CudaDevice, AGpuThatNobodyUsesIsNotPutBack) {
 TEST(CudaDevice, ThreadsThatNeverUsedTheGpuCanCommit) {
   const auto device = make_device(strict_fake());
   const AddressRange range = device->reserve(kGranule);
-  // Failed before every call set the GPU: the driver's own entry points need a context, which a new thread
-  // does not have, not even that of GPU 0.
+  // The driver's own entry points need a context, and a new thread has none, not even that of GPU 0.
+  // Regression: not every call set the GPU.
   std::thread([&] { EXPECT_EQ(thrown_by([&] { device->commit(range); }), "nothing"); }).join();
   EXPECT_EQ(device->counters().committed_bytes, kGranule);
 }
@@ -544,7 +541,7 @@ TEST(CudaDevice, SubmittingNeverWaitsAndASteadyStateTakesNothing) {
     EXPECT_EQ(host_waits(), waits) << "step " << step;
     device->synchronize(std::exchange(previous, device->frontier(compute)));
   }
-  // An event a submission of the two steps that are in flight at most, and one at which the host sleeps.
+  // One event per submission of the at most two steps in flight, and one event on which the host sleeps.
   EXPECT_LE(fake->calls("cudaEventCreateWithFlags"), 2U * 2 * kLayers + 1);
   EXPECT_EQ(fake->calls("cuMemCreate"), 1U);
   EXPECT_EQ(fake->calls("cudaHostRegister"), 1U);
@@ -565,11 +562,11 @@ TEST(CudaDevice, AWaitIsForItsPointAndNotForWhatTheStreamWasGivenSince) {
     EXPECT_LT(order.find('1'), order.find('b')) << "seed " << seed;
     overtaken = overtaken || order == "1b2";
   }
-  EXPECT_TRUE(overtaken) << "b's work never ran before what it does not wait for";
+  EXPECT_TRUE(overtaken) << "b's work never ran earlier than work for which it does not wait";
 }
 
-// Failed while an event could return to its pool between its lookup and the wait for it: the wait would have
-// been for the work that is held here.
+// Regression: an event could return to its pool between its lookup and the wait for it. The wait was then for
+// the work that is held here.
 TEST(CudaDevice, AnEventThatIsAboutToBeWaitedForIsNotUsedAgain) {
   const auto fake = strict_fake();
   const auto device = make_device(fake);
@@ -618,11 +615,10 @@ TEST(CudaDevice, ThreadsSubmitWaitAndSynchronizeAtOnce) {
   EXPECT_EQ(counts, (std::array<int, 3>{kSubmissions, kSubmissions, kSubmissions}));
 }
 
-// --- graphs
-// ----------------------------------------------------------------------------------------------------
+// --- graphs -----------------------------------------------------------------------------------------------
 
-// Two streams of a device and the work of a step: 1 on the first stream, 2 on the second after it, 3 on the
-// first after 2, and on the second 4, for which nothing waits.
+// Two streams of a device and the work of a step: 1 on the first stream, then 2 on the second, then 3 on the
+// first. Nothing waits for 4 on the second stream.
 class GraphTest : public testing::Test {
  protected:
   explicit GraphTest(std::uint64_t seed = 0)
@@ -642,7 +638,8 @@ class GraphTest : public testing::Test {
   std::unique_ptr<DeviceGraph> capture(const std::function<void()>& submit_all) {
     return device->capture(std::array{a, b}, submit_all);
   }
-  // The error of each call that is not allowed in a capture; and no captured work has run.
+  // Expects `cause` from each call on the streams until recover(), no captured work run, and a working
+  // capture afterwards.
   void expect_ended(const std::string& cause) {
     for (const StreamId stream : {a, b}) {
       EXPECT_THAT(thrown_by([&] { say(stream, 'x'); }), HasSubstr(cause));
@@ -738,7 +735,8 @@ TEST_F(GraphTest, WhatIsThrownInTheMiddleEndsTheCaptureAndIsTheCauseUntilRecover
   expect_ended("no more data");
 }
 
-// The captured work will never run, so its end counts as reached at once.
+// Captured work that will never run counts as reached at once, but earlier work on its frontier must still be
+// awaited.
 TEST_F(GraphTest, WhatABrokenOffCaptureWouldHaveComeAfterIsWaitedForAllTheSame) {
   bool go_on = false;
   submit(*device, outside, [&](void* native) {
@@ -771,7 +769,7 @@ TEST_F(GraphTest, WorkThatThrowsInsideEndsTheCapture) {
   expect_ended("a kernel is missing");
 }
 
-// As a library might do on the side.
+// A library might allocate like this inside its calls.
 TEST_F(GraphTest, MemoryTakenInsideEndsTheCapture) {
   const std::string said_by_capture = thrown_by([&] {
     capture([&] {
@@ -801,7 +799,7 @@ TEST_F(GraphTest, MemoryThatIsAskedOfTheDeviceInsideIsRefusedBeforeCudaSeesIt) {
   EXPECT_EQ(said.size(), 8U);
 }
 
-// The first stamp of a trace waits for the device, which once invalidated the capture.
+// The first timestamp of a trace waits for the device. Regression: that wait invalidated the capture.
 TEST_F(GraphTest, OtherStreamsAreTracedMeanwhile) {
   device->set_tracing(true);
   capture([this] {
@@ -865,8 +863,8 @@ TEST_F(GraphTest, AReplayAtAnotherAddressIsRefused) {
               AllOf(HasSubstr("'offload' on stream 'a'"), HasSubstr("not at the same addresses")));
 }
 
-// Failed while work that the driver had refused was still expected in the replay, and work that a replay had
-// refused counted as replayed.
+// Regression: the replay still expected work that the driver had refused, and work that a replay had refused
+// counted as replayed.
 TEST_F(GraphTest, WhatIsRefusedInsideIsNoPartOfTheGraph) {
   const auto try_to = [](const std::function<void()>& give) { EXPECT_NE(thrown_by(give), "nothing"); };
   const Access nowhere{.range = {.begin = 1, .bytes = 1}};
@@ -901,7 +899,7 @@ TEST_F(GraphTest, WhereALaunchCannotBeRecordedItFailsLateAndIsWaitedForAllTheSam
   }
 }
 
-// It used to be asked for its recording in the capture, where nothing can be asked.
+// Regression: the driver queried the event for its recording in the capture, where queries are invalid.
 TEST_F(GraphTest, AnEventOfACaptureServesASubmissionWhoseEndCannotBeRecorded) {
   capture([this] { step(); });
   device->synchronize_all();
@@ -910,8 +908,7 @@ TEST_F(GraphTest, AnEventOfACaptureServesASubmissionWhoseEndCannotBeRecorded) {
   EXPECT_THAT(thrown_by([&] { device->synchronize(device->frontier(a)); }), HasSubstr("cudaEventRecord"));
 }
 
-// --- copies and memory
-// ----------------------------------------------------------------------------------------
+// --- copies and memory ------------------------------------------------------------------------------------
 
 TEST(CudaDevice, CopiesThatWouldWaitOrGoAstrayAreRefused) {
   const auto device = make_device(strict_fake());
@@ -948,7 +945,7 @@ TEST(CudaDevice, ACommitThatFailsHalfwayIsOutOfMemoryWithNumbersAndLeavesNothing
     fake->fail_call(once ? 1 : 5, CudaStatus::kMemoryAllocation, call);
     try {
       device->commit(range);
-      FAIL() << call << " failed, the commit did not";
+      FAIL() << call << " failed, but the commit did not";
     } catch (const OutOfMemory& error) {
       EXPECT_THAT(error.what(), AllOf(HasSubstr(call), HasSubstr("cudaErrorMemoryAllocation")));
       EXPECT_EQ(error.shortage().asked, 8 * kGranule);
@@ -961,9 +958,9 @@ TEST(CudaDevice, ACommitThatFailsHalfwayIsOutOfMemoryWithNumbersAndLeavesNothing
   EXPECT_EQ(fake->mapped_bytes(), 8 * kGranule);
 }
 
-// A commit of eight granules where others have left six, of which CUDA refuses to unmap the third when the
-// commit is undone. It stayed mapped and was forgotten: the next commit mapped another one there, which CUDA
-// calls an invalid value, and a reservation could not be given back.
+// A commit of eight granules fails, since others left only six. When the commit is undone, CUDA refuses to
+// unmap the third granule. Regression: the driver forgot that mapped granule. The next commit mapped another
+// one there, which CUDA reports as an invalid value, and the reservation could not be released.
 class CudaDeviceThatLeftAGranule : public ::testing::Test {
  protected:
   CudaDeviceThatLeftAGranule() {
@@ -982,7 +979,7 @@ class CudaDeviceThatLeftAGranule : public ::testing::Test {
 
 TEST_F(CudaDeviceThatLeftAGranule, UsesItWhereItIsCommittedAgain) {
   device_->commit({.begin = range_.begin, .bytes = 2 * kGranule});
-  EXPECT_EQ(fake_->mapped_bytes(), 3 * kGranule) << "not the range that it is in";
+  EXPECT_EQ(fake_->mapped_bytes(), 3 * kGranule) << "only the two granules are new, not their whole range";
   const AddressRange around{.begin = range_.begin + 2 * kGranule, .bytes = 4 * kGranule};
   device_->commit(around);
   EXPECT_EQ(fake_->mapped_bytes(), 6 * kGranule);
@@ -1046,11 +1043,10 @@ TEST(CudaDevice, ProfilersSeeTheNameOfWhatIsSubmitted) {
   device->recover();
 }
 
-// --- failures
-// -------------------------------------------------------------------------------------------------
+// --- failures ---------------------------------------------------------------------------------------------
 
-// It was once unmapped, even while the process and CUDA end. CUDA would take the next mapping at the address
-// for page-locked memory.
+// If CUDA keeps memory page-locked, it would take the next mapping at that address for page-locked memory.
+// Regression: the driver unmapped such memory, even while the process and CUDA end.
 TEST(CudaDevice, MemoryThatCudaKeepsPageLockedStaysMapped) {
   const auto fake = strict_fake();
   auto device = make_device(fake);
@@ -1074,7 +1070,7 @@ TEST(CudaDevice, AFailedPageLockLeavesNoErrorForTheNextLaunchToFind) {
                 AllOf(HasSubstr("cuda:1: cudaHostRegister"), HasSubstr("cudaErrorMemoryAllocation")));
   }
   EXPECT_EQ(device->counters().pinned_bytes, 0U);
-  // In such systems this is where it used to surface, as the kernel's.
+  // Regression: on such systems the error surfaced here, as if it were the kernel's.
   submit_kernel(*device, stream, [] {});
   device->synchronize_all();
 }
@@ -1139,7 +1135,7 @@ TEST(CudaDevice, WhereItsEndCannotBeRecordedASubmissionFailsLateAndIsWaitedForAl
   EXPECT_THAT(thrown_by([&] { submit_kernel(*device, stream, [] {}); }), HasSubstr("cudaEventRecord"));
 }
 
-// The host once waited at once, even for collectives that other ranks never reached.
+// Regression: the host waited immediately, even for collectives that other ranks never reached.
 TEST(CudaDevice, WhereItsEndCannotBeRecordedTheHostDoesNotWaitForASubmissionUntilItIsAsked) {
   for (std::uint64_t seed = 0; seed < 5; ++seed) {
     const auto fake = strict_fake(small_gpus(seed));
@@ -1176,7 +1172,7 @@ TEST(CudaDevice, WhatIsBeingSubmittedIsNotTakenForPastByWhoSynchronizesMeanwhile
   const StreamId b = device->create_stream("b");
   std::string order;
   submit(*device, a, [&](void* native) {
-    device->synchronize({});  // as another thread might
+    device->synchronize({});  // like another thread
     launch(native, [&order] { order += 'a'; });
   });
   device->wait(b, device->frontier(a));
@@ -1186,7 +1182,7 @@ TEST(CudaDevice, WhatIsBeingSubmittedIsNotTakenForPastByWhoSynchronizesMeanwhile
   EXPECT_EQ(order, "ab");
 }
 
-// The error of every later call.
+// The errors of all calls on a lost device.
 std::vector<std::string> said_by_every_call(Device& device, StreamId stream) {
   const AddressRange some{.begin = kGranule, .bytes = kGranule};
   return {thrown_by([&] { device.reserve(1); }),
@@ -1216,7 +1212,7 @@ TEST(CudaDevice, AfterAKernelCorruptedTheContextEveryCallSaysTheFirstCause) {
     std::string first;
     try {
       device->synchronize_all();
-      FAIL() << "nothing was noticed";
+      FAIL() << "no error was reported";
     } catch (const DeviceError& error) {
       EXPECT_TRUE(error.lost());
       first = error.what();
@@ -1225,12 +1221,13 @@ TEST(CudaDevice, AfterAKernelCorruptedTheContextEveryCallSaysTheFirstCause) {
     EXPECT_THAT(said_by_every_call(*device, stream), testing::Each(first));
     EXPECT_THROW(device->recover(), DeviceError);
   }
-  // The other GPU knows nothing of it.
+  // The other GPU is not affected.
   Tour(*healthy).run();
   EXPECT_THAT(fake->misuses(), IsEmpty());
 }
 
-// The last two failed while they were not known to corrupt: every later call failed with an error of its own.
+// Regression: the driver did not know that the last two errors corrupt the context, and every later call
+// failed with a different error.
 TEST(CudaDevice, ErrorsThatCorruptTheContextLoseTheDevice) {
   for (const CudaStatus status : {CudaStatus::kLaunchFailure, CudaStatus::kEccUncorrectable,
                                   CudaStatus::kContained, CudaStatus::kExternalDevice}) {
@@ -1240,7 +1237,7 @@ TEST(CudaDevice, ErrorsThatCorruptTheContextLoseTheDevice) {
            [status](void* native) { FakeCuda::launch_that_corrupts(native, status); });
     try {
       device->synchronize_all();
-      ADD_FAILURE() << "nothing was noticed";
+      ADD_FAILURE() << "no error was reported";
     } catch (const DeviceError& error) {
       EXPECT_TRUE(error.lost()) << error.what();
     }
@@ -1248,13 +1245,13 @@ TEST(CudaDevice, ErrorsThatCorruptTheContextLoseTheDevice) {
 }
 
 // Each call of a tour fails once: with a harmless error, for lack of memory, and with an error that corrupts
-// the context. The message names the call, nothing leaks, and unless the device is lost, a second tour
+// the context. The message names the call and nothing leaks. Unless the device is lost, a second tour
 // succeeds.
 class EveryCallFails : public testing::TestWithParam<std::tuple<CudaStatus, bool>> {};
 
 TEST_P(EveryCallFails, IsSaidByNameAndLeavesNothing) {
   const auto [status, virtual_memory] = GetParam();
-  // Granules are not small without it.
+  // Without virtual memory, granules are not small.
   const std::uint64_t budget = virtual_memory ? kBudget : 8 << 20;
   std::uint64_t failed = 0;
   std::uint64_t unsaid = 0;
@@ -1283,7 +1280,7 @@ TEST_P(EveryCallFails, IsSaidByNameAndLeavesNothing) {
     });
     all = fake->failed_call().empty();
     if (said == "nothing") {
-      // Failures to release, or to restore the thread's state, could not be reported to any caller.
+      // No caller can receive failures to release memory or to restore the thread's state.
       EXPECT_THAT(fake->failed_call(),
                   AnyOf("", "cudaSetDevice", "cudaGetDevice", "cuDevicePrimaryCtxGetState", "cuCtxGetCurrent",
                         "cuCtxSetCurrent", "cudaThreadExchangeStreamCaptureMode", "cudaStreamSynchronize",
@@ -1294,10 +1291,11 @@ TEST_P(EveryCallFails, IsSaidByNameAndLeavesNothing) {
       EXPECT_THAT(said, AllOf(HasSubstr(fake->failed_call()), HasSubstr(fake->error_name(status)),
                               HasSubstr("cuda:1")));
     }
-    EXPECT_EQ(fake->get_last_error(), CudaStatus::kSuccess) << "left for somebody's next check";
+    EXPECT_EQ(fake->get_last_error(), CudaStatus::kSuccess)
+        << "the error is left for the program's next check";
   }
   std::cout << "  " << failed - 1 << " calls failed with " << FakeCuda().error_name(status) << ", of "
-            << unsaid - 1 << " nobody could be told\n";
+            << unsaid - 1 << " had no caller to report to\n";
 }
 
 INSTANTIATE_TEST_SUITE_P(Cuda, EveryCallFails,

@@ -1,4 +1,4 @@
-// Physical allocations of the `cuda` driver's device memory: how many there are, and when they go back.
+// Physical allocations of the `cuda` driver's device memory: their number and their release.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -38,7 +38,7 @@ void expect_few_calls(const FakeCuda& fake) {
   }
 }
 
-// Before, they were 40,960 allocations of a granule each.
+// Regression: 80 GiB were 40,960 allocations of one granule each.
 TEST(CudaMemory, EightyGibibytesAreFewAllocations) {
   const auto fake = large_gpu();
   {
@@ -58,7 +58,7 @@ TEST(CudaMemory, EightyGibibytesAreFewAllocations) {
   EXPECT_THAT(fake->leaks(), IsEmpty());
 }
 
-// By a pool that grows block by block, up to the budget.
+// A pool grows block by block, up to the budget.
 TEST(CudaMemory, APoolTakesFewAllocationsAndItsBudgetToTheByte) {
   const auto fake = large_gpu();
   {
@@ -82,8 +82,8 @@ TEST(CudaMemory, APoolTakesFewAllocationsAndItsBudgetToTheByte) {
   EXPECT_THAT(fake->misuses(), IsEmpty());
 }
 
-// A piece of which a part stays committed stays as a whole, is used again by the next commit, and goes with
-// its last part.
+// A piece stays mapped as a whole while any part of it is committed. The next commit reuses it, and it is
+// released with its last committed part.
 TEST(CudaMemory, WhatStaysOfAPieceIsUsedAgain) {
   const auto fake = large_gpu();
   {
@@ -101,13 +101,13 @@ TEST(CudaMemory, WhatStaysOfAPieceIsUsedAgain) {
     ASSERT_TRUE(pool.resize(10 * kGiB));
     EXPECT_EQ(fake->mapped_bytes(), 10 * kGiB);
     ASSERT_TRUE(pool.resize(100 * kMiB));
-    EXPECT_EQ(fake->mapped_bytes(), 100 * kMiB) << "where pieces are granules";
+    EXPECT_EQ(fake->mapped_bytes(), 100 * kMiB) << "here pieces are single granules";
   }
   EXPECT_EQ(fake->mapped_bytes(), 0U);
   EXPECT_THAT(fake->misuses(), IsEmpty());
 }
 
-// A reservation that is committed and decommitted at random, while CUDA refuses some calls.
+// Commits and decommits parts of a reservation at random, while CUDA refuses some calls.
 class RandomCommits {
  public:
   static constexpr std::uint64_t kGranule = 4096;
@@ -133,11 +133,11 @@ class RandomCommits {
     const bool done = attempt([&] { change(granules(first, count), commits); });
     fake_->fail_call(0, CudaStatus::kSuccess);
     if (!done && commits) {
-      return;  // and nothing has changed
+      return;  // a refused call changes nothing
     }
     for (std::uint64_t i = first; i < first + count; ++i) {
       committed_[i] = commits;
-      if (!done) {  // a part of it is decommitted
+      if (!done) {  // a part is decommitted
         attempt([&] { change(granules(i, 1), false); });
       }
     }
@@ -167,7 +167,7 @@ class RandomCommits {
   AddressRange granules(std::uint64_t first, std::uint64_t count) const {
     return {.begin = all_.begin + first * kGranule, .bytes = count * kGranule};
   }
-  // How many are in the same state, `most` at most.
+  // The number of granules from `first` on in the same state, at most `most`.
   std::uint64_t run_from(std::uint64_t first, std::uint64_t most) const {
     std::uint64_t end = first;
     while (end < std::min(first + most, kGranules) && committed_[end] == committed_[first]) {

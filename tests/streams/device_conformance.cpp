@@ -47,7 +47,7 @@ void expect_equal(const DeviceCounters& actual, const DeviceCounters& expected) 
 }  // namespace
 
 DeviceConformance::DeviceConformance() {
-  // The granule is the driver's: ask, then make the one under test.
+  // The driver determines the granule: query it, then make the device under test.
   granule = GetParam().make(std::uint64_t{1} << 30, kHostBudget)->properties().granule_bytes;
   device = GetParam().make(kGranules * granule, kHostBudget);
 }
@@ -62,7 +62,7 @@ std::string DeviceConformance::why_not_run() const {
       probe->create_stream("probe"),
       {.name = "probe", .reads = {}, .writes = {}, .cost = {}, .run = on_device([&ran] { ran = true; })});
   probe->synchronize_all();
-  EXPECT_FALSE(ran) << "touches_memory is false, yet work runs: the skipped case must not be skipped";
+  EXPECT_FALSE(ran) << "touches_memory is false, yet work runs, so this case must not be skipped";
   return probe->properties().name + " does not touch memory: work is not run, copies move nothing";
 }
 
@@ -131,8 +131,7 @@ std::vector<TraceEvent> DeviceConformance::synchronized_work() const {
   return of_kind(device->take_trace(), TraceEvent::Kind::kWork);
 }
 
-// --- properties
-// ----------------------------------------------------------------------------------------------
+// --- properties -------------------------------------------------------------------------------------------
 
 TEST_P(DeviceConformance, PropertiesFitEachOther) {
   const DeviceProperties& properties = device->properties();
@@ -151,8 +150,7 @@ TEST_P(DeviceConformance, ABudgetIsRoundedDownToGranules) {
   EXPECT_EQ(odd->properties().budget_bytes, 2 * granule);
 }
 
-// --- device memory
-// -------------------------------------------------------------------------------------------
+// --- device memory ----------------------------------------------------------------------------------------
 
 TEST_P(DeviceConformance, AReservationIsAlignedWholeGranulesAndCountsNothing) {
   const AddressRange a = device->reserve(granule + 1);
@@ -189,18 +187,21 @@ TEST_P(DeviceConformance, CommitsThatCannotBeAreRefusedAndChangeNothing) {
   device->commit(part(range, granule, granule));
   const DeviceCounters before = device->counters();
   EXPECT_THROW(device->commit(part(range, granule, granule)), InvalidArgument) << "committed already";
-  EXPECT_THROW(device->commit(range), InvalidArgument) << "partly committed already";
-  EXPECT_THROW(device->commit(part(range, 1, granule)), InvalidArgument) << "not on a granule";
-  EXPECT_THROW(device->commit(part(range, 0, granule / 2)), InvalidArgument) << "not whole granules";
+  EXPECT_THROW(device->commit(range), InvalidArgument) << "a part is already committed";
+  EXPECT_THROW(device->commit(part(range, 1, granule)), InvalidArgument)
+      << "the range does not begin on a granule";
+  EXPECT_THROW(device->commit(part(range, 0, granule / 2)), InvalidArgument)
+      << "the range is not whole granules";
   EXPECT_THROW(device->commit(part(range, 2 * granule, 2 * granule)), InvalidArgument) << "beyond";
   EXPECT_THROW(device->decommit(part(range, 0, granule)), InvalidArgument) << "not committed";
-  EXPECT_THROW(device->decommit(range), InvalidArgument) << "partly not committed";
+  EXPECT_THROW(device->decommit(range), InvalidArgument) << "a part is not committed";
   EXPECT_THROW(device->unreserve(range), InvalidArgument) << "partly committed";
-  EXPECT_THROW(device->unreserve(part(range, 0, granule)), InvalidArgument) << "not a whole reservation";
+  EXPECT_THROW(device->unreserve(part(range, 0, granule)), InvalidArgument)
+      << "the range is not a whole reservation";
   expect_equal(device->counters(), before);
   device->decommit(part(range, granule, granule));
   device->unreserve(range);
-  EXPECT_THROW(device->commit(part(range, 0, granule)), InvalidArgument) << "not reserved any more";
+  EXPECT_THROW(device->commit(part(range, 0, granule)), InvalidArgument) << "the range is no longer reserved";
 }
 
 TEST_P(DeviceConformance, CountersCountCommitsAndTheirPeak) {
@@ -227,8 +228,7 @@ TEST_P(DeviceConformance, MemoryCanBeCommittedAgainAndUsed) {
   EXPECT_EQ(device->counters().peak_committed_bytes, granule);
 }
 
-// --- page-locked memory
-// --------------------------------------------------------------------------------------
+// --- page-locked memory -----------------------------------------------------------------------------------
 
 TEST_P(DeviceConformance, PinnedMemoryComesInExactSizesOnPages) {
   const AddressRange a = device->allocate_pinned(1);
@@ -272,8 +272,7 @@ TEST_P(DeviceConformance, PinnedBlocksThatCannotBeAreRefused) {
   EXPECT_THROW(device->free_pinned(block), InvalidArgument);
 }
 
-// --- order
-// ---------------------------------------------------------------------------------------------------
+// --- order ------------------------------------------------------------------------------------------------
 
 TEST_P(DeviceConformance, WorkOnOneStreamRunsInOrder) {
   const StreamId stream = device->create_stream("compute");
@@ -354,7 +353,7 @@ TEST_P(DeviceConformance, ManyStreamsMakeOneChain) {
     EXPECT_EQ(device->stream_name(streams.back()), "stream " + std::to_string(i));
   }
   EXPECT_EQ(device->stream_count(), streams.size());
-  int counter = 0;  // the waits are what protects it
+  int counter = 0;  // protected only by the waits
   StreamId previous = streams.back();
   for (int round = 0; round < 3; ++round) {
     for (const StreamId stream : streams) {
@@ -367,7 +366,7 @@ TEST_P(DeviceConformance, ManyStreamsMakeOneChain) {
   device->synchronize(device->frontier(previous));
   EXPECT_TRUE(device->reached(device->frontier(previous)));
   if (const std::string reason = why_not_run(); !reason.empty()) {
-    GTEST_SKIP() << "the counter was not looked at: " << reason;
+    GTEST_SKIP() << "the counter was not checked: " << reason;
   }
   EXPECT_EQ(counter, 3 * 32);
 }
@@ -414,7 +413,7 @@ TEST_P(DeviceConformance, AWaitForWhatWasNotSubmittedIsInvalid) {
     EXPECT_THROW(device->wait(b, frontier), InvalidArgument);
     EXPECT_THROW(device->synchronize(frontier), InvalidArgument);
   }
-  EXPECT_TRUE(device->frontier(b).empty()) << "a wait that was refused must leave nothing behind";
+  EXPECT_TRUE(device->frontier(b).empty()) << "a refused wait must leave no trace";
   device->wait(b, Frontier(submitted));
   work(b, "after");
   device->synchronize_all();
@@ -459,7 +458,7 @@ TEST_P(DeviceConformance, DestructionWithWorkInFlightCompletesIt) {
     }
   }
   if (const std::string reason = why_not_run(); !reason.empty()) {
-    GTEST_SKIP() << "only that it does not hang was looked at: " << reason;
+    GTEST_SKIP() << "checked only that the device does not hang: " << reason;
   }
   EXPECT_EQ(ran, 40);
 }
@@ -477,8 +476,7 @@ TEST_P(DeviceConformance, DevicesAreWorldsOfTheirOwn) {
   device->synchronize_all();
 }
 
-// --- copies
-// --------------------------------------------------------------------------------------------------
+// --- copies -----------------------------------------------------------------------------------------------
 
 TEST_P(DeviceConformance, SidesOfACopyMustBeOfOneSize) {
   const StreamId stream = device->create_stream("memory");
@@ -486,7 +484,7 @@ TEST_P(DeviceConformance, SidesOfACopyMustBeOfOneSize) {
   const AddressRange host = device->allocate_pinned(granule);
   EXPECT_THROW(copy(stream, "uneven", CopyDirection::kDeviceToHost, host, part(range, 0, granule - 1)),
                InvalidArgument);
-  EXPECT_TRUE(device->frontier(stream).empty()) << "a copy that was refused is not a submission";
+  EXPECT_TRUE(device->frontier(stream).empty()) << "a refused copy is not a submission";
 }
 
 TEST_P(DeviceConformance, ARoundTripKeepsEveryByte) {
@@ -496,7 +494,7 @@ TEST_P(DeviceConformance, ARoundTripKeepsEveryByte) {
   const StreamId compute = device->create_stream("compute");
   const StreamId memory = device->create_stream("memory");
   const AddressRange range = committed(2);
-  const std::uint64_t bytes = granule - 77;  // neither a round size nor, below, a round address
+  const std::uint64_t bytes = granule - 77;  // an odd size and, below, an odd address
   const AddressRange from = part(range, 3, bytes);
   const AddressRange to = part(range, granule + 5, bytes);
   const AddressRange host = device->allocate_pinned(bytes);
@@ -524,8 +522,7 @@ TEST_P(DeviceConformance, ARoundTripKeepsEveryByte) {
   EXPECT_EQ(returned.back(), 0xee) << "the byte after the copy";
 }
 
-// --- time and observation
-// ------------------------------------------------------------------------------------
+// --- time and observation ---------------------------------------------------------------------------------
 
 TEST_P(DeviceConformance, TracesNameWorkCopiesAndCountersInStreamOrder) {
   const StreamId compute = device->create_stream("compute");
@@ -543,7 +540,7 @@ TEST_P(DeviceConformance, TracesNameWorkCopiesAndCountersInStreamOrder) {
   device->wait(memory, device->frontier(compute));
   copy(memory, "offload x", CopyDirection::kDeviceToHost, host, range);
   device->sample_counter(memory, "in flight", std::numeric_limits<std::uint64_t>::max());
-  // Samples are not submissions: only later work shows that the stream has passed them.
+  // Samples are not submissions, so only later work shows that the stream has passed them.
   work(compute, "last");
   work(memory, "last");
   device->synchronize_all();
@@ -580,7 +577,7 @@ TEST_P(DeviceConformance, TracesNameWorkCopiesAndCountersInStreamOrder) {
 TEST_P(DeviceConformance, StreamTimesLieWithinTheClock) {
   const StreamId a = device->create_stream("a");
   const StreamId b = device->create_stream("b");
-  device->set_tracing(true);  // some measure only then
+  device->set_tracing(true);  // some drivers measure only while tracing
   const double begin = device->now_seconds();
   for (int i = 0; i < 10; ++i) {
     work(a, "work");
@@ -620,15 +617,14 @@ TEST_P(DeviceConformance, BusyTimeIsWhatTheTraceShows) {
   EXPECT_NEAR(device->times(stream).busy_seconds, traced, 1e-9 + traced * 1e-9);
 }
 
-// --- protection
-// ----------------------------------------------------------------------------------------------
+// --- protection -------------------------------------------------------------------------------------------
 
 TEST_P(DeviceConformance, ProtectionComesAndGoesInStreamOrder) {
   const StreamId stream = device->create_stream("guard");
   const AddressRange range = committed(1);
   if (const std::string reason = device->why_not_protect(); !reason.empty()) {
     EXPECT_THROW(device->protect(stream, range, Protection::kInaccessible), InvalidArgument)
-        << "a reason not to, yet it protects: the skipped case must not be skipped";
+        << "the device protects despite its reason not to, so this case must not be skipped";
     GTEST_SKIP() << reason;
   }
   const std::vector<std::uint8_t> fill(range.bytes, 1);
@@ -639,14 +635,15 @@ TEST_P(DeviceConformance, ProtectionComesAndGoesInStreamOrder) {
   write(stream, "after", range, fill);
   device->protect(stream, range, Protection::kInaccessible);
   device->synchronize_all();
-  // Committed anew, memory is accessible.
+  // Memory that is committed again is accessible.
   device->decommit(range);
   device->commit(range);
   write(stream, "committed anew", range, fill);
   device->synchronize_all();
 }
 
-// Bytes go from the host through two streams' copies to the device, back, and again, and end up on the host.
+// Copies on two streams send bytes from the host to the device and back several times; the test checks them
+// on the host.
 TEST_P(DeviceConformance, AGraphDoesAgainWhatWasCaptured) {
   const StreamId out = device->create_stream("out");
   const StreamId in = device->create_stream("in");
@@ -654,7 +651,7 @@ TEST_P(DeviceConformance, AGraphDoesAgainWhatWasCaptured) {
   const std::array streams{out, in, through};
   if (const std::string reason = device->why_not_capture(); !reason.empty()) {
     EXPECT_THROW(device->capture(streams, [] {}), InvalidArgument)
-        << "a reason not to, yet it captures: the skipped case must not be skipped";
+        << "the device captures despite its reason not to, so this case must not be skipped";
     GTEST_SKIP() << reason;
   }
   const AddressRange first = committed(1);
@@ -673,7 +670,7 @@ TEST_P(DeviceConformance, AGraphDoesAgainWhatWasCaptured) {
   const auto submit_step = [&](int number) {
     if (number == 1) {
       graph = device->capture(streams, step);
-    } else if (number % 3 == 0) {  // between replays, too
+    } else if (number % 3 == 0) {  // also works between replays
       step();
     } else {
       device->replay(*graph, step);
@@ -693,7 +690,8 @@ TEST_P(DeviceConformance, AGraphDoesAgainWhatWasCaptured) {
   }
 }
 
-// On `cuda` such calls once reached CUDA, which invalidated the capture. Other threads go on meanwhile.
+// Other threads may continue meanwhile. Regression: on `cuda` such calls reached CUDA, which invalidated the
+// capture.
 TEST_P(DeviceConformance, AThreadThatCapturesIsRefusedWhatMightWaitAndItsCaptureGoesOn) {
   const std::array streams{device->create_stream("memory")};
   const StreamId other = device->create_stream("other");

@@ -4,8 +4,9 @@
 //
 //   INSTANTIATE_TEST_SUITE_P(Cpu, DeviceConformance, testing::Values(DeviceFactory{...}), device_name);
 //
-// Order is observed through traces, which every driver records, with real or virtual times. A case that a
-// device does not support is skipped with the reason, and fails if the device supports it after all.
+// The suite observes order through traces, which every driver records with real or virtual times. If a device
+// does not support a case, the suite skips it with the reason. The case fails if the device supports it after
+// all.
 
 #include <gtest/gtest.h>
 
@@ -25,11 +26,11 @@ namespace vdnn {
 struct DeviceFactory {
   std::string name;  // letters and digits
   std::function<std::unique_ptr<Device>(std::uint64_t budget_bytes, std::uint64_t host_budget_bytes)> make;
-  // Has `body` run when the stream that Work::run was given gets there. Empty: where run() is called the
-  // stream has got there.
+  // Runs `body` when the native stream reaches this submission. Empty if the driver calls Work::run only when
+  // the stream reaches it.
   std::function<void(void* native_stream, std::function<void()> body)> launch = {};
-  // Copies bytes when the stream gets there; one side is memory of the device, the other ordinary memory that
-  // stays until then. Empty: the host can do it, as `body`.
+  // Copies bytes when the native stream reaches this submission. One side is device memory, the other
+  // ordinary memory that stays until then. Empty if the host can copy, as `body`.
   std::function<void(void* native_stream, void* to, const void* from, std::size_t bytes)> move = {};
 };
 
@@ -43,26 +44,27 @@ inline std::string device_name(const testing::TestParamInfo<DeviceFactory>& info
 
 class DeviceConformance : public testing::TestWithParam<DeviceFactory> {
  protected:
-  static constexpr std::uint64_t kGranules = 4;  // of budget
-  // Has room for granules as large as GPUs have them, which it had not: the suite would have failed there.
+  static constexpr std::uint64_t kGranules = 4;  // in the budget
+  // Has room for the large granules of GPUs.
   static constexpr std::uint64_t kHostBudget = 10'000'000;
 
   DeviceConformance();
 
-  // Empty, or why work does not run and copies move nothing; fails if they do all the same.
+  // Empty, or the reason why work does not run and copies move nothing. Fails if they do so nevertheless.
   std::string why_not_run() const;
 
-  // Work::run whose work is `body`, which sees no memory of the device.
+  // A Work::run that runs `body`, which accesses no device memory.
   static std::function<void(void*)> on_device(std::function<void()> body);
   Point work(StreamId stream, std::string_view name, std::function<void()> run = {});
-  // Work that puts `contents` into the range; they must stay until then. Empty: it puts nothing there.
+  // Work that writes `contents` into the range; they must exist until then. With empty contents it writes
+  // nothing.
   Point write(StreamId stream, std::string_view name, AddressRange range,
               std::span<const std::uint8_t> contents = {});
-  // The same for work that reads the range.
+  // Work that reads the range into `into`.
   Point read(StreamId stream, std::string_view name, AddressRange range, std::span<std::uint8_t> into);
   Point copy(StreamId stream, std::string_view name, CopyDirection direction, AddressRange destination,
              AddressRange source);
-  // Reserves `granules` and commits them.
+  // Reserves and commits `granules`.
   AddressRange committed(std::uint64_t granules) const;
   // The recorded bars of work and copies.
   std::vector<TraceEvent> synchronized_work() const;
@@ -71,7 +73,7 @@ class DeviceConformance : public testing::TestWithParam<DeviceFactory> {
   std::uint64_t granule = 0;
 
  private:
-  // Work::run that copies bytes from or to the device.
+  // A Work::run that copies bytes from or to the device.
   static std::function<void(void*)> moving(void* to, const void* from, std::size_t bytes);
   Point submit(StreamId stream, std::string_view name, std::span<const Access> reads,
                std::span<const Access> writes, std::function<void(void*)> run);

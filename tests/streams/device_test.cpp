@@ -1,4 +1,4 @@
-// The behaviour of the base class, whichever driver derives from it.
+// The behaviour of the base class, independent of the driver.
 
 #include "vdnn/device.h"
 
@@ -30,9 +30,9 @@ TEST(DeviceBase, OnlyWhatAWaitLacksReachesTheDriver) {
 
   Frontier both(a1);
   both.join(b1);
-  device.wait(b, both);  // its own point it knows
+  device.wait(b, both);  // b already knows its own point
   device.wait(c, both);
-  device.wait(c, both);  // known by now
+  device.wait(c, both);  // c knows both points by now
   device.wait(c, {});
   const std::vector<Event> expected{{.kind = Event::Kind::kWait, .stream = b, .point = a1, .range = {}},
                                     {.kind = Event::Kind::kWait, .stream = c, .point = a1, .range = {}},
@@ -40,7 +40,7 @@ TEST(DeviceBase, OnlyWhatAWaitLacksReachesTheDriver) {
   EXPECT_EQ(device.take_events(), expected);
 }
 
-// Each of these once went to the driver, a third of the waits of a step that offloads.
+// Regression: all these waits reached the driver; they were a third of the waits of a step that offloads.
 TEST(DeviceBase, OfPointsThatAreWaitedForAtOnceThoseThatOthersComeAfterDoNotReachTheDriver) {
   FakeDevice device;
   const StreamId a = device.create_stream("a");
@@ -52,7 +52,7 @@ TEST(DeviceBase, OfPointsThatAreWaitedForAtOnceThoseThatOthersComeAfterDoNotReac
   const Point b1 = submit(device, b);
   device.wait(c, device.frontier(b));
   const Point c1 = submit(device, c);
-  const Point a2 = submit(device, a);  // which nothing comes after
+  const Point a2 = submit(device, a);  // no other point comes after it
   Frontier all(b1);
   all.join(c1);
   all.join(a2);
@@ -66,7 +66,7 @@ TEST(DeviceBase, OfPointsThatAreWaitedForAtOnceThoseThatOthersComeAfterDoNotReac
   EXPECT_TRUE(device.frontier(d).dominates(all));
 }
 
-// A wait that came after the submission does not precede its end.
+// A wait that follows a submission says nothing about the submission's end.
 TEST(DeviceBase, WhatAStreamWaitedForSinceASubmissionIsNotImpliedByIt) {
   FakeDevice device;
   const StreamId a = device.create_stream("a");
@@ -109,7 +109,8 @@ class DeviceWithoutStreams : public FakeDevice {
   }
 };
 
-// The stream once stayed in the base class, and a submission to it reached a driver that did not have it.
+// Regression: the refused stream stayed in the base class, and a submission to it reached a driver without
+// that stream.
 TEST(DeviceBase, AStreamThatTheDriverRefusesIsNotThere) {
   DeviceWithoutStreams device;
   EXPECT_THROW(device.create_stream("a"), DeviceError);
@@ -127,7 +128,7 @@ TEST(DeviceBase, ProtectionThatIsNotSupportedIsRefusedWithTheReason) {
   } catch (const InvalidArgument& error) {
     EXPECT_NE(std::string(error.what()).find("this fake has none"), std::string::npos) << error.what();
   }
-  EXPECT_TRUE(device.frontier(a).empty()) << "what was refused is not a submission";
+  EXPECT_TRUE(device.frontier(a).empty()) << "refused work is not a submission";
 }
 
 }  // namespace

@@ -79,8 +79,8 @@ TEST(FrontierTest, ClearForgetsInlineAndSpilledPoints) {
   EXPECT_EQ(listed(frontier), (std::vector<Point>{{.stream = 7, .count = 3}}));
 }
 
-// The number of points outlived the points when a frontier with more than fit inline was moved from: reading
-// it ran past the inline array.
+// Regression: after a move from a frontier with more points than fit inline, its number of points remained. A
+// read then ran past the inline array.
 TEST(FrontierTest, AMovedFromFrontierIsStillOne) {
   Frontier source;
   for (StreamId stream = 0; stream < 2 * Frontier::kInlinePoints; ++stream) {
@@ -94,7 +94,7 @@ TEST(FrontierTest, AMovedFromFrontierIsStillOne) {
   EXPECT_EQ(source, copy);
 }
 
-// Against the definition: a map from stream to count, of which join is the maximum.
+// Compares with the definition: a map from streams to counts, whose join is the maximum.
 class FrontierModel : public testing::TestWithParam<unsigned> {};
 
 using Model = std::map<StreamId, std::uint64_t>;

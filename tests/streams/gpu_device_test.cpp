@@ -1,5 +1,5 @@
-// The driver on the first GPU of this machine: the suite that all drivers pass, and cases that a fake cannot
-// show. Without a GPU, each case is skipped with the reason.
+// The driver on the first GPU of this machine: the suite of all drivers, and cases that a fake cannot show.
+// Without a GPU, each case is skipped with the reason.
 
 #include <cuda_runtime_api.h>
 #include <gtest/gtest.h>
@@ -26,7 +26,7 @@ void check(cudaError_t status) {
   }
 }
 
-// Each body has a stream to itself until the host has called it: the callback owns it.
+// The callback owns its body, so the body is destroyed after the call.
 void CUDART_CB call(void* body) {
   const std::unique_ptr<std::function<void()>> owned(static_cast<std::function<void()>*>(body));
   (*owned)();
@@ -56,7 +56,7 @@ DeviceFactory first_gpu() {
       .name = "First",
       .make =
           [](std::uint64_t budget_bytes, std::uint64_t host_budget_bytes) {
-            // Budgets of the suite count committed memory.
+            // The suite's budgets are for committed memory only.
             return make_cuda_device(
                 {.budget_bytes = budget_bytes, .library_bytes = 0, .host_budget_bytes = host_budget_bytes});
           },
@@ -64,8 +64,8 @@ DeviceFactory first_gpu() {
       .move = move};
 }
 
-// The suite makes its devices while it is set up, before a case could skip itself. So without a GPU it has no
-// instance, and one case gives the reason.
+// The suite makes its devices during set-up, where a case cannot skip itself. So without a GPU the suite has
+// no instance, and one case gives the reason.
 std::vector<DeviceFactory> gpus() {
   return why_no_gpu().empty() ? std::vector{first_gpu()} : std::vector<DeviceFactory>{};
 }
@@ -95,7 +95,7 @@ TEST_F(GpuDevice, CommitsWhatTheCardSees) {
   check(cudaMemGetInfo(&committed, &total));
   device->decommit(range);
   check(cudaMemGetInfo(&after, &total));
-  constexpr std::uint64_t kPageTables = std::uint64_t{32} << 20;  // at most, of the mapping
+  constexpr std::uint64_t kPageTables = std::uint64_t{32} << 20;  // upper bound for the mapping
   EXPECT_GE(before - committed, kBytes);
   EXPECT_LE(before - committed, kBytes + kPageTables);
   EXPECT_LE(after, before);
@@ -111,7 +111,7 @@ TEST_F(GpuDevice, MoreThanTheBudgetIsRefusedWithTheCardUnharmed) {
   EXPECT_EQ(cudaGetLastError(), cudaSuccess);
 }
 
-// Whether the second GPU can touch memory of the first: empty, or why not.
+// Empty if the second GPU can access memory of the first; otherwise the reason why not.
 std::string why_no_peer() {
   int gpus = 0;
   check(cudaGetDeviceCount(&gpus));

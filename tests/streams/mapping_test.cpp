@@ -23,8 +23,7 @@ Mapping make(Mapping::Kind kind) {
   return Mapping::make(kPages * kPageBytes, kPageBytes, kind).value();
 }
 
-// The value that the kernel has for `field` of the mapping at `address` (proc(5), smaps), with a space at
-// either end.
+// The kernel's value for `field` of the mapping at `address` (proc(5), smaps), with a space at either end.
 std::string kernel_value(std::uint64_t address, const std::string& field) {
   std::ifstream file("/proc/self/smaps");
   bool inside = false;
@@ -44,12 +43,12 @@ bool has_flag(std::uint64_t address, const std::string& flag) {
   return kernel_value(address, "VmFlags").find(" " + flag + " ") != std::string::npos;
 }
 
-// Of memory that is this process's alone, not the page of zeros that all read.
+// The bytes in the process's own pages, without the shared zero page.
 std::uint64_t written_bytes(std::uint64_t address) {
   return std::stoull(kernel_value(address, "Anonymous")) * 1024;
 }
 
-// How many pages of it are there.
+// The number of its pages in memory.
 std::ptrdiff_t resident(const Mapping& mapping) {
   std::vector<unsigned char> pages(mapping.range().bytes / kPageBytes);
   EXPECT_EQ(mincore(pointer_to<void>(mapping.range().begin), mapping.range().bytes, pages.data()), 0);
@@ -67,20 +66,20 @@ TEST(MappingTest, TouchingBringsEveryPageAndKeepsWhatItHolds) {
   const std::uint64_t second = mapping.range().begin + kPageBytes;
   *pointer_to<std::uint8_t>(second) = 7;
   EXPECT_EQ(resident(mapping), 1);
-  // Up to the last byte of the fourth page.
+  // The range ends with the first byte of the fourth page.
   touch_pages({.begin = mapping.range().begin, .bytes = 3 * kPageBytes + 1});
   EXPECT_EQ(resident(mapping), 4);
   EXPECT_EQ(*pointer_to<std::uint8_t>(second), 7);
 }
 
-// Of the calling thread; each brings memory that was not there.
+// The minor page faults of the calling thread.
 std::int64_t page_faults() {
   rusage usage{};
   EXPECT_EQ(getrusage(RUSAGE_THREAD, &usage), 0);
   return usage.ru_minflt;
 }
 
-// Failed before: a page was read before it was written, which is two faults.
+// Regression: the thread read a page before writing it, which causes two faults.
 TEST(MappingTest, TouchingIsAFaultForEachPage) {
   constexpr std::int64_t kMany = 256;
   const Mapping mapping = Mapping::make(kMany * kPageBytes, kPageBytes, Mapping::Kind::kUntouched).value();
@@ -108,10 +107,11 @@ TEST(MappingTest, MoreMemoryIsTouchedByMoreThreads) {
   EXPECT_EQ(touching_threads(1, 64), 1U);
   EXPECT_GT(touching_threads(std::uint64_t{1} << 30, 64), 1U);
   EXPECT_LE(touching_threads(std::uint64_t{1} << 40, 64), 64U);
-  EXPECT_EQ(touching_threads(std::uint64_t{1} << 40, 0), 1U) << "a system that does not say how many it has";
+  EXPECT_EQ(touching_threads(std::uint64_t{1} << 40, 0), 1U)
+      << "the system does not report its number of processors";
 }
 
-// Failed before: pages of 4 KiB alone, and blocks that lay across huge pages.
+// Regression: mappings had only pages of 4 KiB, and blocks were not aligned to huge pages.
 TEST(MappingTest, BlocksLieOnHugePagesWhereThereAreAny) {
   if (!std::filesystem::exists("/sys/kernel/mm/transparent_hugepage/enabled")) {
     GTEST_SKIP() << "the system has no transparent huge pages";
@@ -121,8 +121,8 @@ TEST(MappingTest, BlocksLieOnHugePagesWhereThereAreAny) {
   EXPECT_EQ(block.begin % kHugePageBytes, 0U);
   prefer_huge_pages(block);
   EXPECT_TRUE(has_flag(block.begin, "hg"));
-  EXPECT_FALSE(has_flag(block.begin + 3 * kHugePageBytes, "hg")) << "no more memory than was asked for";
-  prefer_huge_pages({.begin = block.begin + 1, .bytes = kPageBytes});  // none fits
+  EXPECT_FALSE(has_flag(block.begin + 3 * kHugePageBytes, "hg")) << "no memory beyond the request";
+  prefer_huge_pages({.begin = block.begin + 1, .bytes = kPageBytes});  // no huge page fits into the range
 }
 
 TEST(MappingTest, PagesComeFromTheNodeThatIsPreferred) {

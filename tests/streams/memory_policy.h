@@ -1,5 +1,5 @@
 #pragma once
-// The NUMA node of the host that pages come from, as the system reports it.
+// The host's NUMA node from which pages come, as the system reports it.
 
 #include <linux/mempolicy.h>
 #include <sys/syscall.h>
@@ -14,7 +14,7 @@ namespace vdnn {
 
 struct MemoryPolicy {
   int mode = 0;             // MPOL_...
-  unsigned long nodes = 0;  // a bit each, of the first
+  unsigned long nodes = 0;  // one bit per node
 };
 
 // The node of the page at `address`, or nothing if the system does not report it.
@@ -29,7 +29,7 @@ inline std::optional<MemoryPolicy> memory_policy(std::uint64_t address) {
   return policy;
 }
 
-// Whether the system lets a process set a memory policy: containers may not.
+// True if the system permits a process to set a memory policy; containers may forbid it.
 inline bool may_prefer_nodes() {
   const Mapping mapping = Mapping::make(kPageBytes, kPageBytes, Mapping::Kind::kUntouched).value();
   const unsigned long first = 1;

@@ -28,8 +28,8 @@ TEST(Progress, WhatIsCompletedNeedsNoWait) {
   progress.wait_for(2);
 }
 
-// Each thread waits for its own counts, near and far, so that a wake-up for the smallest leaves others
-// waiting. A lost wake-up hangs this test; an early one fails an expectation.
+// Each thread waits for its own counts, small and large, so that a wake-up for the smallest count leaves
+// others waiting. A lost wake-up hangs this test; an early one fails an expectation.
 TEST(Progress, EveryWaiterHearsOfItsOwnCount) {
   Progress progress;
   const auto wait_and_look = [&progress](std::uint64_t seed) {
@@ -53,14 +53,14 @@ TEST(Progress, EveryWaiterHearsOfItsOwnCount) {
   }
 }
 
-// How often the calling thread has gone to sleep.
+// The number of times that the calling thread has gone to sleep.
 long sleeps() {
   rusage usage{};
   getrusage(RUSAGE_THREAD, &usage);
   return usage.ru_nvcsw;
 }
 
-// Every completion once woke all threads that waited for later ones, at each op.
+// Regression: every completed op woke all threads that waited for later ones.
 TEST(Progress, AWaiterSleepsThroughWhatItDoesNotWaitFor) {
   Progress progress;
   std::atomic<bool> started = false;
@@ -79,7 +79,7 @@ TEST(Progress, AWaiterSleepsThroughWhatItDoesNotWaitFor) {
     std::this_thread::yield();
   }
   waiter.join();
-  constexpr long kMost = 10;  // once, and where it met the other thread at the mutex
+  constexpr long kMost = 10;  // one sleep, and some for a contended mutex
   EXPECT_LE(slept, kMost);
 }
 

@@ -1,4 +1,4 @@
-// Each kind of finding is made where it should be, and not where the defect is mended.
+// Each kind of defect has its finding, and the corrected program has none.
 
 #include <gtest/gtest.h>
 
@@ -24,7 +24,7 @@ SimDeviceOptions checked(bool races, bool versions) {
   return options;
 }
 
-// An offload of `x`, and its memory written again by the next layer; the defect of old is a missing wait.
+// Offloads `x`; then the next layer overwrites its memory. The typical defect is a missing wait.
 void offload_and_overwrite(SimFixture& sim, bool wait) {
   const AddressRange x = sim.on_device(0, 256);
   sim.work(sim.compute, "conv1", {}, {{x, 1}});
@@ -82,8 +82,8 @@ TEST(SimRaces, WorkInPlaceDoesNotRaceWithItself) {
 }
 
 TEST(SimRaces, HostMemoryRacesToo) {
-  // A page-locked buffer that is refilled while its own earlier copy is still under way: silent, the loss
-  // still falls.
+  // The program refills a page-locked buffer while its earlier copy is in flight. In real training such a
+  // race is silent, since the loss still falls.
   for (const bool wait : {false, true}) {
     SimFixture sim(checked(true, false));
     const StreamId other = sim.device->create_stream("other");
@@ -117,14 +117,14 @@ TEST(SimRaces, WhatTheHostWaitedForIsOrdered) {
     sim.device->wait(sim.memory, sim.device->frontier(sim.compute));
     const Point last = sim.work(sim.memory, "b", {}, {});
     if (synchronize) {
-      sim.device->synchronize(Frontier(last));  // and so for everything that it was ordered after
+      sim.device->synchronize(Frontier(last));  // and so for everything earlier in its frontier
     }
     sim.work(sim.device->create_stream("third"), "c", {{sim.on_device(0, 64)}}, {});
     EXPECT_EQ(sim.device->findings().size(), synchronize ? 0U : 1U);
   }
 }
 
-// Once only a host that had waited counted as ordered, and not one that had queried.
+// Regression: only a wait of the host counted as ordered, not a query.
 TEST(SimRaces, WhatTheHostHasSeenReachedIsOrdered) {
   SimFixture sim(checked(true, false));
   const Point last = sim.work(sim.compute, "a", {}, {{sim.on_device(0, 64)}});
@@ -133,7 +133,7 @@ TEST(SimRaces, WhatTheHostHasSeenReachedIsOrdered) {
   const bool reached = sim.device->reached(Frontier(last));
   sim.device->decommit(sim.block);
   EXPECT_EQ(sim.device->findings().size(), reached ? 0U : 1U);
-  EXPECT_TRUE(reached) << "as long as the other";
+  EXPECT_TRUE(reached) << "both take equally long";
 }
 
 TEST(SimRaces, MemoryIsTakenAwayOnlyFromCompletedWork) {
@@ -177,17 +177,17 @@ TEST(SimRaces, AreNotLookedForUnlessAsked) {
   EXPECT_TRUE(sim.device->findings().empty());
 }
 
-// Random programs against the definition: for every two pieces of work, is there a path of stream order and
-// waits between them?
+// Random programs, for a comparison with the definition: two pieces of work are ordered if a path of stream
+// order and waits connects them.
 struct RandomProgram {
   static constexpr std::uint64_t kUnits = 8;
   static constexpr std::size_t kStreams = 3;
 
   struct Piece {
     StreamId stream = 0;
-    AddressRange range;  // relative to the block
+    AddressRange range;  // offset within the block
     bool writes = false;
-    std::set<std::size_t> after;  // closed
+    std::set<std::size_t> after;  // transitively closed
   };
 
   explicit RandomProgram(std::uint64_t seed)
@@ -233,7 +233,7 @@ struct RandomProgram {
   }
 
   std::mt19937_64 random;
-  std::uint64_t waits_in_eight;  // how likely a piece of work waits for an earlier one
+  std::uint64_t waits_in_eight;  // probability, in eighths, that a piece waits for an earlier one
   SimFixture sim;
   std::vector<Piece> pieces;
   std::vector<Point> points;
@@ -242,9 +242,8 @@ struct RandomProgram {
 
 constexpr std::size_t kNone = SIZE_MAX;
 
-// For each byte, the first piece of work that conflicts with an earlier one: by the definition, and as found.
-// Only the last write and the reads since are kept, so later conflicts on that byte may be found with another
-// partner.
+// For each byte, the first piece of work that conflicts with an earlier one, by the definition. (`sim` keeps
+// only the last write and the reads since, so it may report later conflicts on a byte with another partner.)
 std::vector<std::size_t> first_at_fault(const RandomProgram& program) {
   std::vector<std::size_t> first(RandomProgram::kUnits, kNone);
   for (std::size_t later = 0; later < program.pieces.size(); ++later) {
@@ -278,7 +277,7 @@ TEST(SimRaces, AgreeWithTheDefinitionOnRandomPrograms) {
     SCOPED_TRACE("seed " + std::to_string(seed));
     const RandomProgram program(seed);
     const std::size_t findings = program.sim.device->findings().size();
-    ASSERT_LT(findings, 100U) << "not all were kept: make the program shorter";
+    ASSERT_LT(findings, 100U) << "some findings were dropped: make the program shorter";
     racy += findings > 0 ? 1 : 0;
     EXPECT_EQ(first_found(program), first_at_fault(program));
   }
@@ -432,7 +431,8 @@ TEST(SimMemoryChecks, ProtectionDoesNotSurviveDecommit) {
 }
 
 TEST(SimMemoryChecks, ProtectionTakesEffectInStreamOrder) {
-  // Unordered with the other stream's read: a race in every order, an inaccessible access in some.
+  // The protection is unordered with the other stream's read. That is a race in every order, and an
+  // inaccessible access in some orders.
   int inaccessible = 0;
   for (std::uint64_t seed = 0; seed < 50; ++seed) {
     SimDeviceOptions options = checked(true, false);

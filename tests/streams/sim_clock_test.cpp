@@ -35,7 +35,7 @@ TEST(SimClock, ArithmeticHasTheRateOfItsKind) {
   EXPECT_DOUBLE_EQ(seconds(Arithmetic::kOther), 10);
 }
 
-// Without a rate for a type, the device computes in fp32. Work other than products has no type.
+// Products of a type without a rate have the rate of fp32. Work other than products has no type.
 TEST(SimClock, ProductsHaveTheRateOfTheTypeThatTheyMultiplyIn) {
   SimProfile profile = round_profile();
   profile.flops_per_second = {
@@ -101,7 +101,7 @@ TEST(SimClock, OneDirectionHasOneEngine) {
   sim.offload(sim.compute, "a", {sim.on_device(0, 100)}, {sim.on_host(0, 100)});
   sim.offload(sim.memory, "b", {sim.on_device(100, 100)}, {sim.on_host(100, 100)});
   EXPECT_DOUBLE_EQ(sim.device->finish_seconds(), 20);
-  // Not blocked by another stream's work, but by the engine.
+  // The busy engine blocks the copy, not another stream's work.
   EXPECT_DOUBLE_EQ(sim.device->times(sim.memory).waiting_seconds, 0);
   EXPECT_DOUBLE_EQ(sim.device->times(sim.memory).busy_seconds, 10);
 }
@@ -117,18 +117,18 @@ TEST(SimClock, DirectionsThatAreBusyTogetherShareTheLink) {
   SimDeviceOptions options = round_options();
   options.profile.link_bytes_per_second_both_ways = {.device_to_host = 10, .host_to_device = 5};
   SimFixture sim(options);
-  sim.offload(sim.compute, "a", {sim.on_device(0, 40)}, {sim.on_host(0, 40)});  // until 4
+  sim.offload(sim.compute, "a", {sim.on_device(0, 40)}, {sim.on_host(0, 40)});  // until 4 s
   sim.prefetch(sim.memory, "b", {sim.on_host(200, 100)}, {sim.on_device(200, 100)});
-  // 20 bytes beside the offload, the other 80 alone.
+  // 20 bytes are copied during the offload, the other 80 alone.
   EXPECT_DOUBLE_EQ(sim.device->times(sim.memory).busy_seconds, 4 + 4);
-  // From 8 on, alone for 2 seconds; then beside an offload from 10 to 12, in which 10 bytes come; 10 are
-  // left.
+  // d runs alone from 8 to 10 s (40 bytes) and beside the offload c from 10 to 12 s (10 bytes). The last 10
+  // bytes run alone.
   sim.busy(sim.compute, 6);
   sim.offload(sim.compute, "c", {sim.on_device(0, 20)}, {sim.on_host(0, 20)});
   sim.prefetch(sim.memory, "d", {sim.on_host(200, 60)}, {sim.on_device(200, 60)});
   EXPECT_DOUBLE_EQ(sim.device->times(sim.memory).busy_seconds, 8 + 2 + 2 + 0.5);
   // A copy that ends before the other direction begins, or begins after it, does not share the link.
-  sim.offload(sim.compute, "e", {sim.on_device(0, 100)}, {sim.on_host(0, 100)});  // from 12 to 22
+  sim.offload(sim.compute, "e", {sim.on_device(0, 100)}, {sim.on_host(0, 100)});  // from 12 to 22 s
   sim.device->synchronize_all();
   sim.prefetch(sim.memory, "f", {sim.on_host(200, 60)}, {sim.on_device(200, 60)});
   EXPECT_DOUBLE_EQ(sim.device->times(sim.memory).busy_seconds, 12.5 + 3);
@@ -144,7 +144,7 @@ TEST(SimClock, TheHostsTimeAdvancesInSynchronizeAndHoldsBackWhatIsSubmittedLater
   EXPECT_TRUE(sim.device->reached(sim.device->frontier(sim.compute)));
   sim.busy(sim.memory, 1);
   EXPECT_DOUBLE_EQ(sim.device->finish_seconds(), 9);
-  // The stream had nothing to do while the host was late: that is not waiting.
+  // The stream had no work while the host was late, which does not count as waiting.
   EXPECT_DOUBLE_EQ(sim.device->times(sim.memory).waiting_seconds, 0);
 }
 
@@ -155,7 +155,7 @@ TEST(SimClock, SynchronizeWaitsForItsFrontierOnly) {
   sim.device->synchronize(Frontier(point));
   EXPECT_DOUBLE_EQ(sim.device->now_seconds(), 3);
   EXPECT_DOUBLE_EQ(sim.device->finish_seconds(), 8);
-  // A point that the host has passed delays no work; the one ahead still does.
+  // A point that the host has passed delays no work; a later point still does.
   sim.device->wait(sim.memory, Frontier(point));
   sim.busy(sim.memory, 1);
   EXPECT_DOUBLE_EQ(sim.device->finish_seconds(), 8);

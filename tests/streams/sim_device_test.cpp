@@ -19,7 +19,7 @@ DeviceFactory factory(const std::string& name, const SimDeviceOptions& options) 
           }};
 }
 
-// The suite's host budget is smaller than a granule of the GPUs' profiles, which it takes as a copy's size.
+// `sim` with the clock alone, with checks, and in several random orders; all with the profile of `cpu`.
 std::vector<DeviceFactory> factories() {
   SimDeviceOptions options;
   options.profile = sim_profile("cpu");

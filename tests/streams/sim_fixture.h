@@ -11,7 +11,8 @@
 
 namespace vdnn {
 
-// 1 flop, 1 byte of device memory, 10 bytes to the host and 20 bytes from it a second; launches are free.
+// Per second 1 flop, 1 byte of device memory, 10 bytes to the host and 20 bytes from the host; launches are
+// free.
 inline SimProfile round_profile() {
   return {.name = "round",
           .memory_bytes = 1 << 24,

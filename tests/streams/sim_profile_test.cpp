@@ -1,4 +1,4 @@
-// Profiles of devices as files: those of the library, and errors in others.
+// Device profiles in files: those of the library, and files with errors.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -70,7 +70,7 @@ TEST(SimProfileFile, DevicesBehindOneRootShareWhatItHas) {
     EXPECT_EQ(with_shared_link(alone, 2).link_bytes_per_second[direction], 10e9);
     EXPECT_EQ(with_shared_link(alone, 4).link_bytes_per_second_both_ways[direction], 5e9);
     EXPECT_EQ(with_shared_link(alone, 8).link_bytes_per_second[direction], 5e9)
-        << "the others have roots of their own";
+        << "the other devices have roots of their own";
   }
   EXPECT_EQ(with_shared_link(sim_profile("titan-x"), 4).link_bytes_per_second.device_to_host,
             sim_profile("titan-x").link_bytes_per_second.device_to_host);
@@ -101,7 +101,7 @@ TEST(SimProfileFile, ARootHasBothFigures) {
   }
 }
 
-// Devices without a way of their own between them reach each other over the host's link.
+// Devices without a peer link reach each other over the host's link.
 TEST(SimProfileFile, PeersHaveBothFiguresOrNone) {
   EXPECT_EQ(sim_profile("titan-x").peer_bytes_per_second, 0);
   EXPECT_EQ(sim_profile("rtx4090").peer_bytes_per_second, 0);
@@ -133,7 +133,7 @@ TEST(SimProfileFile, FiguresAreThoseOfTheFile) {
   EXPECT_DOUBLE_EQ(profile.launch_seconds, 5e-6);
 }
 
-// TF32 and bf16 from Ampere on, fp16 from Volta on.
+// Tensor cores multiply TF32 and bf16 from Ampere on, and fp16 from Volta on.
 TEST(SimProfileFile, GpusHaveRatesOfTheTypesThatTheirTensorCoresMultiply) {
   for (const std::string& name : sim_profile_names()) {
     SCOPED_TRACE(name);
@@ -146,7 +146,7 @@ TEST(SimProfileFile, GpusHaveRatesOfTheTypesThatTheirTensorCoresMultiply) {
     if (ampere) {
       EXPECT_GE(rates.tf32, rates.convolution);
       EXPECT_DOUBLE_EQ(rates.fp16, rates.bf16);
-      // Twice the rate on datasheets; each type has its own efficiency.
+      // On datasheets the rate of fp16 is twice that of TF32; each type has its own efficiency.
       EXPECT_GE(rates.fp16, 1.97 * rates.tf32);
       EXPECT_LE(rates.fp16, 2 / 0.28 * rates.tf32);
     }
@@ -159,13 +159,13 @@ TEST(SimProfileFile, RatesOfTypesAreFiguresLikeTheOthers) {
     json["flops_per_second"][type] = {{"value", 5e12}, {"source", "a test"}};
     EXPECT_EQ(refusal(json.dump()), "accepted");
     json["flops_per_second"][type]["value"] = 0;
-    EXPECT_THAT(refusal(json.dump()), HasSubstr("'" + type + "' is no machine's rate"));
+    EXPECT_THAT(refusal(json.dump()), HasSubstr("'" + type + "' is not a plausible rate"));
     json["flops_per_second"][type] = {{"value", 5e12}};
     EXPECT_THAT(refusal(json.dump()), HasSubstr("'" + type + "' lacks 'source'"));
   }
 }
 
-// Of the profile and of 'flops_per_second'; the others are counts and texts.
+// The paths of all figures of the profile and of 'flops_per_second'; other entries are counts and texts.
 std::vector<std::string> figures() {
   std::vector<std::string> paths;
   const Json whole = titan_x();

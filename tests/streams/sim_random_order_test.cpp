@@ -1,4 +1,4 @@
-// A random order is permitted by streams and waits, is the same for the same seed, and varies with the seed.
+// A random order respects streams and waits, is the same for the same seed, and varies with the seed.
 
 #include <gtest/gtest.h>
 
@@ -21,11 +21,11 @@ SimDeviceOptions ordered_by(std::uint64_t seed) {
   return options;
 }
 
-// Pairs of names: the first must be executed before the second.
+// Pairs of names; the first must run earlier than the second.
 using Constraints = std::vector<std::pair<std::string, std::string>>;
 
-// A program of 40 pieces of work on four streams, the same for the same `program`, with random waits and now
-// and then a wait of the host. Returns the order that it requires.
+// Submits 40 pieces of work to four streams, with random waits and some waits of the host. Equal values of
+// `program` submit the same work. Returns the required order.
 Constraints submit_program(SimFixture& sim, std::uint64_t program) {
   std::mt19937_64 random(program);
   sim.device->create_stream("third");
@@ -115,7 +115,7 @@ TEST(SimRandomOrder, DifferentSeedsGiveDifferentOrdersAndEqualHashesMeanEqualOrd
 }
 
 TEST(SimRandomOrder, ReachesEveryPermittedOrderOfASmallProgram) {
-  // Two streams of two pieces each: six interleavings.
+  // Two streams with two pieces each have six interleavings.
   std::set<std::vector<std::string>> orders;
   for (std::uint64_t seed = 0; seed < 200; ++seed) {
     SimFixture sim(ordered_by(seed));

@@ -1,10 +1,10 @@
-// The library has no mutable global state: two devices on two threads are two worlds. The test combines two
-// sources. The symbol tables of the libraries name every object that the program may write, whichever macros
-// and templates define it: .data and .bss (.tdata, .tbss for thread_local). Constants lie in .rodata, or in
-// .data.rel.ro if they hold addresses. But a constant that is initialised at run time lies in .bss as well,
-// with a guard variable, and g++ puts some constexpr arrays of enums into .data. So the test looks in the
-// sources whether an object is declared const. Variables of other libraries' headers (streams of the standard
-// library, logging) are not ours.
+// The library has no mutable global state, so two devices on two threads are independent. The test combines
+// two sources. The symbol tables of the libraries name every writable object, whichever macro or template
+// defines it: those in .data and .bss (.tdata, .tbss for thread_local). Constants are in .rodata, or in
+// .data.rel.ro if they contain addresses. But a constant initialised at run time is in .bss as well, with a
+// guard variable, and g++ puts some constexpr arrays of enums into .data. So the test also checks in the
+// sources whether an object is declared const. It ignores variables of other libraries' headers (streams of
+// the standard library, logging).
 
 #include <gtest/gtest.h>
 
@@ -80,7 +80,7 @@ std::vector<std::string> writable_objects(const std::string& symbols) {
   return names;
 }
 
-// Whether `text` declares the object (a demangled name) as a constant. With a star in between it would be a
+// True if `text` declares the object (a demangled name) as a constant. A star in between would make it a
 // pointer, which may change although its target may not.
 bool declared_const(const std::string& object, const std::string& text) {
   const std::string name = object.substr(object.rfind(':') + 1);
@@ -88,11 +88,11 @@ bool declared_const(const std::string& object, const std::string& text) {
   return std::regex_search(text, declaration);
 }
 
-// Objects of which the process has one, so that the library must, too. Each with its reason.
+// Objects that exist once per process or thread by their nature, each with its reason.
 constexpr std::array<std::string_view, 2> kAdmitted{
-    // What C programs ask their thread for, as they do with errno.
+    // C programs query it for their thread, like errno.
     "vdnn::(anonymous namespace)::last_error",
-    // A process treats a signal in one way; the handler has no argument that could lead it to a device.
+    // A process has one handler per signal, and the handler has no argument that could lead it to a device.
     "vdnn::ViolationHandler::instance()::handler"};
 
 bool admitted(const std::string& object) {
@@ -104,8 +104,8 @@ bool made_by_nvcc(const std::string& object) {
   return object.find("__device_stub__") != std::string::npos;
 }
 
-// Variables that the test must find and variables that it must not find, in this very program. They are
-// volatile, since the optimizer removes unread ones.
+// Variables of this program that the test must find, and others that it must not find. They are volatile,
+// since the optimizer removes unread ones.
 volatile int mutable_global = 1;
 thread_local volatile int mutable_thread_local = 0;
 constexpr int kConstant = 42;
@@ -131,7 +131,7 @@ TEST(Globals, TheLibrariesHaveNone) {
       }
     }
   }
-  EXPECT_GE(exceptions, kAdmitted.size()) << "an exception that nothing needs any more";
+  EXPECT_GE(exceptions, kAdmitted.size()) << "an exception is no longer needed";
 }
 
 TEST(Globals, TheSourcesTellConstants) {

@@ -1,6 +1,6 @@
-// Planning sees the tape only: nothing in src/tape and src/plan, nor any header that they reach, may include
-// a driver, an allocator, an op library, the executor, a network or training. The build cannot hold the line
-// by itself, because all public headers lie in one folder.
+// Planning depends only on the tape. Sources in src/tape and src/plan, and all headers that they reach, must
+// not include a driver, an allocator, an op library, the executor, a network or training. The build cannot
+// enforce that, because all public headers are in one folder.
 
 #include <gtest/gtest.h>
 
@@ -27,7 +27,7 @@ const std::set<std::string> kPublicHeaders{
     "vdnn/schedule.h",     "vdnn/schedule_file.h", "vdnn/size.h",          "vdnn/tape.h",
     "vdnn/tensor.h"};
 
-// With their brackets or quotes.
+// The included names, with their brackets or quotes.
 std::vector<std::string> includes_of(const std::string& text) {
   static const std::regex pattern(R"re(^[ \t]*#[ \t]*include[ \t]*(<[^>]*>|"[^"]*"))re",
                                   std::regex::ECMAScript | std::regex::multiline);
@@ -51,7 +51,7 @@ bool may_include(const fs::path& file, const std::string& include) {
     return kPublicHeaders.contains(name) || name.starts_with("src/base/") || name.starts_with("src/tape/") ||
            name.starts_with("src/plan/");
   }
-  // Headers of the standard library are the only ones without an extension or a folder.
+  // Only headers of the standard library have neither an extension nor a folder.
   static const std::regex standard("[a-z_]+");
   return std::regex_match(name, standard) ||
          ((file.filename() == "schedule_file.cpp" || file.filename() == "learned_step_file.cpp") &&
@@ -98,7 +98,7 @@ TEST(Includes, PlanningSeesTheTapeOnly) {
     }
   }
   EXPECT_TRUE(seen.contains(kRoot / "src/tape/tape.cpp"));
-  EXPECT_TRUE(seen.contains(kRoot / "include/vdnn/op_catalog.h")) << "headers are followed";
+  EXPECT_TRUE(seen.contains(kRoot / "include/vdnn/op_catalog.h")) << "the test also reads included headers";
 }
 
 TEST(Includes, TheReaderFindsEveryForm) {

@@ -93,9 +93,9 @@ TEST(Tape, KnowsTheLastUse) {
   parts.values.push_back(make_value("idle", ValueKind::kParameter, 4));
   const Tape tape(std::move(parts));
   EXPECT_EQ(tape.last_use(kY), kBackwardData);
-  EXPECT_EQ(tape.last_use(kMetrics), kLoss) << "made, and read by the host only";
+  EXPECT_EQ(tape.last_use(kMetrics), kLoss) << "its producer, since only the host reads it";
   EXPECT_EQ(tape.last_use(kMomentum), kUpdate);
-  EXPECT_EQ(tape.last_use(kValues), kNone) << "nobody uses it";
+  EXPECT_EQ(tape.last_use(kValues), kNone) << "no op uses it";
 }
 
 TEST(Tape, ListsAnOpThatReadsAValueTwiceOnce) {
@@ -117,7 +117,7 @@ TEST(Tape, RejectsSumsThatOverflow) {
   EXPECT_THROW(tape.feature_map_bytes(), InvalidArgument);
 }
 
-// A second parameter gradient, summed in place by an op of the backward pass.
+// Adds a second parameter gradient, which an op of the backward pass sums in place.
 Tape::Parts summing_parts() {
   Tape::Parts parts = sound_parts();
   parts.values.push_back(make_value("fc.filter.gradient_sum", ValueKind::kGradientSum, 40));
@@ -150,7 +150,7 @@ TEST(Tape, ItIsCollectiveWhereRanksDoAnythingTogether) {
   EXPECT_FALSE(tape.op(kUpdate + 1).collective());
 }
 
-// One way to break the sound parts, and the text that the error must have.
+// One way to break the sound parts, and the text that the error must contain.
 struct Breach {
   std::string name;
   std::function<void(Tape::Parts&)> apply;

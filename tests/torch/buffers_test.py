@@ -1,6 +1,6 @@
-"""Nothing that a module has registered as a buffer is moved, and no frozen parameter, however small `min_size` is: operations
-update buffers without counting a version, so that a copy would race with them. A network moves as many bytes as its twin, which
-saves the same without having buffers. Bits are those of PyTorch alone."""
+"""No registered buffer and no frozen parameter is moved, however small `min_size` is. Operations update buffers without
+counting a version, so a copy would race with them. A network moves as many bytes as its twin, which saves the same tensors
+without buffers. Bits are those of PyTorch alone."""
 
 import contextlib
 import copy
@@ -20,7 +20,7 @@ STEPS = 4
 
 
 class Statistics(nn.Module):
-    """Batch normalisation whose running statistics are views of one buffer; without any where it is not `tracked`."""
+    """Batch normalisation whose running statistics are views of one buffer; without statistics if not `tracked`."""
 
     def __init__(self, tracked):
         super().__init__()
@@ -33,7 +33,7 @@ class Statistics(nn.Module):
 
 
 class Uncalled(nn.Module):
-    """Reads the buffers of a module that is not called itself."""
+    """Reads the buffers of a module that it never calls."""
 
     def __init__(self, tracked):
         super().__init__()
@@ -44,7 +44,7 @@ class Uncalled(nn.Module):
         return functional.batch_norm(x, norm.running_mean, norm.running_var, norm.weight, norm.bias, True, 0.1)
 
 
-# By name: makes a module with buffers, or its twin.
+# Functions by name that make a module with buffers, or its twin.
 NORMS = {
     "batch normalisation": lambda tracked: nn.BatchNorm2d(CHANNELS, track_running_stats=tracked),
     "views of a buffer": Statistics,
@@ -80,7 +80,7 @@ CHANGES = {
 
 
 class CallWithState:
-    """Calls networks as functions of a state that is kept here."""
+    """Calls networks as functions of a state kept in this object."""
 
     def __call__(self, network, inputs):
         self.buffers = {name: tensor.clone() for name, tensor in network.named_buffers()}
@@ -88,7 +88,7 @@ class CallWithState:
 
 
 class Moves:
-    """Hooks with a stash of their own, to which everything is large enough."""
+    """Hooks with their own stash and a minimum size of one byte."""
 
     def __init__(self, tier):
         self.hooks = vdnn.torch.make_hooks(vdnn.torch.make_settings(tier=tier, budget=0, min_size=1))
@@ -106,7 +106,7 @@ class Moves:
 
 
 def train(network, change, serving, call=lambda network, inputs: network(inputs)):
-    """The state after each step."""
+    """Returns the state after each step."""
     inputs, found = torch.randn(4, 3, 16, 16), []
     for _ in range(STEPS):
         network = change(network)
@@ -127,7 +127,7 @@ class Buffers(unittest.TestCase):
         torch.set_num_threads(1)
 
     def check(self, tier, make, make_twin, **how):
-        """make() with hooks and without, and the bytes that leave of it and of its twin."""
+        """Compares make() with and without hooks, and the bytes that leave with those of its twin."""
         results, out_bytes = [], []
         for make_network in (make, make_twin):
             moves = Moves(tier)
@@ -168,7 +168,7 @@ class Buffers(unittest.TestCase):
                 self.check(tier, frozen, lambda: network_of(nn.Identity()), change=CHANGES["nothing"])
 
     def test_what_has_no_history_leaves_once_nobody_holds_it(self):
-        """The mask of dropout, as soon as the operation has returned; a tensor of the program, as soon as it forgets it."""
+        """A dropout mask leaves once the operation has returned; a program's tensor leaves once the program drops it."""
         x = torch.randn(1024, requires_grad=True)
         for tier in TIERS:
             with self.subTest(tier):

@@ -1,5 +1,5 @@
-// check_json SCHEMA FILE: holds a file to a schema of docs/, for tests in Python, which has no such check of
-// its own. Each problem is a line; the status is 1 if there is any.
+// check_json SCHEMA FILE: checks a file against a schema of docs/, for tests in Python, which has no such
+// check in its library. Prints one line per problem; the status is 1 if there is any.
 
 #include <exception>
 #include <iostream>

@@ -1,4 +1,4 @@
-"""torch.compile, compiled autograd and RPC autograd: gradients as without vdnn.torch, or an error that says what to do."""
+"""torch.compile, compiled autograd and RPC autograd: gradients as without vdnn.torch, or an error with the remedy."""
 
 import contextlib
 import os
@@ -112,7 +112,7 @@ class CompiledAutograd(unittest.TestCase):
 
 
 def rpc_gradients(around_forward):
-    """Four layers, each second of which is computed by the other process."""
+    """Four layers; the other process computes every second one."""
     from torch.distributed import autograd, rpc
 
     torch.manual_seed(0)

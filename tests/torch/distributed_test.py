@@ -8,9 +8,9 @@ import torch.distributed
 import torch.multiprocessing
 from ports import free_port
 
-# The first version whose fully_shard() runs on the CPU over gloo. Without any hooks 2.4.1 crashes, and 2.6.0 raises in its
-# pre-forward hook: 'Stream' object has no attribute 'record_event'. 2.7 and 2.8 run, and add up the gradients of the ranks instead
-# of averaging them; 2.9.1 averages.
+# The first version whose fully_shard() runs on the CPU over gloo. Even without hooks, 2.4.1 crashes, and 2.6.0 raises
+# in its pre-forward hook: 'Stream' object has no attribute 'record_event'. 2.7 and 2.8 run but add up the gradients of
+# the ranks instead of averaging them; 2.9.1 averages.
 FIRST_WITH_FSDP2 = (2, 7)
 
 

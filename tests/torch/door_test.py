@@ -1,8 +1,8 @@
-"""The binary of tier "native" is compiled on first use, in whatever state compiler and cache are: either tier "native" serves, or
+"""The first use compiles the binary of tier "native". In any state of compiler and cache, either tier "native" serves, or
 one line of log gives the reason and tier "python" serves.
 
-The real binary is compiled once. The cases compile with a script that counts its calls and yields that binary, or fails as the
-case needs it.
+The real binary is compiled once. The cases use a script as the compiler, which counts its calls and yields that binary or
+fails as the case requires.
 """
 
 import contextlib
@@ -22,8 +22,8 @@ import torch
 from vdnn.torch import door
 from vdnn.torch.door import _sealed
 
-# Trains with tier "auto", and prints which tier has served and whether gradients are those without hooks. If python has served,
-# tier "native" is asked for by name, and its error printed.
+# Trains with tier "auto" and prints the tier that served and whether gradients equal those without hooks. If tier
+# "python" served, the program requests tier "native" by name and prints its error.
 PROGRAM = """
 import torch, vdnn.torch
 x = torch.linspace(0, 1, 4096, requires_grad=True)
@@ -40,12 +40,12 @@ if report.tier == "python":
         print(error)
 """
 
-# Compiles ahead, without a stash.
+# Compiles in advance, without a stash.
 AHEAD = ["-m", "vdnn.torch.door"]
 
 
 def wait_until(holds, process):
-    """Until the process has come so far. It may take any time, but must not have ended."""
+    """Waits until condition() is true. That may take any time, but the process must not end meanwhile."""
     while not holds():
         if process.poll() is not None:
             raise AssertionError(f"the process has ended with status {process.returncode}")
@@ -65,7 +65,7 @@ class DoorTest(unittest.TestCase):
         self.calls = self.folder / "calls"
 
     def compiler(self, body):
-        """A compiler that notes each call and runs `body`, in which $out is the file to be made and $real the right one."""
+        """A compiler that logs each call and runs `body`, in which $out is the output file and $real the right binary."""
         path = self.folder / f"compiler-{len(list(self.folder.iterdir()))}"
         path.write_text(
             f"#!/bin/bash\necho call >> {shlex.quote(str(self.calls))}\nreal={shlex.quote(str(self.real))}\n"
@@ -91,7 +91,7 @@ class DoorTest(unittest.TestCase):
         )
 
     def run_program(self, under=(), **environment):
-        """The lines that it prints, and those that it logs."""
+        """Returns the lines that the program prints and those that it logs."""
         process = self.start("-c", PROGRAM, under=under, **environment)
         output, errors = process.communicate()
         self.assertEqual(process.returncode, 0, errors)
@@ -102,12 +102,12 @@ class DoorTest(unittest.TestCase):
         self.assertEqual(self.number_of_calls(), calls)
 
     def check_python_serves(self, reason, **options):
-        """And tier "native" is refused for the same reason."""
+        """Tier "python" serves, and tier "native" is refused for the same reason."""
         (served, refused), log = self.run_program(**options)
         self.assertEqual(served, "python True True")
         self.assertEqual(len(log), 1, log)
-        self.assertRegex(log[0], "tier native does not fit, tier python serves: .*" + reason)
-        self.assertRegex(refused, "^vdnn.torch: tier native does not fit: .*" + reason)
+        self.assertRegex(log[0], "tier native is not available, tier python is used: .*" + reason)
+        self.assertRegex(refused, "^vdnn.torch: tier native is not available: .*" + reason)
 
     def binaries(self):
         return sorted((self.cache / "vdnn").glob("*.so"))
@@ -142,7 +142,7 @@ class Compilers(DoorTest):
         self.check_python_serves("status 0", CXX=self.compiler("exit 0\n"))
 
     def test_makes_what_is_no_library(self):
-        """The linker's words, since the file is whole: it is what the compiler has made."""
+        """The error is the linker's, since the file is exactly what the compiler made."""
         self.check_python_serves("invalid ELF header", CXX=self.compiler('head -c 100000 /dev/zero > "$out"\n'))
 
     def test_is_killed(self):
@@ -165,7 +165,7 @@ class Folders(DoorTest):
         self.check_python_serves("cache folder .* cannot be used .*exists", CXX=self.good_compiler())
 
     def test_nobody_may_make_it(self):
-        """/proc takes no folders, of root neither."""
+        """Nobody, not even root, can create a folder in /proc."""
         self.check_python_serves("cache folder /proc/vdnn cannot be used", CXX=self.good_compiler(), XDG_CACHE_HOME="/proc")
         self.assertEqual(self.number_of_calls(), 0)
 
@@ -174,7 +174,7 @@ class Folders(DoorTest):
         self.check_python_serves("cannot be used", CXX=self.good_compiler())
 
     def test_read_only(self):
-        """Serves if the binary is in it, else is refused."""
+        """A read-only cache serves if it has the binary; otherwise it is refused."""
         (self.cache / "vdnn").mkdir(parents=True)
         under = self.read_only(self.cache)
         self.check_python_serves("cannot be used .*Read-only|cannot be used .*Permission", under=under, CXX=self.good_compiler())
@@ -183,7 +183,7 @@ class Folders(DoorTest):
         self.check_native_serves(1, under=self.read_only(self.cache), CXX=self.good_compiler())
 
     def read_only(self, folder):
-        """A command under which the folder cannot be written. Permissions do not stop root."""
+        """Returns a command under which the folder is read-only. (Permissions do not stop root.)"""
         if os.geteuid() != 0:
             for path in (folder / "vdnn", folder):
                 path.chmod(0o555)
@@ -196,7 +196,7 @@ class Folders(DoorTest):
 
 
 class Libraries(DoorTest):
-    """VDNN_STASH_LIBRARY names a file that does not serve: the import fails and says so."""
+    """VDNN_STASH_LIBRARY names an unusable file: the import fails with the reason."""
 
     def check(self, name, words):
         process = self.start("-c", "import vdnn.torch", VDNN_STASH_LIBRARY=name)
@@ -212,7 +212,7 @@ class Libraries(DoorTest):
 
 
 class Caches(DoorTest):
-    """A binary in the cache is used only if it is whole and made of these sources for this PyTorch."""
+    """A binary in the cache is used only if it is complete and made from these sources for this PyTorch."""
 
     def check_is_compiled_anew(self, damage):
         self.check_native_serves(1, CXX=self.good_compiler())
@@ -224,7 +224,7 @@ class Caches(DoorTest):
         self.check_is_compiled_anew(lambda binary: os.truncate(binary, 5000))
 
     def test_seals(self):
-        """A file of each length but its own is refused, and a file with one wrong bit."""
+        """A file of any wrong length is refused, and so is a file with one wrong bit."""
         identity, file = bytes(range(32)), self.folder / "file"
         whole = _sealed.seal(b"content of a library", identity)
         others = [whole[:length] for length in range(len(whole))] + [whole + b"x"]
@@ -237,7 +237,7 @@ class Caches(DoorTest):
         self.assertFalse(_sealed.is_sealed(self.folder / "none", identity))
 
     def test_of_other_sources(self):
-        """A binary that is whole, of another PyTorch or another vdnn, under this one's name."""
+        """A complete binary of another PyTorch or another vdnn has this binary's name."""
 
         def replace(binary):
             binary.write_bytes(_sealed.seal(self.real.read_bytes(), bytes(32)))
@@ -245,13 +245,13 @@ class Caches(DoorTest):
         self.check_is_compiled_anew(replace)
 
     def test_without_a_compiler(self):
-        """One line, where nobody can compile it anew."""
+        """One line of log, if no compiler can rebuild the binary."""
         self.check_native_serves(1, CXX=self.good_compiler())
         os.truncate(self.binaries()[0], 5000)
         self.check_python_serves("no-such-compiler", CXX="no-such-compiler")
 
     def test_changed_sources(self):
-        """They have another name, so that both versions find theirs."""
+        """Binaries of other versions have other names, so that each version finds its own."""
         package = self.folder / "package"
         shutil.copytree(pathlib.Path(door.__file__).parents[2], package / "vdnn")
         shutil.copytree(door._include_folder(), package / "vdnn/torch/include")
@@ -268,14 +268,14 @@ class Caches(DoorTest):
 
 class Processes(DoorTest):
     def slow_compiler(self):
-        """Writes half of the binary, and the other half once the file `go` is there."""
+        """Writes half of the binary, and the rest once the file `go` exists."""
         return self.compiler(
             'head -c 20000 "$real" > "$out"\n'
             f'cd {shlex.quote(str(self.folder))}\nwhile [[ -e calls && ! -e go ]]; do sleep 0.01; done\ncp "$real" "$out"\n'
         )
 
     def test_two_at_once(self):
-        """The second waits for the first, and neither sees half a binary."""
+        """The second process waits for the first, and neither sees half a binary."""
         compiler = self.slow_compiler()
         processes = [self.start("-c", PROGRAM, CXX=compiler) for _ in range(2)]
         wait_until(lambda: self.number_of_calls() > 0, processes[0])
@@ -298,7 +298,7 @@ class Processes(DoorTest):
         return False
 
     def test_without_locks(self):
-        """Each compiles for itself; the binary that comes last replaces the other as a whole."""
+        """Each process compiles for itself; the last binary replaces the other as a whole."""
         program = "import fcntl\ndef refuse(*_):\n  raise OSError('no locks here')\nfcntl.flock = refuse\n" + PROGRAM
         compiler = self.slow_compiler()
         processes = [self.start("-c", program, CXX=compiler) for _ in range(2)]
@@ -311,7 +311,7 @@ class Processes(DoorTest):
             self.assertEqual((output.strip(), errors), ("native True True", ""))
 
     def test_killed_midway(self):
-        """Also where the compiler goes on, and writes when the next process has compiled."""
+        """The next process compiles, even if the killed one's compiler continues and writes later."""
         process = self.start("-c", PROGRAM, CXX=self.slow_compiler())
         wait_until(lambda: self.number_of_calls() > 0, process)
         process.send_signal(signal.SIGKILL)

@@ -1,7 +1,7 @@
-"""Gradients, weights and buffers are equal to the bit over four steps with and without vdnn.torch, whatever moves.
+"""Over four steps, gradients, weights and buffers with vdnn.torch equal those without to the bit, whatever it moves.
 
-Networks as they are, each with each budget; with autocast and other layouts of memory usually with one budget, and with each if
-VDNN_LONG_RUN is set.
+Plain networks run with every budget. Networks with autocast or other memory layouts run with one budget, and with every budget
+if VDNN_LONG_RUN is set.
 """
 
 import contextlib
@@ -13,7 +13,7 @@ import torch
 
 import vdnn.torch
 
-# Everything leaves; some of it, by a plan; nothing.
+# With these budgets everything leaves, some tensors leave by a plan, and nothing leaves.
 BUDGETS = (0, "6MiB", "1GiB")
 BUDGETS_OF_VARIANTS = BUDGETS if os.environ.get("VDNN_LONG_RUN") else BUDGETS[:1]
 
@@ -23,7 +23,8 @@ class Equality(unittest.TestCase):
         try:
             expected = networks.train(name, contextlib.nullcontext, **options)
         except RuntimeError as error:
-            # oneDNN has the LSTM in bf16 only for processors with AVX-512; others cannot train it without vdnn.torch either.
+            # oneDNN has a bf16 LSTM only for processors with AVX-512; other processors cannot train it without
+            # vdnn.torch either.
             if "could not create a primitive" not in str(error) or "avx512" in torch.backends.cpu.get_cpu_capability().lower():
                 raise
             with self.subTest(name=name, **options):

@@ -1,6 +1,6 @@
-"""vdnn.torch.export(), and what `vdnn plan`, `sweep` and `max-batch` make of its file: measured here, predicted there.
+"""Compares measurements of a step with the predictions of `vdnn plan`, `sweep` and `max-batch` from vdnn.torch.export().
 
-On the CPU, where all memory of tensors is counted (measure_memory()), so that a prediction is held to bytes."""
+The tests run on the CPU, where measure_memory() counts all memory of tensors, so that predictions are compared in bytes."""
 
 import functools
 import json
@@ -21,11 +21,11 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 VDNN, CHECK_JSON = os.environ["VDNN_COMMAND"], os.environ["VDNN_CHECK_JSON"]
 SCHEMA = ROOT / "docs/learned_step.schema.json"
 DEVICE = "sim:rtx4090"
-GRANULE = 2 << 20  # of that device
+GRANULE = 2 << 20  # of DEVICE
 TIERS = ("python", "native")
 STEPS = 4
 UNLIMITED = "1TiB"  # nothing moves
-PART = 0.6  # of what a step takes alone: the budget of the comparisons
+PART = 0.6  # budget of the comparisons, as a part of the peak without offloading
 
 
 def unet():
@@ -39,7 +39,7 @@ def unet3d():
 
 
 def train(make, tier, budget, steps=STEPS):
-    """The peaks of the steps, by hooks of their own, whose step is learned last."""
+    """Returns the peaks of the steps. Uses new hooks, so that this training's step is the one learned last."""
     vdnn.torch._made.clear()
     network, inputs, targets = make()
     optimizer = torch.optim.SGD(network.parameters(), lr=0.01, momentum=0.9)
@@ -85,7 +85,7 @@ class Files(unittest.TestCase):
         return path
 
     def ask(self, command, path, *options):
-        """The lines of JSON that the command writes."""
+        """Returns the JSON lines that the command writes."""
         lines = self.folder / "lines.json"
         run(command, "--step", path, "--device", DEVICE, "--json", lines, *options)
         return [json.loads(line) for line in lines.read_text().splitlines()]
@@ -96,14 +96,14 @@ class Files(unittest.TestCase):
 
 @functools.cache
 def alone(make):
-    """The peak of a step in which nothing moves, measured and not learned."""
+    """Returns the measured peak of a step in which nothing moves."""
     return train(make, "python", UNLIMITED)[-1]
 
 
 class Predictions(Files):
     def test_peak_without_offloading(self):
-        """To the byte but for what vdnn adds: the peak in whole granules of the device. 1 % is kept for a tensor that is read
-        for the last time in the stretch that makes the next one: nothing tells which went first."""
+        """The prediction exceeds the measured peak by at most one granule, to which vdnn rounds, and 1 %. The 1 % is for a
+        tensor whose last read is in the stretch that makes the next tensor, since the file does not record their order."""
         for make in (unet, unet3d):
             for tier in TIERS:
                 with self.subTest(network=make.__name__, tier=tier):
@@ -115,9 +115,9 @@ class Predictions(Files):
                     self.assertLessEqual(plan["peak_bytes"], 1.01 * measured + GRANULE)
 
     def test_peak_within_a_budget(self):
-        """Of a step that was learned while nothing moved. In the same budget, vdnn.torch moves the fewest bytes and the planner
-        what costs no time, so the two peaks differ by what either leaves unused: 15 % at most. In a budget of just the peak
-        that the planner predicts, vdnn.torch keeps it, and uses 97 % of it."""
+        """The step is learned while nothing moves. In the same budget, vdnn.torch moves the fewest bytes, and the planner moves
+        whatever costs no time. So the two peaks differ by the bytes that either leaves unused, at most 15 %. With the peak
+        that the planner predicts as its budget, vdnn.torch stays within the budget and uses at least 97 % of it."""
         for make in (unet, unet3d):
             for tier in TIERS:
                 with self.subTest(network=make.__name__, tier=tier):
@@ -134,8 +134,8 @@ class Predictions(Files):
                     self.assertGreaterEqual(tight, 0.97 * plan["peak_bytes"])
 
     def test_smallest_budget(self):
-        """Within 5 % of the peak that is left where vdnn.torch moves all that helps: the planner need not move whole tensors at
-        the moments at which hooks are called."""
+        """The smallest budget is within 5 % of the peak when vdnn.torch moves everything that helps. They differ because the
+        planner, unlike hooks, need not move whole tensors at the moments of hook calls."""
         for make in (unet, unet3d):
             with self.subTest(network=make.__name__):
                 train(make, "native", UNLIMITED)
@@ -146,11 +146,11 @@ class Predictions(Files):
 
     @staticmethod
     def kept(make, tier, budget):
-        """The peak from the step on for which the plan knows the optimizer's state."""
+        """Returns the peak from the first step on whose plan knows the optimizer's state."""
         return max(train(make, tier, budget)[2:])
 
     def test_offloading_leaves_no_trace_in_the_file(self):
-        """Bytes are counted as though nothing had left, whatever left: within 2 % of the step's peak."""
+        """The file counts bytes as if nothing had left, within 2 % of the step's peak."""
         for tier in TIERS:
             train(unet, tier, UNLIMITED)
             plain = self.check_valid(self.export())
@@ -174,7 +174,7 @@ class Predictions(Files):
         self.assertLess(min(optimal), PART * min(none))
         self.assertGreaterEqual(min(none), peaks[-1])
         rows = {row["row"]: row for row in self.ask("max-batch", path, "--memory", 2 * min(none)) if row["type"] == "largest_batch"}
-        # Nearly all bytes grow with the batch, parameters do not.
+        # Nearly all bytes grow with the batch; parameters do not.
         self.assertGreaterEqual(rows["without_offloading"]["batch"], 12)
         self.assertLess(rows["without_offloading"]["batch"], 14)
         self.assertGreater(rows["most"]["batch"], rows["without_offloading"]["batch"])
@@ -318,7 +318,7 @@ class Arguments(Files):
         self.assertEqual(list(self.folder.iterdir()), [])
 
     def test_memory_that_is_not_counted(self):
-        """Tier "python" on the CPU without measure_memory(): the saved tensors are all that is known, and the file is valid."""
+        """Without measure_memory(), tier "python" on the CPU knows only the saved tensors; the file is still valid."""
         path = self.folder / "step.json"
         program = (
             "import export_test, torch, vdnn.torch\n"

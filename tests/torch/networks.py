@@ -1,4 +1,4 @@
-"""Networks that the tests of vdnn.torch train, each with a batch and a loss. `make(name)` is the same at each call."""
+"""Networks for the tests of vdnn.torch, each with a batch and a loss. Each call of `make(name)` makes the same network."""
 
 import torch
 from torch import nn
@@ -27,7 +27,7 @@ class ResidualBlock(nn.Module):
 
 
 class ResNet18(nn.Module):
-    """`checkpointed`: PyTorch recomputes the blocks, in its older and its newer way in turn."""
+    """If `checkpointed`, PyTorch recomputes the blocks, alternating between its older and its newer method."""
 
     def __init__(self, classes=100, checkpointed=False):
         super().__init__()
@@ -51,7 +51,7 @@ class ResNet18(nn.Module):
 
 
 class UNet(nn.Module):
-    """In two or three dimensions. `checkpointed`: the encoder's stages are recomputed by PyTorch."""
+    """Has two or three dimensions. If `checkpointed`, PyTorch recomputes the encoder's stages."""
 
     def __init__(self, channels=16, depth=4, classes=2, dimensions=2, checkpointed=False):
         super().__init__()
@@ -97,7 +97,7 @@ class SequenceNetwork(nn.Module):
 
 
 class TransformerNetwork(nn.Module):
-    """`checkpointed`: PyTorch recomputes the blocks, dropout included."""
+    """If `checkpointed`, PyTorch recomputes the blocks, dropout included."""
 
     def __init__(self, blocks=1, checkpointed=False):
         super().__init__()
@@ -112,7 +112,7 @@ class TransformerNetwork(nn.Module):
 
 
 class RewrittenNetwork(nn.Module):
-    """A tensor is saved, changed in place and saved again, while what was saved first is never read."""
+    """Saves a tensor, changes it in place and saves it again. The first saved version is never read."""
 
     def __init__(self):
         super().__init__()
@@ -124,7 +124,7 @@ class RewrittenNetwork(nn.Module):
     def forward(self, x):
         x = self.first(x)
         self.never_read = x.sin()  # saves x
-        if x.is_cuda:  # a copy out that the change overtakes is harmless, since PyTorch lets nobody read it, but it is a race
+        if x.is_cuda:  # a racing copy out is harmless, since PyTorch refuses to read it, but the judge reports it
             torch.cuda.synchronize()
         x.mul_(0.5).add_(1)
         x = self.second(x)
@@ -132,8 +132,8 @@ class RewrittenNetwork(nn.Module):
 
 
 class PlacedNetwork(nn.Module):
-    """Saves a tensor in memory that its allocator does not know as a block, as that of other libraries is. The tensors
-    that a first forward pass saves of it are never read, and the second one writes the same memory."""
+    """Saves a tensor in memory that the allocator does not know as a block, like memory of other libraries. The tensors that
+    the first forward pass saves in it are never read, and the second pass writes the same memory."""
 
     OFFSET = 4096  # in a block
 
@@ -161,7 +161,7 @@ class PlacedNetwork(nn.Module):
 
 
 class BranchedNetwork(nn.Module):
-    """On a GPU, each second branch runs on a stream of its own, as its backward pass then does. `beside`: it begins before the
+    """On a GPU, every second branch and its backward pass run on a stream of its own. With `beside`, it begins before the
     first branch."""
 
     def __init__(self, beside=False):
@@ -206,8 +206,8 @@ class BranchedNetwork(nn.Module):
 
 
 class ForkedNetwork(nn.Module):
-    """One stream makes a tensor, which another one saves, while the first goes on with other work. Without record_stream(): the
-    graph holds the tensor until its backward pass, so that PyTorch alone needs none."""
+    """One stream makes a tensor and continues with other work, while another stream saves the tensor. There is no
+    record_stream(): PyTorch alone needs none, since the graph holds the tensor until its backward pass."""
 
     def __init__(self):
         super().__init__()
@@ -282,7 +282,7 @@ def state_of(network):
 
 
 def train(name, around_forward, steps=4, memory_format=None, autocast=False):
-    """The state after each step. `around_forward()` is the context of each forward pass."""
+    """Returns the state after each step. `around_forward()` is the context of each forward pass."""
     network, inputs, targets = make(name)
     if memory_format is not None:
         network, inputs = network.to(memory_format=memory_format), inputs.to(memory_format=memory_format)

@@ -1,5 +1,5 @@
-"""A budget that can be kept is kept: from the third step on, the measured peak of all tensors exceeds neither the budget nor the
-plan's peak by more than 2 %."""
+"""From the third step on, the measured peak of all tensors exceeds neither a sufficient budget nor the plan's peak by more
+than 2 %."""
 
 import unittest
 
@@ -13,9 +13,9 @@ from vdnn.torch._recent_peak import MemoryFigures, RecentPeak
 TIERS = ("native", "python")
 TOLERANCE = 1.02
 MIN_SIZE = 16 << 10
-# Of the way from the smallest budget that can be kept to the peak without hooks.
+# Budgets as parts of the way from the smallest sufficient budget to the peak without hooks.
 PARTS = (0.9, 0.7, 0.5)
-FIRST_STEADY_STEP = 2  # the first step makes gradients and the optimizer's state, so that the second is the first that shows all
+FIRST_STEADY_STEP = 2  # the first step makes gradients and the optimizer's state, so only the second one shows all memory
 
 
 def resnet18():
@@ -42,7 +42,7 @@ class Peaks(unittest.TestCase):
     def check(self, make):
         alone = max(Run(make=make).peaks[FIRST_STEADY_STEP:])
         for tier in TIERS:
-            with self.assertLogs("vdnn.torch", "WARNING"):  # the plan then tells what a step needs
+            with self.assertLogs("vdnn.torch", "WARNING"):  # the warning has the memory that a step needs
                 smallest = Run(tier, make, MIN_SIZE, budget=1).figures[-1]["planned_peak_bytes"]
             self.assertLess(smallest, 0.95 * alone)
             for part in PARTS:
@@ -66,7 +66,7 @@ class Peaks(unittest.TestCase):
 
 
 class PeakOfGpu(unittest.TestCase):
-    """A stash on a GPU is told no less than the peak since the last event. fake_gpu_test.py has its use in training."""
+    """A stash on a GPU gets at least the peak since the last event. fake_gpu_test.py tests its use in training."""
 
     def setUp(self):
         self.figures = MemoryFigures(current=100, peak=300, allocated=1000)

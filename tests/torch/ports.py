@@ -1,4 +1,4 @@
-"""A port for processes of one test."""
+"""Returns a free port for the processes of one test."""
 
 import socket
 

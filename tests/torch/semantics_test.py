@@ -1,5 +1,5 @@
-"""Where hooks for saved tensors may change what PyTorch does: each row must print with tier "native" what it prints without
-hooks, errors included. Rows that tier "python" cannot keep are named, with what it does instead."""
+"""A table of programs in which hooks for saved tensors could change the behaviour of PyTorch. With tier "native" each row must
+print the same as without hooks, errors included. The rows in which tier "python" differs are listed with its error."""
 
 import contextlib
 import gc
@@ -16,7 +16,7 @@ import vdnn.torch
 
 
 def hooks_of(tier):
-    """Everything leaves, however small."""
+    """Hooks with which every tensor leaves, however small."""
     return lambda: vdnn.torch.offload(budget=0, min_size=1, tier=tier)
 
 
@@ -284,7 +284,7 @@ def inference_tensor(hooks):
 
 
 class ChangesWhatItSaved(torch.autograd.Function):
-    """Its backward pass uses the saved tensor as scratch memory."""
+    """The backward pass uses the saved tensor as scratch memory."""
 
     @staticmethod
     def forward(context, x):
@@ -347,7 +347,7 @@ def changed_when_nobody_holds_it(hooks):
 
 
 class Scaled(torch.autograd.Function):
-    """Its backward pass reads an attribute of a tensor that it has saved."""
+    """The backward pass reads an attribute of a saved tensor."""
 
     @staticmethod
     def forward(context, x, weight):
@@ -379,7 +379,7 @@ def data_of_a_parameter_replaced(hooks):
 
 
 def forward_mode(hooks):
-    """Tangents of what has none are tensors without bytes."""
+    """A tensor without a tangent has a tangent without bytes."""
     x, w = random_leaf(8, 8), random_leaf(8, 8)
     with hooks(), torch.autograd.forward_ad.dual_level():
         dual = torch.autograd.forward_ad.make_dual(x, torch.randn(8, 8))
@@ -460,25 +460,25 @@ ROWS = {
     "memory of NumPy": numpy_memory,
 }
 
-# Rows in which tier "python" does not do as PyTorch does, and its words.
+# Rows in which tier "python" differs from PyTorch, with its error.
 PYTHON_DIFFERS = {
     "torch.func.grad": "don't yet support saved tensor hooks",
     "torch.func.vmap of grad": "don't yet support saved tensor hooks",
     "torch.func.jacrev": "don't yet support saved tensor hooks",
 }
 
-# Rows in which PyTorch 2.4 itself makes a new tensor of what any hooks give back.
+# Rows in which PyTorch 2.4 itself makes a new tensor of whatever hooks return.
 OLD_PYTORCH_DIFFERS = {"attribute of a frozen tensor": "'Tensor' object has no attribute 'factor'"}
 IS_OLD = tuple(int(part) for part in torch.__version__.split(".")[:2]) < (2, 5)
 
 
 def differs(name, tier):
-    """The words in which a row differs from PyTorch without hooks, if it does."""
+    """Returns the expected error if a row differs from PyTorch without hooks."""
     return (PYTHON_DIFFERS.get(name) if tier == "python" else None) or (OLD_PYTORCH_DIFFERS.get(name) if IS_OLD else None)
 
 
 def plain(value):
-    """Something that compares: tensors by their bits."""
+    """Returns a comparable form of the value; tensors compare by their bits."""
     if isinstance(value, torch.Tensor):
         value = torch.view_as_real(value) if value.is_complex() else value
         return value.detach().numpy().tobytes()
@@ -491,14 +491,14 @@ def outcome(row, hooks):
     torch.manual_seed(0)
     try:
         return plain(row(hooks))
-    except Exception as error:  # the row's outcome
+    except Exception as error:  # an expected outcome of a row
         return f"{type(error).__name__}: {error}"
     finally:
         gc.collect()
 
 
 def without_names(text):
-    """Tier "python" does not know the operation that PyTorch names in its message, nor whether anomaly mode is on."""
+    """Removes text that tier "python" cannot know: the operation that PyTorch names, and the hint on anomaly mode."""
     text = re.sub(r", which is output \d+ of \w+,", "", str(text))
     return text.split(" Hint:")[0]
 
@@ -533,7 +533,7 @@ class Semantics(unittest.TestCase):
                 self.assert_nothing_lives()
 
     def test_child_of_fork(self):
-        """As a worker of a DataLoader that uses autograd: it computes as without hooks, and may enable vdnn.torch itself."""
+        """Like a DataLoader's worker that uses autograd, a child computes as without hooks and may enable vdnn.torch itself."""
 
         def gradients(queue, tier):
             x = torch.ones(64, requires_grad=True)
@@ -584,7 +584,7 @@ class Semantics(unittest.TestCase):
         vdnn.torch.disable()
 
     def test_rows_move_tensors(self):
-        """The rows are about tensors that leave: with nothing moved they would say nothing."""
+        """The rows test tensors that leave; if nothing moved, they would test nothing."""
         for tier in ("native", "python"):
             before = sum(figures["left"] for figures in self.figures_of(tier))
             outcome(retained_graph, hooks_of(tier))
@@ -595,7 +595,7 @@ class Semantics(unittest.TestCase):
             return vdnn.torch.report(quiet=True).devices.values()
 
     def test_threads(self):
-        """Tier "native" serves other threads, tier "python" the calling one."""
+        """Tier "native" serves other threads, too; tier "python" serves only the calling thread."""
         for tier, serves in (("native", True), ("python", False)):
             before = sum(figures["puts"] for figures in self.figures_of(tier))
             outcome(forward_in_a_thread, hooks_of(tier))

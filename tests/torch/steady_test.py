@@ -1,4 +1,4 @@
-"""A static network from its second step on: what is late, what is page-locked, what is copied, what memory tensors take."""
+"""A static network from its second step on: late fetches, page-locking, copied bytes and the memory of tensors."""
 
 import contextlib
 import os
@@ -23,7 +23,7 @@ def large_unet():
 
 
 class Run:
-    """A network, trained through hooks: the figures and the peak of each step."""
+    """Trains a network through hooks and records the statistics and the peak of each step."""
 
     def __init__(self, tier=None, make=large_unet, min_size=MIN_SIZE, **options):
         network, inputs, targets = make()
@@ -60,7 +60,7 @@ class Run:
 
 
 def eligible_bytes():
-    """Of the storages that autograd saves of the same U-Net, each version once: what a stash may move."""
+    """The bytes that a stash may move: the storages that autograd saves for the same U-Net, each version once."""
     network, inputs, targets = large_unet()
     seen, parameters = {}, {parameter.untyped_storage()._cdata for parameter in network.parameters()}
     held = {inputs.untyped_storage()._cdata, targets.untyped_storage()._cdata}
@@ -68,7 +68,7 @@ def eligible_bytes():
     def pack(tensor):
         storage = tensor.untyped_storage()
         if storage._cdata not in parameters | held and tensor.nbytes >= MIN_SIZE:
-            seen[storage._cdata, tensor._version] = storage.nbytes(), tensor.detach()  # held: no address comes twice
+            seen[storage._cdata, tensor._version] = storage.nbytes(), tensor.detach()  # held, so that no address repeats
         return tensor.detach()
 
     with torch.autograd.graph.saved_tensors_hooks(pack, lambda packed: packed):
@@ -84,7 +84,7 @@ class Steady(unittest.TestCase):
         cls.alone = Run()
 
     def check_steady(self, run, first=1):
-        """From the second step on, or from step `first`: the state that an optimizer makes in step 0 is in the plan of step 2."""
+        """Checks the steps from `first` on. With an optimizer that is 2, whose plan is the first with the optimizer's state."""
         for late in run.by_step("fetched_late")[1:]:
             self.assertLessEqual(late, 2)
         self.assertEqual(run.by_step("page_locks")[first:], [0] * (STEPS - first))
@@ -103,7 +103,7 @@ class Steady(unittest.TestCase):
                     self.check_steady(Run(tier, lambda name=name: networks.make(name), "4KiB", budget=0))
 
     def test_everything_leaves(self):
-        """All that is eligible, but for the window's worth of tensors that are read before their copies are due."""
+        """All eligible tensors leave, except for one window of tensors, which are read before their sources could be released."""
         sizes = sorted(eligible_bytes())
         for tier in TIERS:
             with self.subTest(tier):
@@ -114,7 +114,7 @@ class Steady(unittest.TestCase):
                 self.assertLessEqual(stay, sum(sizes[-2:]))
 
     def test_budget_is_kept(self):
-        """With the optimizer's state and all else that autograd does not save: both tiers count it after measure_memory()."""
+        """Memory that autograd does not save, like the optimizer's state, counts in both tiers after measure_memory()."""
         for tier, part in (("native", 0.9), ("native", 0.7), ("native", 0.5), ("python", 0.6)):
             with self.subTest(tier=tier, part=part):
                 budget = int(part * self.alone.peaks[-1])
@@ -140,7 +140,7 @@ class Steady(unittest.TestCase):
                 self.assertGreater(run.figures[-1]["out_bytes"], 0)
 
     def test_a_graph_that_is_kept_into_the_next_step(self):
-        """That of a metric, which is bound again after the next forward pass: steps end without it, and are learned."""
+        """The program keeps a metric's output until after the next forward pass. Steps end nevertheless, and are learned."""
         for tier in TIERS:
             with self.subTest(tier):
                 network, inputs, targets = networks.make("unet")
@@ -181,7 +181,7 @@ class Steady(unittest.TestCase):
 
 
 class DefaultHostBudget(unittest.TestCase):
-    """All stashes of a machine together promise no more than half of its memory."""
+    """By default all stashes of a machine together use no more than half of its memory."""
 
     def setUp(self):
         self.all = _library.default_host_bytes()
@@ -242,7 +242,7 @@ class BadOptions(unittest.TestCase):
             self.assertEqual(vdnn.torch.parse_size(text, "size"), size)
 
     def test_binary_that_does_not_fit(self):
-        """One line of log, and tier "python" serves."""
+        """One line of log gives the reason, and tier "python" serves."""
         found = _native_hooks.NativeHooks
 
         def refuse(settings):

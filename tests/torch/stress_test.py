@@ -1,6 +1,6 @@
-"""Steps that differ: shapes, dropped layers, checkpointed parts, retain_graph, create_graph, forward passes that are abandoned,
-exceptions. Copies are delayed at random, and memory that PyTorch frees is poisoned. Gradients must be those of PyTorch alone, bit
-for bit, and no handle may be left. `stress_test.py SEEDS` tries so many; a failure names its seed."""
+"""Steps with varying shapes, dropped layers, checkpointed parts, retain_graph, create_graph, abandoned forward passes and
+exceptions. Copies are delayed at random, and memory that PyTorch frees is poisoned. Gradients must be those of PyTorch alone,
+bit for bit, and no handle may be left. `stress_test.py SEEDS` runs that many seeds; a failure names its seed."""
 
 import contextlib
 import ctypes
@@ -48,7 +48,7 @@ class Irregular(torch.nn.Module):
 
 
 def one_step(network, draw):
-    """As a program may do it: returns the loss that is left of it, which keeps its graph."""
+    """Runs one random step. Returns a loss that is left over, with its graph, like a program that keeps one."""
     kind = draw.random()
     shapes = [(draw.choice([2, 2, 2, 3]), 3, draw.choice([16, 16, 24]), 16) for _ in range(3 if kind < 0.3 else 1)]
     batches = [torch.randn(*shape) for shape in shapes]
@@ -81,7 +81,7 @@ def gradients_of_steps(seed, around_step):
 
 
 def hooks_of(tier, seed):
-    """A stash of its own for each seed. Odd seeds have a budget, so that a plan decides."""
+    """Each seed has its own stash. Odd seeds have a budget, so that a plan decides."""
     settings = vdnn.torch.make_settings(
         budget=(seed % 2) * 200_000, tier=tier, min_size=4096, delay_seed=seed + 1, window=65536
     )

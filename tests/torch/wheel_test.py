@@ -1,7 +1,7 @@
-"""The wheel of vdnn.torch, installed in a fresh virtual environment, serves a program in both tiers, outside of the source tree.
+"""The wheel of vdnn.torch, installed in a fresh virtual environment, serves a program in both tiers, outside the source tree.
 
-scripts/wheel builds it. The environment borrows the PyTorch of this Python; the binary of tier "native" is compiled from the wheel's
-own sources, into a cache of its own.
+scripts/wheel builds the wheel. The environment borrows the PyTorch of this Python. The binary of tier "native" is compiled from
+the wheel's own sources into a separate cache.
 """
 
 import os
@@ -17,7 +17,7 @@ import torch
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 TIERS = ("native", "python")
 
-# The two lines, and a step.
+# The two lines that enable vdnn.torch, and a training.
 PROGRAM = """
 import sys
 import torch
@@ -68,7 +68,7 @@ class Wheel(unittest.TestCase):
 
     @classmethod
     def make_environment(cls, folder):
-        """With the wheel, and with the PyTorch of this Python by a .pth file. Returns its Python and its packages' folder."""
+        """Makes an environment with the wheel and, through a .pth file, this Python's PyTorch. Returns its Python and site folder."""
         subprocess.run([sys.executable, "-m", "venv", folder], check=True)
         python = folder / "bin/python"
         pip = (python, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--no-index", "--no-deps")
@@ -80,7 +80,7 @@ class Wheel(unittest.TestCase):
         return python, site
 
     def run_installed(self, *arguments):
-        """Returns the output of the environment's Python, in a folder that has nothing of the source tree."""
+        """Returns the output of the environment's Python, run in a folder outside the source tree."""
         own = {name: value for name, value in os.environ.items() if not name.startswith(("VDNN_", "PYTHON"))}
         own["XDG_CACHE_HOME"] = str(self.folder / "cache")
         done = run(self.python, "-W", "ignore", *arguments, cwd=self.folder, env=own)
@@ -94,7 +94,7 @@ class Wheel(unittest.TestCase):
                 self.assertEqual((file, served), (str(self.site / "vdnn/torch/__init__.py"), f"{tier} True"))
 
     def test_example(self):
-        """A U-Net in a budget that PyTorch alone exceeds."""
+        """Trains a U-Net in a budget that PyTorch alone exceeds."""
         example = shutil.copy(ROOT / "examples/pytorch_offload.py", self.folder)
         for tier in TIERS:
             with self.subTest(tier):
@@ -116,7 +116,7 @@ class Wheel(unittest.TestCase):
         self.assertEqual((again.name, again.read_bytes()), (self.wheel.name, self.wheel.read_bytes()))
 
     def test_tag(self):
-        """auditwheel finds the tag of the file's name; pip installs the wheel by it."""
+        """auditwheel finds the tag in the file's name, by which pip installs the wheel."""
         done = run(ROOT / "scripts/wheel", "--output", self.folder / "audited", "--audit")
         if "pip cannot fetch auditwheel" in done.stderr:
             self.skipTest(done.stderr.strip())

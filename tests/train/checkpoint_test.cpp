@@ -42,7 +42,7 @@ Network lenet() {
   return make_model({.model = "lenet", .batch = kBatch});
 }
 
-// Forward writes running statistics, and dropout depends on seed and step.
+// In this network, forward writes running statistics, and dropout depends on seed and step.
 Network with_normalization_and_dropout() {
   NetworkBuilder net("normed", {kBatch, 1, 12, 12});
   Tensor x = net.convolution("conv1", net.input(),
@@ -74,7 +74,7 @@ RunOptions run_options(const TrainingOptions& training, Policy policy = Policy::
 
 // --- training that was interrupted -------------------------------------------------------------------------
 
-constexpr std::uint64_t kSamples = 36;  // five steps an epoch, the last one short
+constexpr std::uint64_t kSamples = 36;  // five steps per epoch, the last one short
 constexpr std::uint64_t kSteps = 12;
 
 struct Case {
@@ -104,7 +104,7 @@ class Resumed : public testing::TemporaryDirectory, public ::testing::WithParamI
   }
   fs::path after(std::uint64_t step) const { return directory_ / ("step-" + std::to_string(step)); }
 
-  // Of a training that writes a checkpoint after every step.
+  // The result of a training that writes a checkpoint after every step.
   TrainingResult uninterrupted() const {
     const PlannedRun run = plan_run(GetParam().network(), run_options(GetParam().training));
     const DatasetSplits splits = data(run.own_network());
@@ -118,7 +118,8 @@ class Resumed : public testing::TemporaryDirectory, public ::testing::WithParamI
     return result;
   }
 
-  // Under another policy, in the smallest budget that it runs in, with another preference of algorithms.
+  // The result of a training resumed under another policy, in its smallest budget, with another preference of
+  // algorithms.
   TrainingResult resumed(std::uint64_t step, Policy policy, std::uint64_t seed_offset = 0) const {
     const Checkpoint checkpoint(after(step));
     const Network network = GetParam().network();
@@ -127,7 +128,7 @@ class Resumed : public testing::TemporaryDirectory, public ::testing::WithParamI
     const PlannedRun run = plan_resumed_run(checkpoint, network, options);
     const DatasetSplits splits = data(network);
     TrainOptions train = train_options();
-    train.session.seed = 77;  // the checkpoint's counts
+    train.session.seed = 77;  // the checkpoint's seed has precedence
     train.start = checkpoint.state(run);
     train.start->seed += seed_offset;
     TrainingResult result = Trainer(run, splits, train).train({});
@@ -152,7 +153,7 @@ TEST_P(Resumed, TrainingEndsWithTheSameBits) {
     EXPECT_EQ(rest.loss, whole.loss);
   }
   EXPECT_NE(resumed(3, Policy::kOffloadNone, 1).weights_sha256, whole.weights_sha256)
-      << "the seed decides about the order of samples";
+      << "the seed determines the order of samples";
 }
 
 TEST_P(Resumed, SavingChangesNothing) {
@@ -186,7 +187,7 @@ INSTANTIATE_TEST_SUITE_P(
 
 using ResumedAlgorithms = testing::TemporaryDirectory;
 
-// Without the checkpoint's algorithms the test above would show nothing of them.
+// Shows that the preferences differ, so that the test above depends on the checkpoint's algorithms.
 TEST_F(ResumedAlgorithms, AreTheCheckpointsWhateverIsPreferred) {
   const fs::path path = directory_ / "checkpoint";
   const TrainingOptions training{.optimizer = SgdSpec{}};
@@ -215,7 +216,7 @@ class CheckpointTest : public testing::TemporaryDirectory {
   }
   fs::path path() const { return directory_ / "checkpoint"; }
 
-  // Numbers of every kind of bits, in parameters and in the optimizer's state.
+  // Parameters and optimizer state with numbers of every kind of bit pattern.
   static TrainingState odd_state(const PlannedRun& run) {
     const std::vector<std::uint32_t> bits{0x7fc12345, 0xffc00001, 0x7f800000, 0xff800000, 0x80000000,
                                           0x00000000, 0x00000001, 0x807fffff, 0x3f800000, 0x7f7fffff};
@@ -257,7 +258,7 @@ class CheckpointTest : public testing::TemporaryDirectory {
     }
   }
 
-  // The same file with something changed in it that the format permits.
+  // Rewrites the file with a change that the format permits.
   void edit(const std::function<void(Edited&)>& change) const {
     Edited edited;
     {
@@ -283,7 +284,8 @@ class CheckpointTest : public testing::TemporaryDirectory {
     edit([&](Edited& edited) { edited.metadata[key] = value; });
   }
 
-  // Nothing is changed in a session that the checkpoint is not for.
+  // Returns the error for a session that the checkpoint does not fit, and checks that the session is
+  // unchanged.
   template <class Error>
   std::string rejection(const PlannedRun& run = tiny_run()) const {
     Session session(run, {.seed = 3});
@@ -307,7 +309,8 @@ TEST_F(CheckpointTest, BringsBackEveryBit) {
   EXPECT_EQ(session.steps(), 41U);
 }
 
-// The Python package orders tensors by name when it rewrites a file, which then was called damaged.
+// The Python package orders tensors by name when it rewrites a file. Regression: such a file was reported as
+// damaged.
 TEST_F(CheckpointTest, TheOrderOfTensorsInTheFileDoesNotMatter) {
   const PlannedRun run = tiny_run();
   save_odd_state(run);
@@ -354,8 +357,8 @@ TEST_F(CheckpointTest, IsASafetensorsFileOfTensorsAsTheyLie) {
   EXPECT_EQ(file.metadata().at("clip_norm"), "null");
 }
 
-// In NumPy, through the public package: the same names, shapes and bits. And what Python writes of them is
-// gone on from.
+// The public package returns the same names, shapes and bits as NumPy arrays. Training continues from the
+// file that Python then writes.
 TEST_F(CheckpointTest, PythonReadsTheSameNumbersAndWritesACheckpoint) {
   const std::string python = "'" VDNN_TEST_PYTHON "' ";
   if (testing::run_process(python + "-c 'import safetensors, numpy'").status != 0) {
@@ -392,7 +395,7 @@ TEST_F(CheckpointTest, StaysOpenWhenAnotherTakesItsPlace) {
   expect_same(checkpoint.state(run), odd_state(run));
 }
 
-// The size of files is limited as a full disk would.
+// A limit on the size of files acts like a full disk.
 TEST_F(CheckpointTest, AFailureToWriteLeavesThePreviousOne) {
   const PlannedRun run = tiny_run();
   save_odd_state(run);
@@ -434,7 +437,7 @@ TEST_F(CheckpointTest, TruncatedAnywhereIsRefused) {
   for (std::size_t bytes = 0; bytes < whole.size(); bytes += 97) {
     write("checkpoint", whole.substr(0, bytes));
     SCOPED_TRACE(bytes);
-    EXPECT_THAT(rejection<DataError>(), HasSubstr("not a sound safetensors file"));
+    EXPECT_THAT(rejection<DataError>(), HasSubstr("not a valid safetensors file"));
   }
 }
 
@@ -483,8 +486,8 @@ TEST_F(CheckpointTest, NoMetadataMayBeMissingOrUnknown) {
   EXPECT_THAT(rejection<DataError>(), HasSubstr("colour"));
 }
 
-// Of another precision: accepted, with the algorithms that a run in that precision has, since other ops
-// compute it.
+// A checkpoint of another precision is accepted. Its recorded algorithms do not apply, since the tape has
+// other ops.
 TEST_F(CheckpointTest, GoesOnInAnotherPrecision) {
   TrainingOptions narrow = kTraining;
   narrow.precision = {.storage = DataType::kBf16, .fp32_layers = {"fc"}};
@@ -573,7 +576,7 @@ TEST_F(CheckpointTest, MetadataOfAnotherFormAreRefused) {
   }
 }
 
-// Failed before: the parser took a zero for the end of the text, and whatever followed was passed over.
+// Regression: the parser took a zero byte for the end of the text and ignored everything after it.
 TEST_F(CheckpointTest, MetadataWithAZeroAreRefused) {
   save_odd_state();
   const std::string whole = read("checkpoint");
@@ -615,7 +618,8 @@ TEST_F(CheckpointTest, OfAnotherNetworkIsRefusedWithTheFirstParameterThatDiffers
   const std::string wider = rejection<InvalidArgument>(tiny_run(tiny(5, "wide")));
   EXPECT_THAT(wider, AllOf(HasSubstr("'tiny'"), HasSubstr("'wide'"), HasSubstr("\"conv1.filter\" is 3x3x3x2"),
                            HasSubstr("5x3x3x2")));
-  EXPECT_THAT(rejection<InvalidArgument>(tiny_run(tiny(5))), HasSubstr("5x3x3x2")) << "of the same name";
+  EXPECT_THAT(rejection<InvalidArgument>(tiny_run(tiny(5))), HasSubstr("5x3x3x2"))
+      << "another tensor has the same name";
   EXPECT_THAT(rejection<InvalidArgument>(tiny_run(tiny(3, "other", "conv7"))),
               HasSubstr("\"conv7.filter\" (3x3x3x2)"));
   EXPECT_THAT(rejection<InvalidArgument>(tiny_run(tiny(3, "twin"))),
@@ -661,7 +665,7 @@ class RecordedAlgorithms : public CheckpointTest {
     return testing::problem<InvalidArgument>(
         [&] { plan_resumed_run(Checkpoint(path()), tiny(), run_options(kTraining)); });
   }
-  // `from` occurs once in the list.
+  // `from` must occur exactly once in the list.
   void replace(const std::string& from, const std::string& to) const {
     std::string text = SafetensorsFile(path()).metadata().at("algorithms");
     ASSERT_NE(text.find(from), std::string::npos) << text;

@@ -1,5 +1,5 @@
-// Costs measured for real, on `cpu` and on a fake GPU. The times depend on the machine; the tests check that
-// each op has one for each algorithm.
+// Real measurements of costs, on `cpu` and on a fake GPU. The times depend on the machine; the tests check
+// that each algorithm of each op has one.
 
 #include "vdnn/cost_measurement.h"
 
@@ -27,7 +27,7 @@ RunOptions options(const std::string& model, std::int64_t batch) {
   return {.model = {.model = model, .batch = batch}, .device = "cpu", .threads = 1};
 }
 
-// Times that are there, of every op with every algorithm.
+// Expects a time for every op with every algorithm.
 void expect_complete(const MeasuredCosts& costs, const PlannedRun& run, std::size_t steps) {
   EXPECT_EQ(costs.setting, run.measured_setting());
   EXPECT_EQ(costs.ops.size(), run.tape->ops().size());
@@ -63,7 +63,8 @@ TEST(CostMeasurement, NamesEveryOpWithEveryAlgorithm) {
   }
 }
 
-// With one sample workspaces are larger than feature maps, and the largest lie on top of the peak.
+// With one sample, workspaces are larger than feature maps, and the largest ones exceed the budget on top of
+// the peak.
 TEST(CostMeasurement, LeavesOutWhatDoesNotFit) {
   RunOptions wish = options("lenet", 1);
   wish.policy = Policy::kOffloadAll;
@@ -104,7 +105,8 @@ TEST(CostMeasurement, WantsARealDeviceAndEnoughSteps) {
 
 class ProfiledTraining : public testing::TemporaryDirectory {};
 
-// A profile chooses algorithms and does nothing else: with these algorithms the weights are the same bits.
+// A profile only chooses algorithms, so a run with these algorithms and no profile has the same weights bit
+// for bit.
 TEST_F(ProfiledTraining, HasTheWeightsThatItsAlgorithmsHave) {
   RunOptions profiled = options("fashion-vgg", 8);
   write("profile.json", to_text(measure_costs(plan_run(profiled), {.steps = 5})));

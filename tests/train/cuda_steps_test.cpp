@@ -1,7 +1,7 @@
-// Whole steps of every network of the zoo on the `cuda` driver, over a fake runtime with logical memory: the
-// real device, pools, executor and library of CUDA's ops, at the batch that models have by default, with the
-// engines that cuDNN listed for an H200. Only arithmetic is missing. CUDA's own rules judge the order
-// (tests/fakes/cuda_order.h).
+// Whole steps of every network of the zoo on the `cuda` driver, over a fake runtime with logical memory.
+// Device, pools, executor and the library of CUDA's ops are real. Models have their default batch, and the
+// engines are those that cuDNN listed for an H200. Only arithmetic is missing. CUDA's own rules judge the
+// order (tests/fakes/cuda_order.h).
 
 #include <gtest/gtest.h>
 
@@ -33,7 +33,7 @@ namespace vdnn::testing {
 namespace {
 
 const std::uint64_t kSeeds = extent({.usual = 10, .in_long_run = 1000});
-// The first takes memory, the second overlaps it, the third finds what both have left.
+// The first step allocates memory, the second overlaps it, and the third uses the state that both leave.
 constexpr std::uint64_t kSteps = 3;
 constexpr std::uint64_t kEnough = std::uint64_t{1} << 43U;
 
@@ -43,7 +43,7 @@ std::shared_ptr<const cuda::EngineSource> recorded_h200() {
   return std::make_shared<cuda::RecordedEngines>(h200->recorded_engines);
 }
 
-// Something to train on a GPU, as graphs or not.
+// A run to train on a GPU, with or without graphs.
 struct Subject {
   const Tape& tape;
   const Schedule& schedule;
@@ -51,7 +51,7 @@ struct Subject {
   bool graph = false;
 };
 
-// Tells the fake when the host writes the numbers of a step.
+// Notifies the fake when the host writes the numbers of a step.
 class NotedProgram final : public ops::ForwardingProgram {
  public:
   NotedProgram(OpProgram& program, FakeCuda& fake) : ForwardingProgram(program), fake_(fake) {}
@@ -67,7 +67,7 @@ class NotedProgram final : public ops::ForwardingProgram {
   FakeCuda& fake_;
 };
 
-// A GPU of which nothing but CUDA is fake, and what trains on it.
+// A training on a GPU of which only CUDA is fake.
 class Training {
  public:
   Training(const Subject& subject, std::uint64_t seed, std::uint64_t granule_bytes)
@@ -83,8 +83,8 @@ class Training {
     executor_ = std::make_unique<Executor>(parts);
   }
 
-  // As a trainer does: the next batch is staged before a step is submitted, and the losses are read when the
-  // next step has been.
+  // Like a trainer, stages the next batch before a step is submitted, and reads its losses after the next
+  // step's submission.
   void step() {
     if (tickets_.empty()) {
       stage(0);
@@ -95,7 +95,7 @@ class Training {
     EXPECT_EQ(host_waits(), waits) << "the host waits inside a step";
     if (tickets_.size() > 1) {
       read_losses(tickets_.size() - 2);
-      EXPECT_GT(host_waits(), waits) << "nor for a loss: waits are not counted";
+      EXPECT_GT(host_waits(), waits) << "reading a loss must count as a wait";
     }
   }
   void run(std::uint64_t steps) {
@@ -104,9 +104,9 @@ class Training {
     }
   }
 
-  // Of every buffer, in the order of the schedule.
+  // The address of every buffer, in the order of the schedule.
   const std::vector<AddressRange>& placements() const { return executor_->placements(); }
-  // That take memory of the GPU or of the host, or give it back.
+  // The number of calls that allocate or release memory of the GPU or of the host.
   std::uint64_t memory_calls() const {
     return calls({"cuMemAddressReserve", "cuMemCreate", "cuMemMap", "cuMemSetAccess", "cuMemUnmap",
                   "cuMemRelease", "cuMemAddressFree", "cudaHostRegister", "cudaHostUnregister"});
@@ -114,7 +114,7 @@ class Training {
   const Device& device() const { return *device_; }
   FakeCuda& fake() { return *fake_; }
 
-  // Nobody needs anything any more, and nothing was done wrong.
+  // Destroys everything and expects neither leaks nor misuse.
   void finish() {
     executor_.reset();
     rig_.reset();
@@ -185,7 +185,7 @@ void each_policy(const std::string& model, const Test& test) {
 class CudaSteps : public ::testing::TestWithParam<std::string> {};
 
 void expect_clean_steps(const Subject& subject, std::uint64_t seed, std::uint64_t steps = kSteps) {
-  // Larger than a GPU's, so that less of the time goes into mapping.
+  // Larger than a GPU's, so that mapping takes less time.
   constexpr std::uint64_t kGranule = std::uint64_t{64} << 20U;
   Training training(subject, seed, kGranule);
   training.step();
@@ -201,7 +201,7 @@ void expect_clean_steps(const Subject& subject, std::uint64_t seed, std::uint64_
   training.finish();
 }
 
-// A failure names policy and seed; the filter of the test has the network.
+// A failure names policy and seed; the test's name contains the network.
 TEST_P(CudaSteps, NeverWaitNorRaceNorLeakNorMoveNorTakeMemoryAfterTheFirst) {
   std::uint64_t seed = 0;
   each_policy(GetParam(), [&seed](const Subject& subject) {
@@ -212,8 +212,8 @@ TEST_P(CudaSteps, NeverWaitNorRaceNorLeakNorMoveNorTakeMemoryAfterTheFirst) {
   });
 }
 
-// A graph for each of the staged batches, with either place for results; then each again. The device compares
-// replayed work with captured work, address by address; this test compares captured steps with the first one.
+// Captures one graph per staged batch and place for results, and then replays each. The device compares
+// replayed with captured work, address by address. This test compares captured steps with the first one.
 TEST_P(CudaSteps, AreTheSameAsGraphs) {
   constexpr std::uint64_t kCaptured = std::uint64_t{2} * kStagedBatches;
   std::uint64_t seed = 0;
@@ -224,7 +224,7 @@ TEST_P(CudaSteps, AreTheSameAsGraphs) {
   });
 }
 
-// The driver commits the bytes that were planned for the GPU, and CUDA allocates the same.
+// The driver commits the planned bytes, and CUDA allocates the same.
 void expect_predicted(const Subject& subject, const Prediction& prediction) {
   Training training(subject, 1, sim_profile("h200").granule_bytes);
   training.run(kSteps);
@@ -247,7 +247,7 @@ TEST_P(CudaSteps, TakeThePredictedPeak) {
   });
 }
 
-// A network of our own kernels alone.
+// A network that needs only our own kernels.
 Network normalising_network() {
   NetworkBuilder net("normalising", {4, 8, 12, 12});
   Tensor x = net.input();
@@ -260,7 +260,8 @@ Network normalising_network() {
   return std::move(net).build();
 }
 
-// Whether a step is skipped is decided on the device: the host submits the next one without looking.
+// The device decides whether a step is skipped; the host submits the next one without waiting for the
+// decision.
 TEST(CudaStepsTest, WithScaledLossesTheHostDoesNotWaitEither) {
   std::uint64_t seed = 0;
   const TrainingOptions training{.optimizer = AdamSpec{},
@@ -275,8 +276,8 @@ TEST(CudaStepsTest, WithScaledLossesTheHostDoesNotWaitEither) {
   });
 }
 
-// As in `vdnn plan --device sim:h200`, with cuDNN itself if it can be loaded. That takes seconds for each
-// network, so one plan serves all policies.
+// Plans as `vdnn plan --device sim:h200` does, with cuDNN itself if it can be loaded. That takes seconds per
+// network, so all policies share one plan.
 TEST(CudaStepsTest, TakeWhatIsPlannedOnTheSimulatedGpu) {
   for (const char* const model : {"vgg16", "resnet50"}) {
     const PlannedRun run =
@@ -306,7 +307,7 @@ INSTANTIATE_TEST_SUITE_P(Models, CudaSteps, ::testing::ValuesIn(model_names()), 
 
 // --- the judge is awake ------------------------------------------------------------------------------------
 
-// Whether steps are found wanting of which the second loses its `nth` call; nothing where it has not as many.
+// True if the judge notices that the second step loses its `nth` call; empty if the step has fewer calls.
 std::optional<bool> found_without(const Subject& subject, const char* call, std::uint64_t nth) {
   Training training(subject, 0, std::uint64_t{2} << 20U);
   training.step();
@@ -338,18 +339,18 @@ Count count_found(const char* call) {
     }
   });
   std::cout << "  " << count.found << " of " << count.calls << " calls of " << call
-            << " were missed when they were lost\n";
+            << " were noticed when they were lost\n";
   return count;
 }
 
-// Not every wait matters. A frontier names each stream that it came by, so one wait often implies another.
-// And some waits only set the time of a prefetch, on which no data depends.
+// Not every wait matters. A frontier has a point for each stream on its way, so one wait often implies
+// another. And some waits only determine the time of a prefetch, on which no data depends.
 TEST(LostCalls, MostWaitsAreMissed) {
   const Count count = count_found("cudaStreamWaitEvent");
   EXPECT_GT(2 * count.found, count.calls);
 }
 
-// Every submission has an event; few are waited for, each by one stream or more.
+// Every submission has an event. Streams wait for only few of these.
 TEST(LostCalls, EventsThatAreWaitedForAreMissed) {
   EXPECT_GT(count_found("cudaEventRecord").found, 0U);
 }

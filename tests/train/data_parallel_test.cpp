@@ -1,6 +1,6 @@
-// Ranks that train together, as threads: bit for bit the weights of one rank that accumulates gradients over
-// as many micro-steps, under every policy, in the memory that was predicted. With synchronised batch
-// normalisation, to within rounding those of one rank whose batch is all of theirs.
+// Ranks train together as threads, under every policy, in the predicted memory. Their weights are bit for bit
+// those of one rank that accumulates gradients over as many micro-steps. With synchronised batch
+// normalisation, they are within rounding those of one rank with the batches of all ranks.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -47,7 +47,7 @@ ConvolutionSpec same_convolution(std::int64_t filters) {
   return {.filters = filters, .kernel = {3, 3}, .stride = {1, 1}, .padding = {1, 1}};
 }
 
-// Without batch normalisation, whose statistics are those of one batch; with dropout, which depends on the
+// Has no batch normalisation, whose statistics are those of one batch. Has dropout, which depends on a
 // sample's place in the batch of all ranks.
 Network plain_network(std::int64_t batch = kBatch) {
   NetworkBuilder net("plain", {batch, 3, kSide, kSide});
@@ -72,7 +72,7 @@ RunOptions options(Policy policy, const OptimizerSpec& optimizer, const Shares& 
           .host_memory_bytes = std::uint64_t{64} << 20,
           .threads = 1,
           .policy = policy,
-          // Small buckets, so that there are several.
+          // The buckets are small, so that there are several.
           .training = {.optimizer = optimizer,
                        .clip_norm = 0.5F,
                        .ranks = shares.ranks,
@@ -81,7 +81,7 @@ RunOptions options(Policy policy, const OptimizerSpec& optimizer, const Shares& 
                        .reduce_precision = shares.reduce_precision}};
 }
 
-// Policies that choose algorithms get those of a static one, since the test compares bits.
+// Policies that choose algorithms get those of a static policy, since the test compares bits.
 PlannedRun planned(Policy policy, const OptimizerSpec& optimizer, const Shares& shares) {
   RunOptions wish = options(policy, optimizer, shares);
   if (policy == Policy::kDynamic || policy == Policy::kOptimal) {
@@ -143,7 +143,7 @@ TEST_P(DataParallelTest, AccumulationHasTheSameBitsAndThePredictedPeak) {
   EXPECT_EQ(result.system_allocations_after_first_step, 0U);
 }
 
-// A fold over two ranks of folds over two micro-steps adds in another order than one over four.
+// A fold over two ranks of folds over two micro-steps adds in a different order than one fold over four.
 TEST_P(DataParallelTest, RanksThatAccumulateAgreeWithOneToWithinRounding) {
   const PlannedRun run = planned(GetParam(), kMomentum, {.ranks = 2, .micro_steps = 2});
   const std::vector<TrainingResult> results = train_by_ranks(run);
@@ -154,8 +154,8 @@ TEST_P(DataParallelTest, RanksThatAccumulateAgreeWithOneToWithinRounding) {
   }
 }
 
-// Policies and budgets change no bit of it, and ranks agree. It is another sum than that in fp32, and near
-// it: the unit roundoff of bf16 is 2^-9.
+// Policies and budgets change no bit of the result, and ranks agree. The sum differs from that in fp32 by
+// rounding only: the unit roundoff of bf16 is 2^-9.
 TEST_P(DataParallelTest, NarrowReductionsHaveOneResultAndThePredictedPeak) {
   const Shares shares{.ranks = kRanks, .reduce_precision = DataType::kBf16};
   const std::string of_none =
@@ -188,7 +188,7 @@ TEST(DataParallel, AdamHasTheBitsOfAccumulationToo) {
 constexpr std::uint64_t kNormalizedSteps = 5;
 constexpr std::int64_t kClasses = 5;
 
-// Two residual blocks, as resnet20 has them.
+// Two residual blocks like those of resnet20.
 Network normalized_network(std::int64_t batch) {
   NetworkBuilder net("normalized", {batch, 3, kSide, kSide});
   Tensor x = net.relu(
@@ -211,7 +211,7 @@ PlannedRun planned_normalized(Policy policy, std::int64_t batch, const Shares& s
   return plan_run(normalized_network(batch), wish);
 }
 
-// Samples of one batch of all ranks, from one of them on; a function of the step.
+// Consecutive samples of the batch of all ranks, as a function of the step.
 struct Part {
   std::vector<float> images;
   std::vector<std::int32_t> classes;
@@ -220,7 +220,7 @@ struct Part {
     for (std::int64_t sample = first_sample; sample < first_sample + samples; ++sample) {
       SplitMix64 random(step * 1000 + static_cast<std::uint64_t>(sample));
       classes.push_back(static_cast<std::int32_t>(random.below(kClasses)));
-      // Far from a mean of zero, and farther with each sample: no rank's statistics are those of all.
+      // The mean is far from zero and grows with each sample, so no rank's statistics are those of all ranks.
       for (std::int64_t i = 0; i < 3 * kSide * kSide; ++i) {
         images.push_back(random.symmetric() + 0.25F * static_cast<float>(sample));
       }
@@ -238,7 +238,8 @@ struct Trained {
   std::uint64_t peak_bytes = 0;
 };
 
-// Steps of `rank` of `run`'s ranks. Statistics are not shared at the end: those of each rank are looked at.
+// Trains one rank of `run`. Ranks do not share statistics at the end, since the tests check those of each
+// rank.
 Trained step_normalized(const PlannedRun& run, ProcessGroup* group) {
   SessionOptions how{.seed = 3};
   if (group != nullptr) {
@@ -271,7 +272,7 @@ std::vector<Trained> step_by_ranks(const PlannedRun& run) {
   return results;
 }
 
-// Parameters and running statistics, each to within this part of its largest element.
+// Compares parameters and running statistics, each relative to its largest element.
 void expect_close(const TrainingState& got, const TrainingState& want) {
   constexpr float kTolerance = 2e-4F;
   ASSERT_EQ(got.parameters.size(), want.parameters.size());
@@ -305,7 +306,7 @@ TEST_P(SynchronizedTest, RanksAreOneRankWithTheirBatchesTogetherUnderEveryPolicy
   const PlannedRun run = planned_normalized(GetParam(), kBatch, {.ranks = kRanks});
   const std::vector<Trained> ranks = step_by_ranks(run);
   for (const Trained& rank : ranks) {
-    EXPECT_EQ(rank.weights_sha256, bits_) << "running statistics among them";
+    EXPECT_EQ(rank.weights_sha256, bits_) << "including running statistics";
     EXPECT_NEAR(rank.loss, alone_.loss, 1e-4);
     EXPECT_EQ(rank.peak_bytes, run.prediction.peak_bytes);
     expect_close(rank.state, alone_.state);
@@ -315,7 +316,7 @@ TEST_P(SynchronizedTest, RanksAreOneRankWithTheirBatchesTogetherUnderEveryPolicy
 INSTANTIATE_TEST_SUITE_P(Policies, SynchronizedTest, ::testing::ValuesIn(kAllPolicies),
                          [](const auto& test) { return to_string(test.param); });
 
-// Or the test above would show nothing.
+// Otherwise the test above would show nothing.
 TEST(Synchronized, WithoutItRanksHaveStatisticsOfTheirOwn) {
   RunOptions wish = options(Policy::kOffloadNone, SgdSpec{.momentum = 0.9F}, {.ranks = kRanks});
   wish.training.clip_norm = std::nullopt;
@@ -323,7 +324,7 @@ TEST(Synchronized, WithoutItRanksHaveStatisticsOfTheirOwn) {
   EXPECT_NE(ranks[0].weights_sha256, ranks[1].weights_sha256);
 }
 
-// Statistics are taken over the ranks' batches of one micro-step.
+// Statistics are those of the ranks' batches in one micro-step.
 TEST(Synchronized, WithMicroStepsRanksStayAlike) {
   const std::vector<Trained> ranks =
       step_by_ranks(planned_normalized(Policy::kOffloadAll, kBatch, {.ranks = 2, .micro_steps = 2}));
@@ -341,7 +342,7 @@ TEST(Synchronized, AloneItIsOrdinaryBatchNormalization) {
             step_normalized(plan_run(normalized_network(kBatch), ordinary), nullptr).weights_sha256);
 }
 
-// --- checkpoints of the one in the other ---------------------------------------------------------
+// --- checkpoints with and without synchronised normalisation --------------------------------------
 
 RunOptions normalized_options(bool synchronized, AlgorithmPreference algorithms) {
   RunOptions wish = options(Policy::kOffloadNone, SgdSpec{.momentum = 0.9F}, {.ranks = 2});
@@ -358,7 +359,8 @@ class OtherNormalization : public testing::TemporaryDirectory, public ::testing:
     return plan_run(normalized_network(kBatch), normalized_options(synchronized, algorithms));
   }
 
-  // Of rank 0 of a training by `run`, which has begun from `start`, or from the checkpoint; as it is then.
+  // Runs two steps from `start`, if given, and returns the state of rank 0. With `save`, also writes a
+  // checkpoint.
   TrainingState steps(const PlannedRun& run, const std::optional<TrainingState>& start, bool save) const {
     TrainingState result;
     testing::run_ranks(2, [&](ProcessGroup& group) {
@@ -398,7 +400,8 @@ std::string sha256_of(const TrainingState& state) {
   return parameters_sha256(values);
 }
 
-// Was refused: normalisation is made of other ops, for which nothing is recorded.
+// Synchronised normalisation has other ops, for which the checkpoint records nothing. Regression: the
+// checkpoint was refused.
 TEST_P(OtherNormalization, GoesOnFromTheCheckpoint) {
   const bool synchronized = GetParam();
   const TrainingState saved = steps(planned(synchronized), std::nullopt, true);
@@ -410,7 +413,7 @@ TEST_P(OtherNormalization, GoesOnFromTheCheckpoint) {
   EXPECT_EQ(sha256_of(read), sha256_of(saved));
   EXPECT_EQ(read.step, 2U);
   const std::string rest = sha256_of(steps(run, read, false));
-  // As of a run that never heard of the checkpoint, and not as it would have gone on itself.
+  // The result equals that of a new run from the saved state, not that of the run that wrote the checkpoint.
   EXPECT_EQ(rest, sha256_of(steps(planned(!synchronized), saved, false)));
   EXPECT_NE(rest, sha256_of(steps(planned(synchronized), saved, false)));
 }
@@ -433,7 +436,7 @@ TEST_P(OtherNormalization, ComputesAllElseAsRecorded) {
   EXPECT_GT(compared, 0U);
 }
 
-// Each record is that of one training or of the other, and not a mixture.
+// The recorded algorithms must be those of one kind of training, not a mixture.
 TEST_P(OtherNormalization, IsRefusedWhereARecordIsMissingOrStray) {
   steps(planned(GetParam()), std::nullopt, true);
   const std::map<std::string, std::string> whole = Checkpoint(path()).info().algorithms;
@@ -452,7 +455,7 @@ TEST_P(OtherNormalization, IsRefusedWhereARecordIsMissingOrStray) {
 
 // --- memory ------------------------------------------------------------------------------------------------
 
-// As plans have it: the most of any rank, on every rank.
+// The memory that plans use is the maximum over all ranks, on every rank.
 TEST(DataParallel, WhatJoinsRanksIsMeasuredByJoiningThem) {
   testing::run_ranks(3, [](ProcessGroup& group) {
     const auto device = make_cpu_device({});

@@ -1,5 +1,5 @@
-// The debugging aids of the cpu driver over whole steps: nothing touches memory that has been released, no op
-// touches bytes that it did not declare (a violation ends the process), and nothing else changes.
+// The debugging aids of the `cpu` driver over whole steps. No op accesses released memory or undeclared bytes
+// (a violation ends the process). The aids change nothing else.
 
 #include <gtest/gtest.h>
 

@@ -1,4 +1,5 @@
-// Random delays in the streams of `cpu` try orders that a quiet machine never takes. Results must not change.
+// Random delays in the streams of `cpu` produce orders that never occur on a quiet machine. Results must not
+// change.
 
 #include <gtest/gtest.h>
 

@@ -1,5 +1,6 @@
-// Trainings that diverge: the error names the step, no rank saves anything after it, and the first value that
-// is not finite is found. The tests plant the wrong number in the data or in a layer.
+// Trainings that diverge: the error names the step, no rank saves anything after that step, and
+// find_nonfinite() finds the first value that is not finite. The tests plant the number in the data or in a
+// layer.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -40,14 +41,14 @@ constexpr std::uint64_t kSteps = 8;
 constexpr float kInfinity = std::numeric_limits<float>::infinity();
 constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
 
-// Random images, one of them with an element that is not finite, from some epoch on.
+// Random images. From some epoch on, one image has an element that is not finite.
 class Planted : public Dataset {
  public:
-  // Without samples that are not finite.
+  // All samples are finite.
   explicit Planted(std::uint64_t samples) : samples_(samples) {}
   Planted(std::uint64_t samples, SampleKey bad) : samples_(samples), bad_(bad) {}
 
-  static constexpr std::size_t kElement = 5;  // of the image, that is not finite
+  static constexpr std::size_t kElement = 5;  // position in the image of the element that is not finite
 
   std::uint64_t size() const override { return samples_; }
   const Dims& sample_dims() const override { return dims_; }
@@ -120,7 +121,7 @@ class Spoiling : public CustomLayer {
   std::size_t element_;
 };
 
-// With `layer`, if it is given, between the convolution and the classifier.
+// Has `layer`, if given, between the convolution and the classifier.
 Network network(const std::shared_ptr<const CustomLayer>& layer = {}) {
   NetworkBuilder net("small", {kBatch, 2, 6, 6});
   Tensor x = net.convolution("conv", net.input(),
@@ -142,7 +143,7 @@ RunOptions options(Policy policy = Policy::kOffloadAll) {
           .training = {.optimizer = SgdSpec{.momentum = 0.9F}}};
 }
 
-// The step that `train` names.
+// Returns the step that the error of `train` names.
 template <class Train>
 std::uint64_t diverged_step(const Train& train, const std::string& text) {
   try {
@@ -159,7 +160,7 @@ class Divergence : public testing::TemporaryDirectory {
  protected:
   std::filesystem::path path() const { return directory_ / "checkpoint"; }
 
-  // Saves often, and keeps the last checkpoint.
+  // Saves after every `every` steps and remembers the last checkpoint.
   TrainOptions saving(std::uint64_t every) {
     return {.learning_rate = 0.01,
             .steps = kSteps,
@@ -182,7 +183,7 @@ INSTANTIATE_TEST_SUITE_P(All, DivergencePolicies,
                                            Policy::kOffloadAll, Policy::kOptimal),
                          [](const auto& test) { return to_string(test.param); });
 
-// Three steps an epoch; in the second one of twelve samples is bad.
+// Three steps per epoch; in the second epoch, one of twelve samples is bad.
 std::uint64_t step_of_sample(const PlannedRun& run, SampleKey bad, std::uint64_t seed = 1) {
   const BatchOrder order{
       .samples = 12, .batch = static_cast<std::int64_t>(run.global_batch()), .shuffle = true, .seed = seed};
@@ -194,7 +195,7 @@ std::uint64_t step_of_sample(const PlannedRun& run, SampleKey bad, std::uint64_t
   }
 }
 
-// Training once went on, and weights that were NaN replaced the checkpoint.
+// Regression: training continued, and NaN weights replaced the checkpoint.
 TEST_P(DivergencePolicies, NamesTheStepAndLeavesTheCheckpoint) {
   const SampleKey bad{.index = 7, .epoch = 1};
   const PlannedRun run = plan_run(network(), options(GetParam()));
@@ -247,7 +248,7 @@ TEST_P(DivergencePolicies, FindsTheOpThatMadeTheFirst) {
         plan_run(network(std::make_shared<Spoiling>(direction, 3, kNan, 11)), options(GetParam()));
     const DatasetSplits data = sound(12);
     const TrainOptions training{.learning_rate = 0.01, .steps = kSteps};
-    // A gradient that is not finite is seen in the next loss.
+    // A gradient that is not finite shows in the next loss.
     EXPECT_EQ(diverged_step([&] { Trainer(run, data, training).train({}); }, "loss is nan"), forward ? 3 : 4);
     const std::optional<NonfiniteValue> found = find_nonfinite(run, data, training, forward ? 3 : 4);
     ASSERT_TRUE(found);
@@ -263,7 +264,7 @@ TEST_P(DivergencePolicies, FindsTheOpThatMadeTheFirst) {
   }
 }
 
-// An update that overflows: the loss of its step is finite, and only another step would show it.
+// The update overflows although the loss of its step is finite; only the next loss would show the overflow.
 TEST_P(DivergencePolicies, AnUpdateThatIsNotFiniteIsNotSaved) {
   const PlannedRun run =
       plan_run(network(std::make_shared<Spoiling>(Direction::kBackwardData, kSteps, kInfinity, 0)),
@@ -281,7 +282,7 @@ TEST_P(DivergencePolicies, AnUpdateThatIsNotFiniteIsNotSaved) {
   EXPECT_EQ(found->op, "spoiling.backward_data");
 }
 
-// The norm was once not checked, and only the following step showed the error.
+// Regression: the norm was not checked, and only the next step reported the divergence.
 TEST_P(DivergencePolicies, ANormOfGradientsThatIsNotFiniteCounts) {
   RunOptions clipped = options(GetParam());
   clipped.training.clip_norm = 1;
@@ -334,7 +335,7 @@ TEST_F(Divergence, ATrainingMayGoOn) {
   EXPECT_TRUE(std::isnan(result.loss));
 }
 
-// Losses are read one step late, and with several micro-steps summed; nothing may be saved in between.
+// The trainer reads losses one step late, and sums them over micro-steps. It must save nothing in between.
 TEST_F(Divergence, NothingIsSavedInBetweenWhateverElseTheTrainingDoes) {
   const SampleKey bad{.index = 7, .epoch = 8};
   for (const std::uint32_t micro_steps : {1U, 3U}) {
@@ -440,7 +441,7 @@ class DivergenceOfRanks : public Divergence {
   }
 };
 
-// One rank has the sample; all end with the same step, and know which rank it was.
+// One rank has the bad sample. All ranks end with the same step and know that rank.
 TEST_F(DivergenceOfRanks, AllEndWithTheSameStepAndFindTheSame) {
   const SampleKey bad{.index = 7, .epoch = 1};
   const PlannedRun run = plan_run(network(), of_ranks());
@@ -465,7 +466,7 @@ TEST_F(DivergenceOfRanks, AllEndWithTheSameStepAndFindTheSame) {
   EXPECT_THAT(saved, Each(step - 1));
 }
 
-// One rank writes for all.
+// One rank writes the checkpoint for all.
 TEST_F(DivergenceOfRanks, WhatOneRefusesToSaveEndsAll) {
   const PlannedRun run = plan_run(network(), of_ranks());
   const DatasetSplits data = sound(12);

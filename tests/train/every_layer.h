@@ -1,6 +1,6 @@
 #pragma once
-// One network with every kind of layer, in two or three dimensions of space, a custom layer and two losses
-// included: what runs over it runs over all of them.
+// One network with every kind of layer, in two or three spatial dimensions, including a custom layer and two
+// losses. A test of this network covers all kinds of layers.
 
 #include <cstddef>
 #include <memory>
@@ -12,7 +12,7 @@
 
 namespace vdnn::testing {
 
-// y = 2 x, in one op each way. Can be made to touch an address `stray_bytes` past the end of its output.
+// y = 2 x, with one op per pass. On request accesses an address `stray_bytes` past the end of its output.
 class Doubling final : public CustomLayer {
  public:
   explicit Doubling(std::uint64_t stray_bytes = 0) : stray_bytes_(stray_bytes) {}
@@ -55,7 +55,7 @@ class Doubling final : public CustomLayer {
   std::uint64_t stray_bytes_;
 };
 
-// `input`: N, C, then an even extent of 8 or more each way.
+// `input` is N, C, and then even extents of at least 8.
 inline Network every_layer_network(const Dims& input) {
   NetworkBuilder net("every-layer", input);
   const std::size_t rank = input.size() - 2;

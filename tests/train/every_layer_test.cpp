@@ -1,6 +1,6 @@
 // Every kind of layer in one network, in two and three dimensions of space. Policies and budgets change no
-// bit, the peak is as predicted, every op touches only declared memory, released memory stays untouched, and
-// the schedules pass the checker and the oracle.
+// bit, and the peak is as predicted. Every op accesses only declared memory, and no op accesses released
+// memory. The schedules pass the checker and the oracle.
 
 #include "tests/train/every_layer.h"
 
@@ -74,8 +74,8 @@ TEST_P(EveryLayer, OpsTouchWhatTheyDeclareAndNothingElse) {
   }
 }
 
-// Every value that backward reads leaves in between: all recomputed, or every second one offloaded; with
-// addresses from the pool, and planned.
+// Every value that backward reads leaves in between. Either all are recomputed, or every second one is
+// offloaded. Addresses come from the pool or from the plan.
 TEST_P(EveryLayer, WhatIsMadeAgainHasTheSameBits) {
   for (const bool checked : {false, true}) {
     RunOptions run_options = options(Policy::kOffloadNone);
@@ -100,7 +100,7 @@ TEST_P(EveryLayer, WhatIsMadeAgainHasTheSameBits) {
   }
 }
 
-// Values come back several times, from the host or made again.
+// Values come back several times, fetched from the host or recomputed.
 TEST_P(EveryLayer, SeveralLivesHaveTheSameBits) {
   const PlannedRun none = plan_run(testing::every_layer_network(GetParam()), options(Policy::kOffloadNone));
   const std::string expected = train(none, {});
@@ -135,14 +135,15 @@ TEST_P(EveryLayer, SchedulesPassCheckerAndOracleOnEveryCatalog) {
 INSTANTIATE_TEST_SUITE_P(Spaces, EveryLayer, ::testing::Values(Dims{3, 2, 8, 10}, Dims{2, 1, 8, 10, 12}),
                          [](const auto& test) { return test.param.size() == 4 ? "Plane" : "Volume"; });
 
-// --- custom layers are checked as ours are -----------------------------------------------------------------
+// --- custom layers are checked like built-in ones ----------------------------------------------------------
 
 TEST(EveryLayerDeath, ACustomLayerThatTouchesMoreThanItDeclaresIsNamed) {
 #ifdef __SANITIZE_THREAD__
   GTEST_SKIP() << "ThreadSanitizer does not survive the fork of a process with threads";
 #endif
   GTEST_FLAG_SET(death_test_style, "threadsafe");
-  // Past the committed memory, where the address sanitizer poisons nothing: the page itself faults.
+  // The address is past the committed memory, where the address sanitizer poisons nothing, so the page itself
+  // faults.
   const std::string caught = "vdnn: work 'stray.forward' touched an address";
   EXPECT_DEATH(
       {

@@ -1,9 +1,9 @@
 // The accuracy of narrow types: fashion-vgg after one epoch of Fashion-MNIST, from three seeds in fp32, bf16
 // and fp16. All nine accuracies are printed.
 //
-// The learning rate falls to zero. At the constant rate of scripts/demo the accuracies of one type lie up to
-// 1.75 points apart, from seed to seed, and a mean of three cannot tell half a point; docs/precision.md has
-// these figures, too. The bound is on the means over the seeds.
+// The learning rate falls to zero. At the constant rate of scripts/demo, accuracies of one type differ by up
+// to 1.75 points between seeds. A mean of three then cannot resolve half a point. docs/precision.md has these
+// figures, too. The bound applies to the means over the seeds.
 
 #include <gtest/gtest.h>
 
@@ -21,7 +21,7 @@ namespace {
 
 constexpr std::array<std::uint64_t, 3> kSeeds{1, 2, 3};
 constexpr double kPointsOfFp32 = 0.5;
-constexpr double kLeastPercent = 86;  // in any type: as scripts/demo asks of fp32
+constexpr double kLeastPercent = 86;  // in any type, as scripts/demo requires of fp32
 
 double accuracy_percent(DataType storage, std::uint64_t seed, const DatasetSplits& data) {
   const PlannedRun run = plan_run({.model = {.model = "fashion-vgg", .batch = 64},

@@ -70,7 +70,7 @@ double length(const std::vector<float>& from, const std::vector<float>& to) {
   return std::sqrt(sum);
 }
 
-// Losses of the steps, and the weights' hash.
+// The losses of the steps and the hash of the weights.
 using Trained = std::pair<std::vector<double>, std::string>;
 
 Trained train(const GpuCase& test, const PlannedRun& run) {
@@ -88,7 +88,8 @@ Trained train(const GpuCase& test, const PlannedRun& run) {
   }
   const DeviceCounters counters = session.device().counters();
   EXPECT_EQ(counters.peak_committed_bytes, run.prediction.peak_bytes);
-  EXPECT_LE(counters.peak_pinned_bytes, run.prediction.host_bytes) << "which counts batches staged ahead";
+  EXPECT_LE(counters.peak_pinned_bytes, run.prediction.host_bytes)
+      << "the prediction includes batches staged ahead";
   EXPECT_LE(free_before - static_cast<std::int64_t>(test.gpus->free_bytes(0)),
             static_cast<std::int64_t>(run.target.budget_bytes));
   trained.second = session.weights_sha256();
@@ -104,7 +105,7 @@ void expect_the_step_of_cpu(const GpuCase& test, double tolerance) {
   ASSERT_EQ(gpu.after.parameters.size(), cpu.after.parameters.size());
   for (std::size_t i = 0; i < cpu.after.parameters.size(); ++i) {
     const ParameterValues& before = cpu.before.parameters[i];
-    EXPECT_EQ(gpu.before.parameters[i].values, before.values) << before.name << " begins otherwise";
+    EXPECT_EQ(gpu.before.parameters[i].values, before.values) << before.name << " starts differently";
     EXPECT_LE(length(cpu.after.parameters[i].values, gpu.after.parameters[i].values),
               tolerance * length(before.values, cpu.after.parameters[i].values) + 1e-7)
         << before.name;
@@ -116,7 +117,7 @@ void expect_one_result_and_the_predicted_memory(const GpuCase& test) {
   const auto train_in_every_budget = [&](Policy policy, bool graph) {
     RunOptions options = on_gpu(test, policy);
     options.graph = graph;
-    // Asking for the engines takes long, and does not depend on the budget.
+    // The query for engines takes long and does not depend on the budget, so all budgets share one plan.
     PlannedRun run = plan_run(options);
     const std::uint64_t smallest = run.smallest_budget_bytes();
     for (const std::uint64_t budget : {smallest, 10 * smallest}) {
@@ -139,12 +140,12 @@ void expect_out_of_memory_to_be_told(const GpuCase& test) {
   EXPECT_THAT([&] { Session(plan_run(options)); },
               ::testing::ThrowsMessage<OutOfMemory>(::testing::HasSubstr(std::to_string(smallest))));
 
-  // Planned while there was enough memory; another program has taken it since.
+  // The plan is made while memory is free; then another program uses that memory.
   options.memory_bytes = smallest;
   const PlannedRun run = plan_run(options);
   {
     const std::unique_ptr<Device> other = test.gpus->make_device({.reserve_bytes = 0});
-    // Not to the last byte, of which the card keeps some; but too little is left.
+    // The other program leaves some bytes, which the card keeps, but too few for the run.
     const std::uint64_t most = (other->properties().budget_bytes - smallest / 2) / kGranule * kGranule;
     const AddressRange taken = other->reserve(most);
     other->commit(taken);

@@ -1,5 +1,5 @@
-// Planning and training on GPUs that are not there (tests/fakes/fake_gpus.h): everything is computed, streams
-// run in orders that are drawn.
+// Planning and training on fake GPUs (tests/fakes/fake_gpus.h). They compute everything and run streams in
+// random orders.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -52,7 +52,7 @@ constexpr std::uint64_t kMiB = std::uint64_t{1} << 20;
 
 class GpuTraining : public ::testing::Test {
  protected:
-  // A leak of a test is a finding.
+  // A leak in a test is a finding.
   void TearDown() override { expect_nothing_found(); }
   void expect_nothing_found() const {
     EXPECT_THAT(cuda_->misuses(), IsEmpty());
@@ -104,7 +104,8 @@ TEST_F(GpuTraining, AutoIsTheGpuWithTheMostFreeMemoryAndLeavesTheOthersAlone) {
   EXPECT_FALSE(cuda_->uses(2));
 }
 
-// Of ranks on GPUs: what joins them is measured on the device while planning, and is no memory of the pool's.
+// For ranks on GPUs, planning measures the memory of their communicator on the device. The pool cannot use
+// that memory.
 TEST_F(GpuTraining, APlanLeavesRoomForWhatJoinsTheRanks) {
   constexpr std::uint64_t kTaken = 40 * kMiB;
   RunOptions alone = options("cuda:0");
@@ -130,12 +131,11 @@ TEST_F(GpuTraining, APlanLeavesRoomForWhatJoinsTheRanks) {
   EXPECT_EQ(asked, 2);
   alone.communicator_bytes = ranks.communicator_bytes;
   EXPECT_EQ(plan_run(alone).target.communicator_bytes, 0U);
-  EXPECT_EQ(asked, 2) << "one that trains alone joins nobody";
+  EXPECT_EQ(asked, 2) << "a device that trains alone has no communicator";
 }
 
-// Failed while a GPU that the process did not use was asked by beginning to use it, and reset afterwards,
-// where there was no NVML: another thread may have begun to use it by then, and would have lost all that it
-// had.
+// Regression: without NVML, the query initialised a GPU that the process did not use and reset it afterwards.
+// If another thread had begun to use that GPU meanwhile, the thread lost everything on it.
 TEST_F(GpuTraining, NoGpuIsResetToBeAskedWhatItHasFree) {
   for (const bool nvml : {true, false}) {
     have_gpus({.gpus = 2, .context_bytes = 100 * kMiB, .nvml = nvml});
@@ -145,7 +145,7 @@ TEST_F(GpuTraining, NoGpuIsResetToBeAskedWhatItHasFree) {
   }
 }
 
-// Failed while each call restored GPU 0, which the program had not begun to use.
+// Regression: each call restored GPU 0 and so initialised it, although the program did not use it.
 TEST_F(GpuTraining, TheOtherGpuIsLeftAloneByAWholeTraining) {
   have_gpus({.gpus = 2});
   train(plan_run(options("cuda:1")));
@@ -165,7 +165,7 @@ TEST_F(GpuTraining, AutoIsCpuWhereNoGpuCanBeDrivenAndSaysWhy) {
   }
 }
 
-// `vdnn plan --memory 26MiB`, as in README, was once an error on every machine with a GPU.
+// Regression: `vdnn plan --memory 26MiB`, as in README, was an error on every machine with a GPU.
 TEST_F(GpuTraining, AutoIsCpuWhereTheBudgetIsNoneForTheGpu) {
   have_gpus({.context_bytes = 300 * kMiB});
   RunOptions run = options("auto");
@@ -199,16 +199,16 @@ TEST_F(GpuTraining, TheDefaultBudgetLeavesTheReserveThatIsAskedFor) {
   EXPECT_EQ(plan_run(run).target.budget_bytes, 1000 * kMiB);
   run.gpu_reserve_bytes = 1020 * kMiB;
   EXPECT_THAT(([&] { Session(plan_run(run)); }),
-              ::testing::ThrowsMessage<OutOfMemory>(HasSubstr("beside 1020 MiB")));
+              ::testing::ThrowsMessage<OutOfMemory>(HasSubstr("besides 1020 MiB")));
   run.device = "cpu";
   EXPECT_THROW(plan_run(run), InvalidArgument);
-  // `auto` once chose `cpu` here.
+  // Regression: `auto` chose `cpu` here.
   run.memory_bytes = 512 * kMiB;
   run.device = "auto";
   EXPECT_THROW(plan_run(run), InvalidArgument);
 }
 
-// A session once required all memory that had been free when its run was planned.
+// Regression: a session required all memory that had been free when its run was planned.
 TEST_F(GpuTraining, ASessionOfARunIsMadeAlsoWhereLessIsFreeThanWhenItWasPlanned) {
   for (const std::optional<std::uint64_t> memory :
        {std::optional<std::uint64_t>(), std::optional(1024 * kMiB)}) {
@@ -219,7 +219,7 @@ TEST_F(GpuTraining, ASessionOfARunIsMadeAlsoWhereLessIsFreeThanWhenItWasPlanned)
     cuda_->take_memory(0, 300 * kMiB);
     EXPECT_EQ(train(run).peak_bytes, run.prediction.peak_bytes);
     cuda_->take_memory(0, 724 * kMiB - run.smallest_budget_bytes() + 1);
-    EXPECT_THROW(Session{run}, OutOfMemory) << "what the plan takes is not free";
+    EXPECT_THROW(Session{run}, OutOfMemory) << "too little memory is free for the plan";
     expect_nothing_found();
   }
 }
@@ -298,7 +298,7 @@ TEST_F(GpuTraining, TwoThreadsOnOneGpuAreTwoWorlds) {
   EXPECT_THAT(taken, ElementsAre(7 * kMiB, 7 * kMiB));
 }
 
-// The checks that gpu_zoo_test makes on a GPU.
+// These tests make the checks of gpu_zoo_test, which runs on a real GPU.
 TEST_F(GpuTraining, TakesTheStepOfCpu) {
   for (const ModelOptions& model : {ModelOptions{.model = "lenet", .batch = 2},
                                     ModelOptions{.model = "resnet20", .input = {3, 8, 8}, .batch = 2},
@@ -310,7 +310,7 @@ TEST_F(GpuTraining, TakesTheStepOfCpu) {
     SCOPED_TRACE(to_string(storage));
     expect_the_step_of_cpu({.model = {.model = "lenet", .batch = 2}, .gpus = gpus_, .storage = storage}, 0.1);
   }
-  // The fake does not round.
+  // The fake does not round to TF32.
   expect_the_step_of_cpu({.model = {.model = "lenet", .batch = 2}, .gpus = gpus_, .tf32 = true}, 1e-3);
 }
 
@@ -325,7 +325,8 @@ TEST_F(GpuTraining, ShortageIsTold) {
   expect_out_of_memory_to_be_told({.model = {.model = "lenet", .batch = 2}, .gpus = gpus_});
 }
 
-// A Session's life: steps, evaluation between them, values by name, a state that another one goes on with.
+// The life of a Session: steps, evaluation between them, values by name, and a state from which another
+// session continues.
 TEST_F(GpuTraining, EvaluatesAndGoesOnFromAState) {
   const PlannedRun run = plan_run(options("cuda:0"));
   const auto data = random_inputs(*run.tape, 1);
@@ -351,7 +352,7 @@ TEST_F(GpuTraining, EvaluatesAndGoesOnFromAState) {
   EXPECT_EQ(other.device().properties().name, "cuda:0");
 }
 
-// The label was once not found, the loss was NaN, and the parameters were updated.
+// Regression: such a label passed unnoticed, the loss was NaN, and the parameters were updated.
 TEST_F(GpuTraining, ALabelThatIsNoClassIsRefusedAndTheNextBatchIsTaken) {
   for (const bool graph : {false, true}) {
     RunOptions asked = options("cuda:0");
@@ -402,7 +403,7 @@ class InfiniteFrom : public Dataset {
   std::uint64_t epoch_;
 };
 
-// Eight samples are two steps an epoch.
+// Eight samples are two steps per epoch.
 TEST_F(GpuTraining, DivergenceEndsTrainingBeforeItIsSavedAndTheFirstValueIsFound) {
   for (const bool graph : {false, true}) {
     RunOptions asked = options("cuda:0");
@@ -439,7 +440,7 @@ TEST_F(GpuTraining, DivergenceEndsTrainingBeforeItIsSavedAndTheFirstValueIsFound
 
 // --- engines -----------------------------------------------------------------------------------------------
 
-// Engines are tried, on the fake of the libraries or on one that computes wrongly on request.
+// A GPU on which engines are tried, with the fake of the libraries or one that computes wrongly.
 class TriedGpu : public GpuTraining {
  protected:
   void have_library(const std::function<std::shared_ptr<cuda::VendorLibrary>()>& make_vendor) {
@@ -465,13 +466,13 @@ class TriedGpu : public GpuTraining {
     return run;
   }
 
-  // By process and test, since tests run beside each other.
+  // The name contains process and test, since tests run at the same time.
   const std::filesystem::path timings_ = std::filesystem::path(::testing::TempDir()) /
                                          ("vdnn_engine_timings_" + std::to_string(::getpid()) + ".json");
   std::vector<std::string> warnings_;
 };
 
-// "large" leaves its output unchanged, which is not the result.
+// The engine "large" does not write its output.
 class WrongLibrary final : public FakeVendorLibrary {
  public:
   WrongLibrary() : FakeVendorLibrary(launch_on_fake_cuda()) {}
@@ -496,7 +497,7 @@ class WrongLibrary final : public FakeVendorLibrary {
   };
 };
 
-// Nothing is tried on it.
+// No engine may be tried on this library.
 class Untouched final : public cuda::VendorLibrary {
  public:
   std::unique_ptr<cuda::VendorOp> convolution(const cuda::EngineQuestion& question,
@@ -537,7 +538,7 @@ TEST_F(TriedGpu, WhatComputesWronglyIsRefusedAndTheNextTaken) {
   EXPECT_THAT(warnings_, ::testing::Contains(HasSubstr("engine large is not used for fp32 convolution")));
 }
 
-// The second run finds all that it needs in the file, also who was wrong.
+// The second run finds all results in the file, including the wrong engines.
 TEST_F(TriedGpu, TimesAreKeptInTheFileThatIsGiven) {
   have_library([] { return std::make_shared<WrongLibrary>(); });
   const PlannedRun first = plan_run(tried(true));
@@ -565,7 +566,7 @@ Names algorithms_by_op(const PlannedRun& run) {
 
 class TimedByDefault : public TriedGpu {
  protected:
-  // The folder of the cache is not there yet.
+  // The folder of the cache does not exist yet.
   RunOptions with_cache(std::optional<Policy> policy) {
     RunOptions run = tried(false);
     run.policy = policy;
@@ -579,7 +580,7 @@ class TimedByDefault : public TriedGpu {
                                        ("vdnn_cache_" + std::to_string(::getpid())) / "times.json";
 };
 
-// Once nothing was timed unless a file was named, and plans went by the library's order.
+// Regression: without a named file no engine was timed, and plans followed the library's order.
 TEST_F(TimedByDefault, ARepeatOfWhatChoosesItsAlgorithmsHasTheSameWithoutTrials) {
   const PlannedRun first = plan_run(with_cache(Policy::kOptimal));
   EXPECT_TRUE(first.algorithms_source().ends_with(", timed"));
@@ -627,7 +628,7 @@ TEST_F(TimedByDefault, NothingIsTimedInNoTimeNorByRanksNorBesideAProfile) {
   }
 }
 
-// `auto` is `none` where that fits, and nothing is timed for that.
+// `auto` chooses `none` if that fits, and then times no engines.
 TEST_F(TimedByDefault, AutoTimesOnlyForWhatItSettlesOn) {
   RunOptions run = with_cache(std::nullopt);
   const PlannedRun none = plan_run(run);
@@ -640,8 +641,8 @@ TEST_F(TimedByDefault, AutoTimesOnlyForWhatItSettlesOn) {
   EXPECT_TRUE(std::filesystem::exists(cache_));
 }
 
-// The times of engines are a script's: a convolution's kernel moves the clock of the GPUs on by what its
-// engine takes.
+// The times of engines are scripted: a convolution's kernel advances the clock of the GPUs by its engine's
+// time.
 class ScriptedLibrary final : public FakeVendorLibrary {
  public:
   using Seconds = std::map<std::string, double>;  // by engine
@@ -696,7 +697,7 @@ TEST_F(ScriptedTimes, TheFastestEngineIsTaken) {
   EXPECT_THAT(convolution_algorithms(plan_run(with_cache(Policy::kOptimal))), ElementsAre("large"));
 }
 
-// `none` takes the library's first engine, which is not timed.
+// `none` uses the library's first engine, without timing it.
 TEST_F(ScriptedTimes, KeptAlgorithmsAreThoseOfNoneAndNothingIsTimed) {
   const PlannedRun none = plan_run(with_cache(Policy::kOffloadNone));
   RunOptions options = with_cache(Policy::kOptimal);
@@ -717,7 +718,7 @@ TEST_F(ScriptedTimes, KeptAlgorithmsAreThoseOfNoneAndNothingIsTimed) {
   EXPECT_FALSE(std::filesystem::exists(cache_));
 }
 
-// With the algorithms of its checkpoint, whatever policy it goes on under, whatever the times are by then.
+// A resumed run has the algorithms of its checkpoint, under any policy and with any new times.
 TEST_F(ScriptedTimes, AResumedRunHasTheSameAlgorithms) {
   const std::array from{Policy::kOptimal, Policy::kOffloadAll};
   const std::array to{std::optional(Policy::kOptimal), std::optional(Policy::kOffloadAll),
@@ -740,7 +741,8 @@ TEST_F(ScriptedTimes, AResumedRunHasTheSameAlgorithms) {
   }
 }
 
-// Once refused: the algorithms of its tape were those that the times had left, in their order.
+// Regression: the schedule was refused, since its tape had only the algorithms that the times had selected,
+// in their order.
 TEST_F(ScriptedTimes, AScheduleIsReplayedWithoutTheTimesThatItWasMadeWith) {
   const PlannedRun run = plan_run(with_cache(Policy::kOptimal));
   std::stringstream file;
@@ -760,8 +762,8 @@ TEST_F(ScriptedTimes, AScheduleIsReplayedWithoutTheTimesThatItWasMadeWith) {
   EXPECT_EQ(replayed(untimed), names);
 }
 
-// The learned costs of a run serve as a --profile, with which nothing is timed. They were once refused, since
-// their setting was `timed`.
+// The learned costs of a run can serve as a --profile, with which no engine is timed. Regression: they were
+// refused, since their setting was `timed`.
 TEST_F(ScriptedTimes, CostsOfATimedRunAreAProfileOfAnUntimedOne) {
   const PlannedRun run = plan_run(with_cache(Policy::kOptimal));
   EXPECT_EQ(run.algorithms_source(), "fake engines, tf32 convolutions, timed");
@@ -773,7 +775,7 @@ TEST_F(ScriptedTimes, CostsOfATimedRunAreAProfileOfAnUntimedOne) {
   EXPECT_EQ(again.prediction.step_seconds, run.prediction.step_seconds);
 }
 
-// Each lowering had a limit and a report of its own.
+// Regression: each lowering had its own limit and its own report.
 TEST_F(ScriptedTimes, AutoCountsAllItsTrials) {
   RunOptions options = with_cache(std::nullopt);
   const PlannedRun none = plan_run(options);
@@ -783,7 +785,7 @@ TEST_F(ScriptedTimes, AutoCountsAllItsTrials) {
   EXPECT_EQ(optimal.trials->engines, 2 * none.trials->engines);
 }
 
-// One device of several was once timed silently, and compared with untimed ones.
+// Regression: the single device for the comparison was timed silently and compared with untimed ranks.
 TEST_F(ScriptedTimes, NoRunThatOthersAreComparedWithIsTimed) {
   RunOptions ranks = with_cache(Policy::kOptimal);
   ranks.training.ranks = 2;
@@ -822,7 +824,7 @@ TEST_F(TriedGpu, ADamagedFileIsPassedOverWithAWarningAndRebuilt) {
   EXPECT_THAT(warnings_, IsEmpty());
 }
 
-// Memory of libraries reduces the free memory, and trials make do with the rest.
+// Libraries reduce the free memory, and trials use the rest.
 TEST_F(TriedGpu, TrialsDoWithWhatIsFree) {
   have_library([this] {
     cuda_->take_memory(0, 64 * kMiB);
@@ -834,11 +836,11 @@ TEST_F(TriedGpu, TrialsDoWithWhatIsFree) {
   EXPECT_THAT(warnings_, IsEmpty());
 }
 
-// A card that was full by then was once reported as a wrong argument, which ended the planning.
+// Regression: a full card was reported as an invalid argument, which ended the planning.
 TEST_F(TriedGpu, WhereNothingIsFreeEnginesAreNotTried) {
   int made = 0;
   have_library([this, &made] {
-    if (++made == 2) {  // after it has been measured
+    if (++made == 2) {  // after the library's memory has been measured
       cuda_->take_memory(0, FakeCudaOptions().memory_bytes);
     }
     return std::make_shared<FakeVendorLibrary>(launch_on_fake_cuda());
@@ -849,7 +851,7 @@ TEST_F(TriedGpu, WhereNothingIsFreeEnginesAreNotTried) {
   EXPECT_THAT(warnings_, ::testing::Contains(HasSubstr("engines are not tried")));
 }
 
-// Steps that were not timed were once reported as steps without a stall; a trace shows the last four.
+// A trace times the last four steps. Regression: untimed steps were reported as steps without a stall.
 TEST_F(GpuTraining, StallsAreToldOfStepsThatAreTimed) {
   const PlannedRun run = plan_run(options("cuda:0"));
   EXPECT_FALSE(train(run).stall_seconds);
@@ -882,7 +884,7 @@ TEST_F(GpuTraining, SaysWhoseAlgorithmsTheyAre) {
 
 // --- graphs ------------------------------------------------------------------------------------------------
 
-// All layers that use numbers which change from step to step, without the optimizer.
+// All layers that depend on numbers which change from step to step.
 Network dropping() {
   NetworkBuilder network("dropping", {4, 1, 12, 12});
   Tensor maps = network.convolution("conv1", network.input(),
@@ -925,7 +927,7 @@ class GpuGraphs : public GpuTraining {
     EXPECT_EQ(cuda_->calls("cudaGraphLaunch"), 0U);
     const TrainingResult graph = train(training, policy, true);
     EXPECT_EQ(cuda_->calls("cudaGraphLaunch"), kSteps - 1);
-    // For each of three batches, with either place for results.
+    // One graph for each of three batches and each of two places for results.
     EXPECT_EQ(cuda_->calls("cudaStreamBeginCapture"), 6U);
     EXPECT_EQ(graph.weights_sha256, eager.weights_sha256);
     EXPECT_EQ(graph.loss, eager.loss);
@@ -948,8 +950,8 @@ TEST_F(GpuGraphs, GiveTheBitsOfTheSameStepsOneByOne) {
   }
 }
 
-// The first step that leaves updates out, and the first that makes them. Before, kernels of updates were
-// loaded within a capture.
+// The first step without updates and the first one with updates run without a graph. Regression: kernels of
+// updates were loaded during a capture.
 TEST_F(GpuGraphs, EachKindOfStepRunsOnceAsItIs) {
   have_gpus({.seed = 1});
   const TrainingOptions accumulating{.micro_steps = 2};
@@ -980,13 +982,14 @@ TEST_F(GpuGraphs, AreCapturedAnewAfterEvaluation) {
   };
   const auto eager = run_with(false);
   EXPECT_EQ(run_with(true), eager);
-  // One place for batches, two for results, twice; and the first step of each round is none.
+  // Two graphs (one place for batches, two for results) in each of two rounds. The first step of each round
+  // is no graph.
   EXPECT_EQ(cuda_->calls("cudaStreamBeginCapture"), 4U);
   EXPECT_EQ(cuda_->calls("cudaGraphLaunch"), 8U);
 }
 
-// Steps that are measured run one by one; those of the new plan are captured anew, in the memory that it was
-// predicted to take, and all have the bits of a run without.
+// Measured steps run without graphs. Steps of the new plan are captured again, in its predicted memory. The
+// bits are those of a run without a new plan.
 TEST_F(GpuGraphs, AreCapturedAnewForANewPlan) {
   have_gpus({.seed = 1});
   const auto train_with = [this](const std::optional<ReplanRule>& replan, std::vector<Replanning>& told) {
@@ -1017,13 +1020,13 @@ TEST_F(GpuGraphs, AreCapturedAnewForANewPlan) {
   ASSERT_EQ(told.size(), 1U);
   EXPECT_EQ(told[0].report.outcome, ReplanReport::Outcome::kReplanned) << told[0].report.reason;
   EXPECT_EQ(told[0].committed_bytes_after, told[0].report.predicted_peak_bytes);
-  // Of the first seven steps none: the first is never a graph, and six are measured. Of the other nine all
-  // but the first.
+  // None of the first seven steps is a graph: the first step never is, and six are measured. Of the other
+  // nine, all except the first are graphs.
   EXPECT_EQ(cuda_->calls("cudaGraphLaunch") - launches, 8U);
   EXPECT_EQ(cuda_->calls("cudaStreamBeginCapture") - captures, 6U);
 }
 
-// Calls of captured steps and of a replayed one fail, one call in each round. A session reports the error,
+// In each round, one call of captured steps or of a replayed step fails. The session reports the error,
 // nothing leaks, and training from the earlier state ends with the usual weights.
 TEST_F(GpuGraphs, CanBeMendedWhateverCallOfTheirsFails) {
   constexpr std::uint64_t kStride = 13;
@@ -1084,7 +1087,7 @@ TEST_F(GpuGraphs, AreRefusedWhereNothingCanCaptureThem) {
 
 // --- mixed precision ---------------------------------------------------------------------------------------
 
-// Of every layer that a narrow type makes a difference to.
+// A network of all layers for which a narrow type makes a difference.
 Network mixed() {
   NetworkBuilder network("mixed", {4, 2, 6, 6});
   Tensor x = network.convolution(
@@ -1100,7 +1103,7 @@ Network mixed() {
 
 class MixedPrecision : public GpuTraining {
  protected:
-  // So large that gradients of fp16 are infinite until it was halved several times.
+  // So large that fp16 gradients are infinite until the scale has been halved several times.
   static constexpr float kAbsurd = 0x1p40F;
 
   PlannedRun planned(DataType storage, bool graph, float initial = kAbsurd,
@@ -1126,7 +1129,7 @@ class MixedPrecision : public GpuTraining {
   std::vector<std::int32_t> targets_{0, 1, 2, 3};
 };
 
-// The running statistics of normalisations follow each batch, as in PyTorch.
+// Expects unchanged parameters, except for running statistics, which follow each batch as in PyTorch.
 void expect_unmoved(const TrainingState& before, const TrainingState& after) {
   for (std::size_t i = 0; i < before.parameters.size(); ++i) {
     if (before.parameters[i].name.find("running") == std::string::npos) {
@@ -1170,7 +1173,7 @@ TEST_F(MixedPrecision, AnOverflowSkipsTheStepToTheBitUntilTheScaleHasRecovered) 
   }
 }
 
-// Skipped steps are not counted, on the device too: a graph's kernels read from memory which step it is.
+// The device does not count skipped steps either; a graph's kernels read the number of the step from memory.
 TEST_F(MixedPrecision, GraphsAndEveryPolicyHaveTheBitsOfStepsOneByOne) {
   for (const DataType storage : {DataType::kF16, DataType::kBf16}) {
     std::set<std::string> hashes;

@@ -1,6 +1,6 @@
-// Whole steps of every network of the zoo on the first GPU of this machine, compared with `cpu`, with each
-// other under every policy, and with the prediction. (vgg116 to vgg416 are left out: their weights alone are
-// gigabytes.)
+// Whole steps of every network of the zoo on the first GPU of this machine. The tests compare them with
+// `cpu`, between policies, and with the prediction. (vgg116 to vgg416 are left out, since their weights alone
+// need gigabytes.)
 
 #include <gtest/gtest.h>
 
@@ -18,7 +18,7 @@ namespace {
 
 constexpr std::int64_t kBatch = 4;
 
-// Two libraries sum in two orders; maxima and rectifiers that are nearly tied turn that into more.
+// Two libraries sum in different orders, and near-ties of maxima and ReLUs magnify the difference.
 constexpr double kTolerance = 0.02;
 
 std::vector<std::string> models() {
@@ -56,8 +56,8 @@ INSTANTIATE_TEST_SUITE_P(Models, GpuZoo, ::testing::ValuesIn(models()), [](const
   return name;
 });
 
-// Products of TF32 are off by 2^-11 where those of fp32 are by 2^-24, which ties feel more often: in some
-// twenty layers that comes to a tenth of a step.
+// TF32 products have errors of 2^-11 instead of the 2^-24 of fp32, which decide more ties. Over some twenty
+// layers that amounts to a tenth of a step.
 constexpr double kTf32Tolerance = 0.2;
 
 class GpuTf32 : public GpuZoo {
@@ -78,8 +78,8 @@ TEST_P(GpuTf32, HasOneResultAndThePredictedMemory) {
 
 INSTANTIATE_TEST_SUITE_P(Models, GpuTf32, ::testing::Values("lenet", "resnet20", "vgg16"));
 
-// Maps that are rounded to 2^-9 (bf16) or 2^-11 (fp16) of themselves, layer after layer: a wrong step is off
-// by its whole length and more.
+// Each layer rounds its maps with relative errors of 2^-9 (bf16) or 2^-11 (fp16). A wrong step would be off
+// by its whole length or more.
 constexpr double kNarrowTolerance = 0.5;
 
 class GpuNarrow : public ::testing::TestWithParam<std::tuple<std::string, DataType>> {

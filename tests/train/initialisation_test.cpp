@@ -30,7 +30,7 @@ std::shared_ptr<const Tape> tape(bool deeper = false) {
                        {.optimizer = SgdSpec{.momentum = 0.9F}});
 }
 
-// Order of creation: filter and bias of each layer.
+// Parameters are in order of creation: filter and bias of each layer.
 constexpr std::size_t kFirstFilter = 0;
 constexpr std::size_t kFirstBias = 1;
 constexpr std::size_t kSecondFilter = 2;
@@ -39,7 +39,7 @@ constexpr std::size_t kLogitsFilter = 4;
 struct Moments {
   double mean = 0;
   double variance = 0;
-  double beyond_one_deviation = 0;  // the fraction that lies further from 0 than `deviation`
+  double beyond_one_deviation = 0;  // the fraction of values further from 0 than `deviation`
 };
 
 Moments moments(const std::vector<float>& values, double deviation) {
@@ -55,8 +55,8 @@ Moments moments(const std::vector<float>& values, double deviation) {
   return result;
 }
 
-// Within five standard errors of a normal distribution of mean 0. A wrong formula is further off; a right one
-// is that far off for one seed in a million, and the seed is fixed.
+// Expects moments within five standard errors of a normal distribution of mean 0. A wrong formula is further
+// off. A right one fails for about one seed in a million, and the seed is fixed.
 void expect_normal(const std::vector<float>& values, double deviation) {
   constexpr double kErrors = 5;
   constexpr double kBeyondOne = 0.31731;
@@ -121,9 +121,10 @@ TEST(Initialisation, MoreLayersBehindChangeNothingBefore) {
 TEST(ParametersSha256, IsOfLittleEndianNumbersInOrder) {
   const std::string expected = "f947079e43a593365230168145dd486e2541db9fcc873f9a320fccf3ac23639d";
   EXPECT_EQ(parameters_sha256({{1.0F, -2.5F}, {0.0F, 3.25F, -0.0F}}), expected);
-  EXPECT_EQ(parameters_sha256({{1.0F, -2.5F, 0.0F, 3.25F, -0.0F}}), expected) << "borders do not count";
+  EXPECT_EQ(parameters_sha256({{1.0F, -2.5F, 0.0F, 3.25F, -0.0F}}), expected)
+      << "borders between parameters do not matter";
   EXPECT_NE(parameters_sha256({{0.0F, 3.25F, -0.0F}, {1.0F, -2.5F}}), expected) << "order does";
-  EXPECT_NE(parameters_sha256({{1.0F, -2.5F}, {0.0F, 3.25F, 0.0F}}), expected) << "and so does every bit";
+  EXPECT_NE(parameters_sha256({{1.0F, -2.5F}, {0.0F, 3.25F, 0.0F}}), expected) << "every bit matters";
 }
 
 }  // namespace

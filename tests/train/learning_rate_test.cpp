@@ -101,7 +101,7 @@ TEST(LearningRateSchedule, TheOthersCountFromTheEndOfTheWarmup) {
 TEST(LearningRateSchedule, AWarmupLongerThanTheRunNeverEnds) {
   const LearningRateSchedule warm = schedule("cosine,warmup:2000");
   EXPECT_EQ(warm.rate(kSteps - 1), rounded(kBase * 0.5));
-  EXPECT_EQ(warm.rate(5000), rounded(kBase)) << "and what comes after it has no steps to fall in";
+  EXPECT_EQ(warm.rate(5000), rounded(kBase)) << "after the warm-up no steps are left for a decay";
 }
 
 TEST(LearningRateSchedule, EpochsAreStepsTimesTheirLength) {
@@ -123,7 +123,7 @@ TEST(LearningRateSchedule, NeverRisesAfterTheWarmupNorFallsInIt) {
   }
 }
 
-// A requirement of resuming: step n has one rate, whichever steps were asked for before and of which object.
+// Resuming requires that step n has one rate, independent of the object and of earlier calls.
 TEST(LearningRateSchedule, DependsOnTheStepAlone) {
   const LearningRateSchedule forwards = schedule("cosine:0.1,warmup:5e");
   const LearningRateSchedule backwards = schedule("cosine:0.1,warmup:50");
@@ -205,7 +205,7 @@ TEST(LearningRateSchedule, TheBaseRateIsAFiniteNumber) {
     EXPECT_THROW(LearningRateSchedule("constant", {.base_rate = rate}), InvalidArgument) << rate;
   }
   EXPECT_EQ(LearningRateSchedule("constant", {.base_rate = 0}).rate(0), 0.0F);
-  // Once "must be finite", which it is.
+  // Regression: the error was "must be finite", although the number is finite.
   try {
     LearningRateSchedule("constant", {.base_rate = 1e39});
   } catch (const InvalidArgument& error) {

@@ -1,5 +1,5 @@
 #pragma once
-// A run whose values live several times a step.
+// A run whose values have several lives per step.
 
 #include <cstdint>
 #include <utility>
@@ -10,7 +10,7 @@
 
 namespace vdnn::testing {
 
-// With the algorithms of `run`.
+// Keeps the algorithms of `run`.
 inline PlannedRun with_several_lives(PlannedRun run, std::uint64_t seed,
                                      std::uint64_t placement_alignment = 0) {
   Plan lives = lives_plan(*run.tape, seed);

@@ -1,4 +1,4 @@
-// Training in fp16 with dynamic loss scaling: an overflow skips the update, everywhere and to the bit, and
+// Training in fp16 with dynamic loss scaling: after an overflow every parameter and state keeps its bits, and
 // the scale recovers.
 
 #include <gmock/gmock.h>
@@ -25,7 +25,7 @@ namespace {
 using ::testing::HasSubstr;
 using ::testing::ThrowsMessage;
 
-// So large that gradients overflow in fp16, by a factor of 2^4.
+// So large that fp16 gradients overflow by a factor of 2^4.
 constexpr float kAbsurd = 0x1p40F;
 
 Network small_network() {
@@ -93,7 +93,8 @@ TEST_F(LossScaledTraining, AnOverflowLeavesParametersAndStatesToTheBitAndHalvesT
     const TrainingState after = session.state();
     for (std::size_t i = 0; i < before.parameters.size(); ++i) {
       if (is_running(before.parameters[i].name)) {
-        EXPECT_NE(before.parameters[i].values, after.parameters[i].values) << "as PyTorch has it";
+        EXPECT_NE(before.parameters[i].values, after.parameters[i].values)
+            << "running statistics change, as in PyTorch";
       } else {
         EXPECT_EQ(before.parameters[i].values, after.parameters[i].values) << before.parameters[i].name;
       }
@@ -142,7 +143,7 @@ TEST_F(LossScaledTraining, TheScaleGrowsAfterGoodStepsUntilGradientsOverflow) {
   EXPECT_LE(state.scale, largest);
 }
 
-// bf16 and fp32 have the exponents of fp32.
+// bf16 and fp32 have the exponent range of fp32.
 TEST_F(LossScaledTraining, OtherPrecisionsHaveNoScale) {
   for (const DataType type : {DataType::kF32, DataType::kBf16}) {
     Session session(
@@ -157,7 +158,8 @@ TEST_F(LossScaledTraining, OtherPrecisionsHaveNoScale) {
   }
 }
 
-// Gradients of a step are summed with one scale, and an overflow of any micro-step skips all of it.
+// The gradients of a step's micro-steps are summed with one scale. An overflow in any micro-step skips the
+// whole step.
 TEST_F(LossScaledTraining, MicroStepsShareAScaleAndAreSkippedTogether) {
   Session session(planned({.initial = 256, .micro_steps = 2}), {.seed = 2});
   const TrainingState before = session.state();
@@ -233,7 +235,7 @@ std::vector<TrainingResult> train_by_ranks(const PlannedRun& run) {
   return results;
 }
 
-// An overflow of one rank reaches all ranks, since gradients are summed: four ranks have the bits of one rank
+// An overflow of one rank reaches all ranks, since gradients are summed. Four ranks have the bits of one rank
 // that accumulates.
 TEST(LossScaledRanks, SkipTogetherAndHaveTheBitsOfOneThatAccumulates) {
   const PlannedRun alone = shared_run({.micro_steps = kRanks});
@@ -249,7 +251,7 @@ TEST(LossScaledRanks, SkipTogetherAndHaveTheBitsOfOneThatAccumulates) {
   }
 }
 
-// A sum that overflows in the type of the messages counts as an overflow.
+// An overflow of the sum in the type of the messages also counts.
 TEST(LossScaledRanks, SkipTogetherWhereTheyReduceInFp16) {
   const std::vector<TrainingResult> results =
       train_by_ranks(shared_run({.ranks = kRanks, .reduce_precision = DataType::kF16}));
@@ -290,7 +292,7 @@ TEST_F(LossScaledCheckpoint, ATrainingThatGoesOnHasTheBitsOfOneThatWasNotInterru
 
 // --- divergence --------------------------------------------------------------------------------------------
 
-// No scale mends what overflows in the forward pass: training ends at a scale of 1.
+// No scale helps against an overflow in the forward pass, so training ends at a scale of 1.
 TEST(LossScaledDivergence, EndsATrainingThatOverflowsWhateverTheScale) {
   RunOptions options = planned({}).options;
   options.training.loss_scaling.initial = 8;

@@ -1,6 +1,6 @@
-// Policies move bytes, never results: real training on the cpu device under `optimal`, forced to offload, to
-// recompute, and to do both, ends with the bits of `none` with the same algorithms, in the memory that was
-// predicted.
+// Policies move bytes but do not change results. Budgets force real training on `cpu` under `optimal` to
+// offload, to recompute, or to do both. It ends with the bits of `none` with the same algorithms, in the
+// predicted memory.
 
 #include <gtest/gtest.h>
 
@@ -23,7 +23,7 @@ class OptimalTraining : public ::testing::TestWithParam<Case> {
  protected:
   static constexpr std::uint64_t kAmple = std::uint64_t{4} << 30U;
 
-  // Only bytes are moved.
+  // The algorithms are those of `none`, so that `optimal` only moves bytes.
   static RunOptions options(Policy policy, std::uint64_t budget = kAmple, std::uint64_t host = kAmple) {
     return RunOptions{.model = {.model = GetParam().model, .input = GetParam().input, .batch = 8},
                       .device = "cpu",
@@ -52,7 +52,7 @@ TEST_P(OptimalTraining, EndsWithTheBitsOfNoneWhateverLeaves) {
   const std::uint64_t floor = plan_run(options(Policy::kOptimal)).smallest_budget_bytes();
   const std::uint64_t peak = none.prediction.peak_bytes;
   ASSERT_LT(floor, peak);
-  // Page-locked memory for batches and results, and no value that leaves.
+  // Page-locked memory suffices for batches and results, but not for offloading.
   const std::uint64_t no_offload = none.prediction.host_bytes;
   std::size_t offloading = 0;
   std::size_t recomputing = 0;

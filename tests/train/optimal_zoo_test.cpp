@@ -1,5 +1,5 @@
-// `optimal` on the networks of the zoo. At every share of the baseline's peak it is never slower than any
-// other policy that fits, and fits wherever any fits. No step is shorter than the lower bound, and more
+// `optimal` on the networks of the zoo. At every share of the baseline's peak, `optimal` is never slower than
+// another policy that fits, and it fits if any policy does. No step is shorter than the lower bound, and more
 // memory never makes a step slower. The compared times are predictions by the real executor on `sim`.
 
 #include <gtest/gtest.h>
@@ -31,7 +31,7 @@ constexpr double kNever = std::numeric_limits<double>::infinity();
 constexpr std::uint64_t kAmple = std::uint64_t{1} << 46U;
 constexpr std::array kPercents{100, 80, 60, 40, 30, 20, 15, 10};
 
-// The others are looked at in the long run.
+// The long run covers the other networks.
 constexpr std::array<std::string_view, 4> kUsual{"alexnet", "vgg19", "googlenet", "resnet20"};
 
 using Case = std::tuple<std::string, std::string>;  // model, device
@@ -42,7 +42,7 @@ class OptimalZoo : public ::testing::TestWithParam<Case> {
     const auto& [model, device] = GetParam();
     const bool usual = device == "sim:titan-x" && std::ranges::find(kUsual, model) != kUsual.end();
     if (!usual && testing::extent({.usual = 0, .in_long_run = 1}) == 0) {
-      GTEST_SKIP() << "looked at in the long run";
+      GTEST_SKIP() << "covered by the long run";
     }
   }
 
@@ -58,7 +58,7 @@ class OptimalZoo : public ::testing::TestWithParam<Case> {
   }
 
  private:
-  // 128, but where publications have less.
+  // 128, or the smaller batch of the publication.
   static std::int64_t batch(const std::string& model) {
     if (model == "unet") {
       return 8;
@@ -88,7 +88,7 @@ std::vector<Rival> rivals(const PlannedRun& run) {
   return all;
 }
 
-// Its predicted peak does not depend on the budget.
+// The smallest budget of `optimal` does not depend on the given budget.
 TEST_P(OptimalZoo, IsNeverSlowerThanAnyOtherPolicyThatFitsAndFitsWhereverAnyFits) {
   const PlannedRun baseline = plan_run(options(Policy::kBaseline, kAmple));
   const std::vector<Rival> statics = rivals(baseline);
@@ -125,13 +125,14 @@ TEST_P(OptimalZoo, MoreMemoryNeverMakesItSlower) {
       EXPECT_LE(run.prediction.step_seconds, before * (1 + 1e-12)) << each << " of " << budgets;
       before = run.prediction.step_seconds;
     } else {
-      EXPECT_EQ(before, kNever) << each << " of " << budgets << " does not fit, and less did";
+      EXPECT_EQ(before, kNever) << each << " of " << budgets
+                                << " does not fit, although a smaller budget did";
     }
   }
-  EXPECT_LT(before, kNever) << "all of the baseline's peak is enough";
+  EXPECT_LT(before, kNever) << "the whole peak of the baseline must suffice";
 }
 
-// Budgets in which everything is kept, and in which about half of the values that can leave do.
+// Covers a budget in which everything stays, and one in which about half of the possible values leave.
 TEST_P(OptimalZoo, ReservesAtMostTwoPercentMoreThanIsAlive) {
   const PlannedRun ample = plan_run(options(Policy::kOptimal, kAmple));
   const std::uint64_t half = (ample.prediction.peak_bytes + ample.smallest_budget_bytes()) / 2;
@@ -145,7 +146,7 @@ TEST_P(OptimalZoo, ReservesAtMostTwoPercentMoreThanIsAlive) {
   }
 }
 
-// --- a limit of workspace takes choices away, and adds none ------------------------------------------------
+// --- a workspace limit only removes choices ----------------------------------------------------------------
 class LimitedWorkspace : public OptimalZoo {
  protected:
   static PlannedRun optimal(std::uint64_t budget, std::optional<std::uint64_t> limit = {}) {
@@ -154,8 +155,9 @@ class LimitedWorkspace : public OptimalZoo {
     return plan_run(run);
   }
 
-  // Powers of two, as users choose them, and the least allowed ratio to the step without a limit; at last a
-  // limit that is no power of two. The search is not exact: a limit may lead it to a faster plan.
+  // Limits, each with the least allowed ratio to the step without a limit. They are powers of two, as users
+  // choose them, and one other number. Since the search is not exact, a limit may lead to a slightly faster
+  // plan.
   static std::vector<std::pair<std::uint64_t, double>> limits(const Tape& tape) {
     std::uint64_t most = 0;
     for (const Op& op : tape.ops()) {
@@ -174,8 +176,8 @@ class LimitedWorkspace : public OptimalZoo {
   inline static const std::uint64_t kLimits = testing::extent({.usual = 4, .in_long_run = 10});
 };
 
-// Before, `optimal` was up to 23 % slower than under the best of six limits: a fast algorithm's workspace
-// left no memory to copies, and addresses were hard to find.
+// Regression: `optimal` was up to 23 % slower than under the best of six limits. The workspace of a fast
+// algorithm left no memory for copies, and addresses were hard to find.
 TEST_P(LimitedWorkspace, IsNeverFasterNorFitsInLess) {
   const std::uint64_t most = plan_run(options(Policy::kOffloadNone, kAmple)).prediction.peak_bytes;
   const PlannedRun ample = optimal(kAmple);
@@ -192,7 +194,7 @@ TEST_P(LimitedWorkspace, IsNeverFasterNorFitsInLess) {
       try {
         limited = optimal(budget, limit);
       } catch (const InvalidArgument&) {
-        continue;  // some op has no algorithm for that
+        continue;  // some op has no algorithm within the limit
       }
       EXPECT_GE(limited->smallest_budget_bytes(), smallest);
       if (limited->fits()) {
@@ -206,10 +208,10 @@ TEST_P(LimitedWorkspace, IsNeverFasterNorFitsInLess) {
             << worst << " of the step without one\n";
 }
 
-// --- how little memory suffices ----------------------------------------------------------------------------
+// --- the smallest budget -----------------------------------------------------------------------------------
 class LeastMemory : public OptimalZoo {
  protected:
-  // Persistent values, and, at the op with the largest sum, its operands, its least workspace, and the
+  // The bytes of persistent values plus the largest sum, over all ops, of operands, least workspace, and the
   // gradients that the backward pass has made and still needs.
   static std::uint64_t floor_bytes(const PlannedRun& run) {
     const Tape& tape = *run.tape;
@@ -247,8 +249,8 @@ class LeastMemory : public OptimalZoo {
   }
 };
 
-// Before, vgg16 needed 1.13 of it, resnet50 1.17, densenet121 1.30, resnet20 1.29, mobilenet 1.11: a value
-// came back once and stayed until its last reader.
+// Regression: vgg16 needed 1.13 times that floor, resnet50 1.17, densenet121 1.30, resnet20 1.29 and
+// mobilenet 1.11. A value came back only once and stayed until its last reader.
 TEST_P(LeastMemory, IsNearWhatTheLargestOpNeeds) {
   const PlannedRun run = plan_run(options(Policy::kOptimal, kAmple));
   const double ratio =

@@ -1,4 +1,4 @@
-// Learned steps of foreign programs, planned, checked, predicted and run on simulated devices.
+// Learned steps of foreign programs are planned, checked, predicted and run on simulated devices.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -57,8 +57,8 @@ std::string refusal(const Action& action) {
   }
 }
 
-// Runs three steps of the schedule on a device with this budget, by an executor of the test's own. Returns
-// the committed bytes.
+// Runs three steps of the schedule on a device with this budget, with the test's own executor. Returns the
+// committed bytes.
 std::uint64_t committed_by(const PlannedRun& run, std::uint64_t budget_bytes) {
   const auto device = make_sim_device({.profile = run.target.profile,
                                        .budget_bytes = budget_bytes,
@@ -92,7 +92,7 @@ void judge(const PlannedRun& run, const std::string& what) {
 TEST(PlannedStep, PeakAndTimeOfNoneAreThoseRecorded) {
   const PlannedRun run = plan_run(options_of(small_step(), Policy::kOffloadNone));
   EXPECT_EQ(run.prediction.peak_bytes, small_step().peak_bytes)
-      << "whole granules, and no gap between blocks";
+      << "whole granules without gaps between blocks";
   EXPECT_NEAR(run.prediction.step_seconds, small_step().seconds, 1e-9);
   EXPECT_EQ(run.prediction.host_bytes, 0U);
   judge(run, "none");
@@ -122,8 +122,8 @@ TEST(PlannedStep, PlansAreValidAndTakeWhatIsPredicted) {
   }
 }
 
-// The encoder's feature maps that the decoder concatenates are held by the program: leaving frees nothing
-// while they are.
+// The program holds the encoder's feature maps that the decoder concatenates. While it does, offloading them
+// frees nothing.
 TEST(PlannedStep, OffloadingLowersThePeakOfAUnetInItsBudget) {
   const PlannedRun none = plan_run(options_of(example("unet"), Policy::kOffloadNone));
   const PlannedRun least = plan_again(none, Policy::kOptimal, 1);
@@ -228,7 +228,7 @@ TEST(PlannedStep, TheLargestBatchFitsAndTheNextDoesNot) {
     return plan_run(options).fits();
   };
   const std::int64_t kept = found.without_offloading->trial.run.batch();
-  EXPECT_GT(kept, 8) << "twice the memory that the step of 8 takes";
+  EXPECT_GT(kept, 8) << "the budget is twice the memory of the step of 8";
   EXPECT_TRUE(fits(kept, Policy::kOffloadNone));
   EXPECT_FALSE(fits(found.without_offloading->next, Policy::kOffloadNone));
   const std::int64_t most = found.most.trial.run.batch();

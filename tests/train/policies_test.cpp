@@ -1,6 +1,6 @@
-// Policies and budgets move bytes, never results: for each network and preference of algorithms, some steps
-// on real images under every policy and three budgets each end with the same weights to the last bit, take
-// exactly the memory that was predicted, and reach the system's allocators in the first step only.
+// Policies and budgets move bytes but do not change results. For each network and preference of algorithms,
+// some steps on real images run under every policy in three budgets each. They end with the same weights to
+// the last bit, use exactly the predicted memory, and call the system's allocators in the first step only.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -81,7 +81,8 @@ TEST_P(PoliciesTest, OneGranuleLessThanTheSmallestBudgetIsRefusedWithTheFigure) 
   }
 }
 
-// With the algorithms of a run without offloading, in the budgets of the plans that it has to choose from.
+// `dyn` runs with the algorithms of a run without offloading, in the budgets of the plans among which it
+// chooses.
 TEST_P(PoliciesTest, DynamicGivesTheBitsOfNone) {
   const std::uint64_t ample = std::uint64_t{4} << 30;
   const PlannedRun none = plan_run(options(Policy::kOffloadNone, ample));
@@ -102,7 +103,7 @@ TEST_P(PoliciesTest, DynamicGivesTheBitsOfNone) {
     EXPECT_EQ(result.peak_bytes, run.prediction.peak_bytes);
     offloaded.insert(offload_bytes(*run.tape, run.schedule));
   }
-  EXPECT_GT(offloaded.size(), 1U) << "it had to offload";
+  EXPECT_GT(offloaded.size(), 1U) << "some budgets require offloading";
 }
 
 INSTANTIATE_TEST_SUITE_P(NetworksAndPreferences, PoliciesTest,

@@ -1,5 +1,5 @@
-// Training in bf16 and fp16 on `cpu`: policies and budgets move bytes, never results; checkpoints go from one
-// precision to another; evaluation and values by name work as they do in fp32.
+// Training in bf16 and fp16 on `cpu`. Policies and budgets move bytes but do not change results. Checkpoints
+// fit other precisions. Evaluation and values by name work as in fp32.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -74,7 +74,7 @@ std::string case_name(const ::testing::TestParamInfo<PrecisionCase>& test) {
   return name;
 }
 
-// Those that take least time come first.
+// The fastest networks come first.
 std::vector<Case> networks() {
   std::vector<Case> all{{"lenet", {}},
                         {"resnet20", {3, 16, 16}},
@@ -139,8 +139,8 @@ TEST_P(PrecisionSession, ResultsAreGivenInFp32AndWereStoredInTheNarrowType) {
       ASSERT_TRUE(representable(value)) << name << " " << value;
     }
   }
-  // Gradients of parameters are fp32: a sum of many products that happened to be short numbers would be a
-  // wonder.
+  // Gradients of parameters are fp32. It is extremely unlikely that all these sums of products are
+  // representable in the narrow type.
   bool all_short = true;
   for (const float value : session.result("conv.filter.gradient")) {
     all_short = all_short && representable(value);
@@ -148,7 +148,8 @@ TEST_P(PrecisionSession, ResultsAreGivenInFp32AndWereStoredInTheNarrowType) {
   EXPECT_FALSE(all_short);
 }
 
-// The fp32 parameters are what training goes on from: small updates are not lost in the rounding of the copy.
+// Training continues from the fp32 parameters, so that small updates are not lost in the rounding of the
+// copies.
 TEST_P(PrecisionSession, ParametersKeepWhatTheirCopiesRoundAway) {
   Session session(small_run(GetParam()), {.seed = 5});
   const std::vector<float> before = session.parameter("conv.filter").values;
@@ -164,8 +165,8 @@ TEST_P(PrecisionSession, ParametersKeepWhatTheirCopiesRoundAway) {
   EXPECT_LT(short_numbers, after.size() / 4);
 }
 
-// A restored state and a parameter that was set reach the copies, too: the next step is that of the session
-// that went on.
+// A restored state and an assigned parameter also reach the copies, so the next step equals that of a session
+// that continued.
 TEST_P(PrecisionSession, GoesOnFromAStateWithTheSameBits) {
   Session first(small_run(GetParam()), {.seed = 5});
   step(first);
@@ -183,10 +184,10 @@ TEST_P(PrecisionSession, GoesOnFromAStateWithTheSameBits) {
   const ParameterValues bias = second.parameter("conv.bias");
   const std::vector<float> maps = second.result("conv.y");
   EXPECT_EQ(std::set<float>(maps.begin(), maps.end()).size(), 3U)
-      << "zeros of the filter leave a bias for each channel";
+      << "with a zero filter only the bias of each channel remains";
 }
 
-// Masters are the same in all precisions, and so are their names, shapes and bits.
+// The fp32 parameters have the same names, shapes and bits in all precisions.
 TEST_P(PrecisionSession, AStateGoesIntoAnotherPrecision) {
   Session narrow(small_run(GetParam()), {.seed = 5});
   step(narrow);
@@ -199,7 +200,7 @@ TEST_P(PrecisionSession, AStateGoesIntoAnotherPrecision) {
   EXPECT_NEAR(of_narrow, of_wide, 0.05);
 }
 
-// Those that updates have written, which are the ones that a restored state gets.
+// Evaluation uses the copies that updates write; a restored state gets equal copies.
 TEST_P(PrecisionSession, EvaluationUsesTheCopies) {
   const auto evaluated = [&](Session& session) {
     session.evaluate({std::as_bytes(std::span(images_)), std::as_bytes(std::span(targets_))});
@@ -215,7 +216,7 @@ TEST_P(PrecisionSession, EvaluationUsesTheCopies) {
   EXPECT_EQ(evaluated(other), after);
 }
 
-// A parameter that evaluation reads by its copy alone takes no memory a second time.
+// If evaluation reads only a parameter's copy, the parameter needs no further memory.
 TEST_P(PrecisionSession, EvaluationTakesNoSecondParameters) {
   const PlannedRun run = small_run(GetParam());
   const auto tape = lower_to_evaluation_tape(run.own_network(), *run.catalog, run.options.training.precision);
@@ -228,7 +229,7 @@ TEST_P(PrecisionSession, EvaluationTakesNoSecondParameters) {
       schedule.buffers.end());
 }
 
-// Ranks begin with the parameters of rank 0, and so do the copies that they read.
+// All ranks begin with the parameters of rank 0, and so do their copies.
 TEST_P(PrecisionSession, RanksHaveTheCopiesOfTheFirst) {
   NetworkBuilder net("shared", {2, 2, 5, 5});
   const Tensor logits = net.fully_connected("fc", net.input(), {.outputs = 3});  // an odd number of weights

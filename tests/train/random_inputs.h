@@ -11,7 +11,7 @@
 
 namespace vdnn::testing {
 
-// Inputs of a step by the types that the tape has. Every network has two classes.
+// Inputs of a step, with the types of the tape. Every network has two classes.
 inline std::vector<std::vector<std::byte>> random_inputs(const Tape& tape, std::uint64_t seed) {
   SplitMix64 random(seed);
   std::vector<std::vector<std::byte>> inputs;

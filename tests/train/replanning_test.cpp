@@ -1,5 +1,5 @@
-// Steps planned anew between two steps. Weights have the same bits as without, memory is as predicted, and
-// after any failure the previous plan stays in force.
+// A session plans anew between two steps. Weights have the same bits as without that, and memory is as
+// predicted. After any failure the previous plan stays in force.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -86,7 +86,7 @@ std::string weights_without(const PlannedRun& run, std::uint64_t steps) {
 
 // --- training ----------------------------------------------------------------------------------------------
 
-// Planning is slow where it is instrumented.
+// Instrumented planning is slow, so sanitizers test fewer models.
 std::vector<std::string> models() {
   std::vector<std::string> names{"lenet", "fashion-vgg", "resnet20"};
   names.resize(testing::extent({.usual = 3, .under_sanitizers = 1, .in_long_run = 3}));
@@ -120,7 +120,7 @@ class Replanning : public ::testing::TestWithParam<Case> {
     EXPECT_EQ(result.system_allocations_after_first_step, 0U);
     return result;
   }
-  // The smallest for the static policies; `optimal` is given some to choose with.
+  // The smallest budget for static policies; `optimal` gets more, so that it has a choice.
   static PlannedRun tight_run() {
     const std::uint64_t least =
         plan_run(options(GetParam().model, GetParam().policy)).smallest_budget_bytes();
@@ -135,7 +135,7 @@ INSTANTIATE_TEST_SUITE_P(Networks, Replanning, ::testing::ValuesIn(cases()), [](
   return name;
 });
 
-// Trains, and plans anew after six steps with their times on a slowed link.
+// Trains on a slowed link and plans anew after six steps with their times.
 TEST_P(Replanning, EndsWithTheBitsOfTheRunWithout) {
   const PlannedRun run = tight_run();
   const std::string usual = train(run, {}).weights_sha256;
@@ -153,8 +153,7 @@ TEST_P(Replanning, EndsWithTheBitsOfTheRunWithout) {
   EXPECT_EQ(told[0].report.expected_step_seconds, run.prediction.step_seconds);
   EXPECT_EQ(told[0].report.reason, "");
   EXPECT_FALSE(told[0].report.algorithms_changed);
-  // Whether another plan pays depends on the times of the steps here; PlansForTheLinkThatThereIs has fixed
-  // costs.
+  // Here the measured times decide whether a new plan pays. PlansForTheLinkThatThereIs has fixed costs.
   const bool replanned = told[0].report.outcome == Outcome::kReplanned;
   EXPECT_EQ(told[0].report.predicted_step_seconds <= 0.99 * told[0].report.corrected_step_seconds, replanned);
   EXPECT_EQ(told[0].report.predicted_step_seconds < told[0].report.corrected_step_seconds, replanned);
@@ -166,8 +165,8 @@ TEST_P(Replanning, EndsWithTheBitsOfTheRunWithout) {
   EXPECT_EQ(result.learned->link_gbytes_per_second, kLink);
 }
 
-// To every other plan, and back. The budget is that of the larger plan, so that there is never room for both
-// arenas.
+// Changes to every other plan and back. The budget is that of the larger plan, so that both arenas never fit
+// together.
 TEST_P(Replanning, ChangesAPlanForAnyOtherInTheMiddle) {
   const std::string usual = weights_without(plan_run(options(GetParam().model, GetParam().policy)), kSteps);
   for (const Policy other :
@@ -203,7 +202,7 @@ TEST_P(Replanning, ChangesAPlanForAnyOtherInTheMiddle) {
   }
 }
 
-// `optimal` moves other bytes when the link is another, and has the same bits.
+// With another link speed `optimal` moves other bytes, and the weights have the same bits.
 TEST(ReplanningOptimal, PlansForTheLinkThatThereIs) {
   for (const std::string& model : models()) {
     SCOPED_TRACE(model);
@@ -217,7 +216,7 @@ TEST(ReplanningOptimal, PlansForTheLinkThatThereIs) {
       const Schedule before = session.run().schedule;
       const ReplanReport report = session.replan(with_link(run, times));
       EXPECT_FALSE(report.algorithms_changed);
-      // The plan for the slow link may be as fast as any on the fast one, if it moves nothing.
+      // On the fast link, the plan for the slow one may already be the fastest, if it moves nothing.
       if (times < 1) {
         EXPECT_EQ(report.outcome, Outcome::kReplanned) << report.reason;
       }
@@ -235,7 +234,8 @@ TEST(ReplanningOptimal, PlansForTheLinkThatThereIs) {
   }
 }
 
-// Dropout by step, running statistics, Adam's count of steps, a custom layer: whatever a step depends on.
+// Covers everything on which a step depends: dropout by step, running statistics, Adam's count of steps, a
+// custom layer.
 TEST(ReplanningOfEveryLayer, KeepsEverythingThatStepsDependOn) {
   const RunOptions asked{.device = "cpu",
                          .memory_bytes = kAmple,
@@ -263,9 +263,8 @@ TEST(ReplanningOfEveryLayer, KeepsEverythingThatStepsDependOn) {
   EXPECT_EQ(session.steps(), usual.steps());
 }
 
-// With random delays in the streams, and released memory inaccessible until it is handed out again. Memory
-// that one plan gives back and the next one commits again is accessible, and neither plan uses the other's
-// memory.
+// Runs with random delays in the streams, and released memory is inaccessible until its next use. Memory that
+// one plan releases and the next one commits is accessible again. Neither plan uses the other's memory.
 TEST(ReplanningUnderDebugging, SurvivesDelaysAndProtection) {
   RunOptions asked = options("lenet", Policy::kOffloadAll);
   asked.page_aligned_blocks = true;
@@ -284,7 +283,7 @@ TEST(ReplanningUnderDebugging, SurvivesDelaysAndProtection) {
   EXPECT_EQ(session.weights_sha256(), weights_without(run, kSteps));
 }
 
-// Evaluation, epochs, shuffled batches and a trace beside it; again and again.
+// Combines repeated replanning with evaluation, epochs, shuffled batches and a trace.
 TEST(ReplanningInATrainer, TakesTurnsWithEvaluationAndTraces) {
   const PlannedRun run = plan_run(options("lenet", Policy::kOffloadAll));
   DatasetSplits data = testing::data_for(run, "synthetic");
@@ -317,14 +316,14 @@ TEST(ReplanningInATrainer, TakesTurnsWithEvaluationAndTraces) {
   const auto launches = [&](const TrainingResult& of) {
     return std::ranges::count(of.trace, run.tape->op(0).name, &TraceEvent::name);
   };
-  // Of the last four steps, of whatever plan, and, where that was not done, of the one before.
+  // The trace has the last four steps, under either plan, and possibly the end of the step before them.
   for (const TrainingResult* of : {&usual, &result}) {
     EXPECT_GE(launches(*of), 4);
     EXPECT_LE(launches(*of), 5);
   }
 }
 
-// Its figures of steps are those of the plan that the rest of it describes.
+// The result's step times are those of the plan that the result describes.
 TEST(ReplanningInATrainer, TimesThePlanInForce) {
   const PlannedRun run = plan_run(options("lenet", Policy::kOffloadAll));
   for (const bool swaps : {false, true}) {
@@ -340,7 +339,7 @@ TEST(ReplanningInATrainer, TimesThePlanInForce) {
           rates.push_back(report.images_per_second);
         });
     ASSERT_EQ(rates.size(), kSteps);
-    // The first step is not timed, nor is the seventh, which follows the planning.
+    // Two steps are not timed: the first, and the seventh, which follows the planning.
     std::vector<double> seconds;
     for (std::size_t step = swaps ? 7 : 1; step < kSteps; ++step) {
       if (step != 6) {
@@ -357,7 +356,7 @@ TEST(ReplanningInATrainer, SaysSoWhereNoStepWasTimed) {
   TrainOptions with{.learning_rate = 0.02F, .steps = kSteps, .replan = ReplanRule{.after_steps = 6}};
   with.replanned = [&](const vdnn::Replanning& replanning) { told.push_back(replanning); };
   with.save = [](Session&) {};
-  with.save_every = 1;  // between all of them
+  with.save_every = 1;  // a checkpoint between all steps
   Trainer(run, testing::data_for(run, "synthetic"), with).train({});
   ASSERT_EQ(told.size(), 1U);
   EXPECT_FALSE(told[0].step_seconds_before);
@@ -381,7 +380,7 @@ TEST_F(ReplanningFiles, WhatWasLearnedIsAProfileForTheNextRun) {
       EXPECT_EQ(times.at(op.algorithms[index].name)->launches >= 5, index == ran) << op.name;
     }
   }
-  // Slowed to half of 10^9 bytes a second, so no faster.
+  // The link is slowed to half of 10^9 bytes per second, so the learned rate cannot be higher.
   EXPECT_LE(learned.link_bytes_per_second.device_to_host, 0.5e9);
   EXPECT_LE(learned.link_bytes_per_second.host_to_device, 0.5e9);
   EXPECT_GT(learned.link_bytes_per_second.device_to_host, 0.05e9);
@@ -406,10 +405,10 @@ TEST_F(ReplanningFiles, ACheckpointBehindItGoesOnWithTheSameWeights) {
     const PlannedRun run = plan_run(asked);
     Session session(run, {.seed = 7});
     one_step(session);
-    ASSERT_GT(session.evaluation_batch(), 0) << "so that there is a plan of evaluation to change";
+    ASSERT_GT(session.evaluation_batch(), 0) << "evaluation must have a plan that changes";
     MeasuredCosts costs = expected_costs(run);
     if (change_algorithms) {
-      // The algorithms that ran are slow: the others are faster now.
+      // The costs make the algorithms that ran slow, so that others are faster.
       for (OpId id = 0; id < run.tape->ops().size(); ++id) {
         const Op& op = run.tape->op(id);
         costs.ops[op.name][op.algorithms[run.schedule.algorithms[id]].name]->seconds = 1;
@@ -429,7 +428,7 @@ TEST_F(ReplanningFiles, ACheckpointBehindItGoesOnWithTheSameWeights) {
       one_step(resumed);
     }
     EXPECT_EQ(resumed.weights_sha256(), session.weights_sha256());
-    // Evaluation computes as training does, whichever that is by now.
+    // Evaluation uses the algorithms of training, whichever plan is in force.
     const auto inputs = testing::random_inputs(*run.tape, 99);
     const std::vector<Session::Bytes> spans(inputs.begin(), inputs.end());
     ASSERT_EQ(session.evaluation_batch(), resumed.evaluation_batch());
@@ -437,7 +436,7 @@ TEST_F(ReplanningFiles, ACheckpointBehindItGoesOnWithTheSameWeights) {
   }
 }
 
-// --- what goes wrong ---------------------------------------------------------------------------------------
+// --- failures ----------------------------------------------------------------------------------------------
 
 class RefusedReplanning : public ::testing::Test {
  protected:
@@ -503,7 +502,7 @@ TEST_F(RefusedReplanning, CostsThatCannotBeAreRefusedAndNothingChanges) {
   MeasuredCosts costs = expected_costs(run_);
   costs.launch_seconds = -1;
   EXPECT_THAT(testing::problem<InvalidArgument>([&] { session.replan(costs); }),
-              HasSubstr("what a copy takes besides its bytes"));
+              HasSubstr("the fixed time of a copy"));
   while (session.steps() < 4) {
     one_step(session);
   }
@@ -540,8 +539,8 @@ TEST_F(RefusedReplanning, TooFewStepsAreRefusedBeforeTheFirst) {
   EXPECT_THAT(refusal({.steps = 5, .learn = true}), HasSubstr("learning from a training of 5 steps"));
 }
 
-// Each call of the device that planning anew makes is refused once: the plan before goes on then, or the next
-// one does, in the memory that it was predicted to take, with the usual bits.
+// Each device call of a replanning fails once. Then either the previous or the new plan continues, in its
+// predicted memory, with the usual bits.
 TEST_F(RefusedReplanning, WhateverCallFailsSomePlanGoesOn) {
   run_ = plan_run(options("lenet", Policy::kOffloadAll));
   const std::string usual = weights_without(run_, 6);

@@ -1,5 +1,5 @@
-// The caller's own loop: its data, its learning rate, its stopping; losses, outputs, gradients and parameters
-// by name; the same numbers as the trainer's loop.
+// A caller's own training loop with its own data, learning rate and stopping. The tests cover losses,
+// outputs, gradients and parameters by name, and compare the numbers with those of the trainer's loop.
 
 #include "vdnn/session.h"
 
@@ -33,7 +33,7 @@ using ::testing::ThrowsMessage;
 constexpr std::int64_t kBatch = 4;
 constexpr std::int64_t kClasses = 3;
 
-// Normalisation, dropout, an output beside the losses, two losses over two kinds of targets.
+// A network with normalisation, dropout, an output, and two losses over two kinds of targets.
 Network small_network(std::int64_t batch = kBatch) {
   NetworkBuilder net("small", {batch, 2, 6, 6});
   Tensor x =
@@ -85,7 +85,7 @@ struct Batch {
   }
 };
 
-// Without normalisation or dropout, the gradients of a batch are the sum of those of its samples.
+// This network has no normalisation or dropout, so the gradients of a batch are the sum over its samples.
 Network plain_network(std::int64_t batch) {
   NetworkBuilder net("plain", {batch, 2, 6, 6});
   const Tensor x =
@@ -104,7 +104,7 @@ struct ClassBatch {
     images = all.images;
     classes = all.classes;
   }
-  // One part of several, one after the other.
+  // One of `pieces` consecutive parts of the batch.
   ClassBatch piece(std::size_t index, std::size_t pieces) const {
     const auto cut = [&](const auto& all) {
       const auto size = static_cast<std::ptrdiff_t>(all.size() / pieces);
@@ -132,7 +132,7 @@ TEST(Session, GivesBackLossesAndOutputs) {
   EXPECT_EQ(metrics.losses[1].counted, kBatch * 2);
   const std::vector<float> logits = session.result("fc.y");
   ASSERT_EQ(logits.size(), static_cast<std::size_t>(kBatch * kClasses));
-  // The first loss once more, from the logits.
+  // Computes the first loss again from the logits.
   double loss = 0;
   for (std::size_t i = 0; i < kBatch; ++i) {
     double sum = 0;
@@ -190,7 +190,7 @@ TEST(Session, OnlyTheLastMicroStepUpdatesAndCounts) {
     const std::vector<float> before = trained_parameters(session);
     for (std::uint32_t micro_step = 0; micro_step + 1 < kMicroSteps; ++micro_step) {
       const StepMetrics metrics = session.step(Batch(micro_step).inputs(), 0.1F);
-      EXPECT_EQ(metrics.losses[0].counted, kBatch) << "each has a loss of its own";
+      EXPECT_EQ(metrics.losses[0].counted, kBatch) << "each micro-step has its own loss";
       EXPECT_EQ(session.steps(), step);
       EXPECT_EQ(trained_parameters(session), before);
     }
@@ -210,7 +210,7 @@ TEST(Session, RefusesAStateBetweenMicroSteps) {
   } catch (const InvalidArgument& error) {
     EXPECT_THAT(error.what(), HasSubstr("1 of the 3 micro-steps"));
   }
-  // A step that was begun is none of the restored training.
+  // A step in progress is not part of the restored training.
   session.restore(start);
   EXPECT_EQ(session.state().step, 0U);
   for (std::uint32_t micro_step = 0; micro_step < kMicroSteps; ++micro_step) {
@@ -225,8 +225,8 @@ TEST(Session, RefusesAStateBetweenMicroSteps) {
 
 TEST(Session, AccumulatesTheLeftFoldOfSingleGradients) {
   const std::string name = "conv.filter";
-  // The gradients of each batch alone, from the same parameters. A power of two, so that dividing the losses
-  // loses no bits.
+  // The gradients of each single batch, from the same parameters. The number of batches is a power of two, so
+  // that dividing the losses loses no bits.
   constexpr std::uint32_t kBatches = 4;
   std::vector<float> fold;
   for (std::uint32_t batch = 0; batch < kBatches; ++batch) {
@@ -253,7 +253,7 @@ TEST(Session, AccumulatesTheLeftFoldOfSingleGradients) {
   }
 }
 
-// Without batch normalisation a batch in pieces is the batch.
+// Without batch normalisation, micro-steps over the pieces of a batch are equivalent to the whole batch.
 TEST(Session, MicroStepsAreOneLargeBatchToWithinRounding) {
   constexpr std::uint32_t kPieces = 4;
   RunOptions pieces = options();
@@ -347,7 +347,7 @@ TEST(Session, EvaluatesWithoutLearning) {
   ASSERT_EQ(session.evaluation_batch(), kBatch);
   const StepMetrics first = session.evaluate(Batch(7).inputs());
   const std::vector<float> logits = session.result("fc.y");
-  // Nothing is dropped and nothing follows the batch: the same again.
+  // Evaluation has no dropout and does not update running statistics, so a repetition has the same result.
   EXPECT_EQ(session.evaluate(Batch(7).inputs()).loss, first.loss);
   EXPECT_EQ(session.result("fc.y"), logits);
   EXPECT_EQ(session.weights_sha256(), hash);
@@ -416,7 +416,7 @@ TEST(Session, SaysWhatAStepTakes) {
   EXPECT_THAT(error, HasSubstr("targets of 16 bytes"));
   EXPECT_THAT(error, HasSubstr("wanted of 32 bytes"));
   EXPECT_THAT(error, HasSubstr("given 4"));
-  session.step(batch.inputs(), 0.1F);  // and goes on
+  session.step(batch.inputs(), 0.1F);  // the session continues
 }
 
 TEST(Session, SaysWhichNamesThereAreNot) {
@@ -454,7 +454,7 @@ TEST(Session, TakesNoStateOfAnotherNetworkOrOptimizer) {
 
 // --- steps in flight ---------------------------------------------------------------------------------------
 
-// Page-locked memory with one batch in it.
+// Page-locked memory that contains one batch.
 class StagedInputs {
  public:
   StagedInputs(Session& session, const Batch& batch) : session_(session) {
@@ -499,7 +499,8 @@ TEST(Session, ReadsNothingWithStepsInFlight) {
   session.weights_sha256();
 }
 
-// Failed before: tickets of two executors had the same numbers, and a stale one was taken for the new step's.
+// Regression: tickets of two executors had the same numbers, and a stale ticket was taken for that of the new
+// step.
 TEST(Session, TakesNoTicketOfAPhaseThatIsOver) {
   Session session(plan_run(small_network(), options()));
   const StagedInputs x(session, Batch(1));
@@ -519,7 +520,7 @@ TEST(Session, ResultsAreThereUntilTheNextStepButOne) {
   const StepTicket first = session.submit(inputs.ranges(), 0.1F);
   EXPECT_EQ(session.result("fc.y"), logits);
   const StepTicket second = session.submit(inputs.ranges(), 0.1F);
-  EXPECT_THAT(error_of([&] { session.result("fc.y"); }), HasSubstr("not there"));
+  EXPECT_THAT(error_of([&] { session.result("fc.y"); }), HasSubstr("not available"));
   session.wait(first);
   EXPECT_NE(session.result("fc.y"), logits);
   session.wait(second);
@@ -527,8 +528,8 @@ TEST(Session, ResultsAreThereUntilTheNextStepButOne) {
   EXPECT_THAT(error_of([&] { session.result("fc.y"); }), HasSubstr("no step"));
 }
 
-// Feature maps that are overwritten in place, gradients that are summed, what forward saves: copied before
-// anything else happens to them, in every policy and whatever the delays.
+// Results may be feature maps that are overwritten in place, gradients that are summed, or saved values.
+// Under every policy and with all delays, they are copied before that happens.
 TEST(Session, ResultsHaveTheSameBitsUnderEveryPolicyAndDelay) {
   std::set<std::vector<std::vector<float>>> seen;
   for (const Policy policy : testing::kPolicies) {
@@ -590,7 +591,7 @@ std::string failure_of(const Action& action) {
   return "accepted";
 }
 
-// Failed before: finish() forgot the failure, and the next step ran on parameters that were updated in part.
+// Regression: finish() forgot the failure, and the next step ran on partly updated parameters.
 TEST(Session, AFailedStepEndsEverythingWithItsFirstCause) {
   for (const Policy policy : testing::kPolicies) {
     SCOPED_TRACE(to_string(policy));
@@ -613,7 +614,8 @@ TEST(Session, AFailedStepEndsEverythingWithItsFirstCause) {
   }
 }
 
-// The step once ran and the loss found the label; the session then refused further steps and gave no state.
+// Regression: the step ran until the loss op found the label. The session then refused further steps and
+// returned no state.
 TEST(Session, ALabelThatIsNoClassIsRefusedAndTheNextBatchIsTaken) {
   for (const Policy policy : testing::kPolicies) {
     SCOPED_TRACE(to_string(policy));
@@ -645,7 +647,7 @@ TEST(Session, ANegativeLabelIsAPlaceThatDoesNotCount) {
   EXPECT_EQ(session.step(batch.inputs(), 0.1F).losses[0].counted, kBatch - 1);
 }
 
-// The gradients of the micro-steps before are still there.
+// The gradients of earlier micro-steps are kept.
 TEST(Session, ALabelThatIsRefusedBetweenMicroStepsEndsNoStep) {
   const auto weights = [](bool with_bad) {
     Session session(plan_run(small_network(), accumulating()), {.seed = 5});
@@ -663,13 +665,13 @@ TEST(Session, ALabelThatIsRefusedBetweenMicroStepsEndsNoStep) {
   EXPECT_EQ(weights(true), weights(false));
 }
 
-// The cause of a failed step may be gone by the next: with a whole state, the session goes on.
+// The cause of a failed step may be temporary. With a restored state the session continues.
 TEST(Session, ARestoredStateMendsAStepThatRanOutOfMemory) {
   RunOptions tight = options(Policy::kOffloadAll);
   tight.host_memory_bytes = plan_run(small_network(), tight).prediction.host_bytes;
   Session session(plan_run(small_network(), tight), {.seed = 5});
   const TrainingState fresh = session.state();
-  // All that is left of the host's budget, so that a feature map finds no room.
+  // Allocates the rest of the host's budget, so that a feature map finds no room.
   std::vector<AddressRange> hoard;
   while (const auto block = session.pinned().allocate_for_host(512)) {
     hoard.push_back(*block);

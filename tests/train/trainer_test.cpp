@@ -29,8 +29,8 @@ RunOptions lenet(std::int64_t batch, Policy policy = Policy::kOffloadNone) {
           .training = {.optimizer = SgdSpec{.momentum = 0.9F}}};
 }
 
-// Samples of 28 x 28 whose class is the position of a bright stripe: a few steps learn it without a mistake.
-// `wrong` of the last ones are labelled with another class.
+// Samples of 28 x 28 whose class is the position of a bright stripe, which a few steps learn perfectly. The
+// last `wrong` samples have a wrong label.
 class Stripes : public Dataset {
  public:
   explicit Stripes(std::uint64_t samples, std::uint64_t wrong = 0) : samples_(samples), wrong_(wrong) {}
@@ -72,14 +72,15 @@ TEST(Trainer, LearnsSyntheticData) {
   const TrainingResult result =
       trainer.train([&](const StepReport& report) { losses.push_back(report.loss); });
   ASSERT_EQ(losses.size(), 60U);
-  EXPECT_NEAR(losses.front(), std::log(10.0), 0.3) << "small logits: every class is as likely as any other";
+  EXPECT_NEAR(losses.front(), std::log(10.0), 0.3)
+      << "logits start small, so all classes are about equally likely";
   EXPECT_LT(std::accumulate(losses.end() - 5, losses.end(), 0.0) / 5, 0.5 * losses.front());
   EXPECT_EQ(result.loss, losses.back());
 }
 
 TEST(Trainer, ReportsEveryStepOnceAndInOrder) {
   const PlannedRun run = plan_run(lenet(8));
-  const DatasetSplits data = stripes(20, 10, 0);  // three steps an epoch
+  const DatasetSplits data = stripes(20, 10, 0);  // three steps per epoch
   std::vector<StepReport> reports;
   Trainer trainer(run, data, {.epochs = 2});
   const TrainingResult result = trainer.train([&](const StepReport& report) { reports.push_back(report); });
@@ -104,8 +105,9 @@ class TrainerPolicies : public ::testing::TestWithParam<Policy> {};
 INSTANTIATE_TEST_SUITE_P(All, TrainerPolicies, ::testing::ValuesIn(testing::kPolicies),
                          [](const auto& test) { return to_string(test.param); });
 
-// 37 samples in batches of 16: the last batch is short. All but the last three, which are labelled wrong, are
-// told apart, so that a padded place that counted, or a sample that did not, would show.
+// With 37 samples in batches of 16, the last batch is short. All samples except the last three, which have
+// wrong labels, are classified correctly. So the accuracy would show a padded place that counts or a sample
+// that does not.
 TEST_P(TrainerPolicies, EvaluateEverySampleOnceInTheMemoryOfTraining) {
   RunOptions options = lenet(16, GetParam());
   options.memory_bytes = plan_run(options).smallest_budget_bytes();
@@ -119,7 +121,7 @@ TEST_P(TrainerPolicies, EvaluateEverySampleOnceInTheMemoryOfTraining) {
   EXPECT_EQ(result.system_allocations_after_first_step, 0U);
 }
 
-// Five samples in a batch of 8 have the metrics that five in a batch of 5 have.
+// Five samples in a batch of 8 have the same metrics as five in a batch of 5.
 TEST_P(TrainerPolicies, CountTheSamplesOfAShortBatchOfEvaluationOnly) {
   const auto metrics = [](std::int64_t batch_size) {
     Session session(plan_run(lenet(batch_size, GetParam())), {.seed = 1});
@@ -149,7 +151,7 @@ TEST(Trainer, EvaluatesOnlyEpochsOfDataWithATestSplit) {
 
 // --- batches of training -----------------------------------------------------------------------------------
 
-// Each sample is the same image, so that all batches of samples have the same statistics.
+// Every sample is the same image, so that all batches have the same statistics.
 class OneImage : public Stripes {
  public:
   using Stripes::Stripes;
@@ -165,8 +167,8 @@ Network normalised(std::int64_t batch) {
   return std::move(net).build();
 }
 
-// The last batch of an epoch was filled with zeros, and they were in the mean and the variance that batch
-// normalisation divides by and that it hands on to inference.
+// Regression: the last batch of an epoch was filled with zeros. The zeros changed the mean and the variance
+// of batch normalisation, and so the running statistics for inference.
 TEST_P(TrainerPolicies, FillALastBatchWithNothingButSamples) {
   const auto state_after_two_epochs = [](std::uint64_t samples) {
     RunOptions options = lenet(8, GetParam());
@@ -179,7 +181,7 @@ TEST_P(TrainerPolicies, FillALastBatchWithNothingButSamples) {
     trainer.train({});
     return parameters;
   };
-  // Two batches an epoch, full or not.
+  // There are two batches per epoch, full or not.
   const std::vector<ParameterValues> full = state_after_two_epochs(16);
   const std::vector<ParameterValues> filled = state_after_two_epochs(11);
   ASSERT_EQ(filled.size(), full.size());

@@ -1,9 +1,9 @@
-// The checker over the whole zoo, on both catalogs, under every policy and preference of algorithms:
-// schedules are broken in every way of mutation.h. The checker finds each break that changes the meaning by
-// the oracle's verdict; the test counts how many of them a run on `sim` with its checks also shows. Breaks
-// that are harmless by the oracle's verdict are run on `sim` in several random orders, where the checks find
-// nothing. For small networks they are also run on `cpu`, with the losses and final weights of the unbroken
-// schedule. Each network is broken in each way, if only under one policy.
+// The checker over the whole zoo, on both catalogs, under every policy and preference of algorithms. The test
+// breaks schedules in every way of mutation.h. The checker must find each break that changes the meaning
+// according to the oracle. The test counts how many of these also show on `sim` with its checks. Breaks that
+// the oracle calls harmless run on `sim` in several random orders, where the checks find nothing. For small
+// networks they also run on `cpu`, with the losses and final weights of the unbroken schedule. Each network
+// is broken in each way under at least one policy.
 
 #include <gtest/gtest.h>
 
@@ -54,13 +54,12 @@ std::string simulate(const Tape& tape, const Schedule& schedule, std::uint64_t s
 // Small enough to train hundreds of times.
 const std::vector<std::string> kTrained{"lenet", "fashion-vgg", "resnet20"};
 
-// A few steps on `cpu`, each on other samples.
+// A few steps on `cpu`, each with different samples.
 class CpuTraining {
  public:
   explicit CpuTraining(PlannedRun run) : run_(std::move(run)) {}
 
-  // Empty where `schedule` has the losses and ends with the weights of the unbroken one with the same
-  // algorithms.
+  // Empty if `schedule` has the losses and final weights of the unbroken schedule with the same algorithms.
   std::string objection(const Schedule& schedule) {
     std::string& expected = expected_[schedule.algorithms];
     if (expected.empty()) {
@@ -73,7 +72,7 @@ class CpuTraining {
   }
 
  private:
-  // To the bit, in text.
+  // The results as text, exact to the bit.
   std::string results_of(const Schedule& schedule) const {
     std::ostringstream results;
     results << std::hexfloat;
@@ -94,10 +93,10 @@ class CpuTraining {
   }
 
   const PlannedRun run_;
-  std::map<std::vector<std::uint32_t>, std::string> expected_;  // results by algorithms
+  std::map<std::vector<std::uint32_t>, std::string> expected_;  // results for each choice of algorithms
 };
 
-// A schedule to be broken, and how it is run for real where it is.
+// A schedule to break, and its real training, if any.
 struct Candidate {
   Subject subject;
   std::shared_ptr<CpuTraining> training;
@@ -113,12 +112,12 @@ Schedule decided(const Tape& tape, Plan plan, Decisions decisions) {
   if (decisions == Decisions::kSeveralLives) {
     plan = lives_plan(tape, 0);
   }
-  // Right for the debugging aids, too.
+  // This alignment also suits the debugging aids.
   plan.placement_alignment = decisions == Decisions::kOfThePolicyPlaced ? 4096 : 0;
   return make_schedule(tape, plan);
 }
 
-// Planned and lowered as `vdnn train` does.
+// Plans and lowers like `vdnn train`.
 Candidate trained_candidate(const std::string& model, Policy policy, AlgorithmPreference preference,
                             Decisions decisions) {
   PlannedRun run = plan_run({.model = {.model = model, .batch = 2},
@@ -134,11 +133,12 @@ Candidate trained_candidate(const std::string& model, Policy policy, AlgorithmPr
   return {.subject = std::move(subject), .training = std::make_shared<CpuTraining>(std::move(run))};
 }
 
-// In the arena every buffer has bytes in common with most others, and the oracle looks at all of them: longer
+// In the arena every buffer shares bytes with most others, and the oracle examines all of them, so longer
 // networks take too long.
 constexpr std::size_t kMostPlacedOps = 500;
 
-// Every policy with both preferences, where they differ; several lives; and one with addresses.
+// Every policy, with both preferences if their schedules differ, one schedule with several lives, and one
+// with addresses.
 std::vector<Candidate> candidates_of(const std::string& model, const OpCatalog& catalog, bool train) {
   const TapePtr tape = lower_to_tape(make_model({.model = model, .batch = 2}), catalog, kMomentum);
   std::vector<Candidate> result;
@@ -186,13 +186,13 @@ class ZooMutation : public ::testing::TestWithParam<std::string> {
     break_in_the_missing_ways(candidates, tallies);
     print(std::cout, title, tallies);
     add(total(), tallies);
-    // Otherwise this test would pass without testing anything.
+    // Otherwise this test could pass without testing anything.
     const Tally counts = sum(tallies);
     EXPECT_GT(counts.found_running, 0);
     EXPECT_GT(counts.harmless_run, 0);
     EXPECT_EQ(counts.computed > 0, candidates.front().training != nullptr);
     for (std::size_t kind = 0; kind < kMutationKinds; ++kind) {
-      // Failed before: the longest networks had breaks of a third of the kinds.
+      // Regression: the longest networks had breaks of only a third of the kinds.
       const bool wanted = static_cast<MutationKind>(kind) != MutationKind::kMovePlace ||
                           candidates.back().subject.schedule.arena_bytes > 0;
       EXPECT_TRUE(!wanted || tallies.at(kind).breaks() > 0)
@@ -206,8 +206,8 @@ class ZooMutation : public ::testing::TestWithParam<std::string> {
     return all;
   }
 
-  // One break of each kind that there is none of yet. Kinds begin with different candidates, so that those
-  // of a network are spread over policies.
+  // Makes one break of each kind that has none yet. Kinds begin with different candidates, so that a
+  // network's breaks are spread over policies.
   static void break_in_the_missing_ways(const std::vector<Candidate>& candidates, Tallies& tallies) {
     for (std::size_t kind = 0; kind < kMutationKinds; ++kind) {
       for (std::size_t i = 0; i < candidates.size() && tallies.at(kind).breaks() == 0; ++i) {

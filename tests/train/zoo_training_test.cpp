@@ -1,7 +1,7 @@
-// Every network of the zoo that fits into a test trains on `cpu`: some steps at a small size end with the
-// same weights to the last bit under every policy, in the smallest budget and in a large one, and take
-// exactly the memory that was predicted. (vgg116 to vgg416 have 5 GiB of state at any input size; they are
-// planned only, in zoo_plan_test.)
+// Every network of the zoo that fits into a test trains on `cpu`. Some steps at a small size end with the
+// same weights to the last bit under every policy, in the smallest budget and in a large one. They use
+// exactly the predicted memory. (vgg116 to vgg416 have 5 GiB of state at any input size; zoo_plan_test only
+// plans them.)
 
 #include <gtest/gtest.h>
 
@@ -26,8 +26,8 @@ struct Case {
   std::string model;
   Dims input;
   std::int64_t batch = 2;
-  // Large models, most of whose time goes into their classifier: every policy, but only `all` in both
-  // budgets.
+  // False for large models, which spend most of their time in the classifier. They run under every policy,
+  // but only `all` runs in both budgets.
   bool every_budget = true;
   std::int64_t classes = 10;
 };
@@ -105,11 +105,11 @@ TEST(ZooTrainingTest, LeavesOutTheDeepestOnly) {
     known.insert(test.model);
   }
   for (const std::string& model : model_names()) {
-    EXPECT_TRUE(known.contains(model)) << model << " is trained by no test";
+    EXPECT_TRUE(known.contains(model)) << model << " is not trained by any test";
   }
 }
 
-// --- what memory the deep and the large ones take ----------------------------------------------------------
+// --- memory of deep and large networks ---------------------------------------------------------------------
 
 std::uint64_t baseline_peak(const RunOptions& options) {
   RunOptions baseline = options;
@@ -160,7 +160,7 @@ TEST(ZooTrainingTest, Unet3DTakesAThirdOfItsBaselineAtMost) {
   const TrainingResult result = train(run, "synthetic", kSteps);
   EXPECT_EQ(result.steps, kSteps);
   EXPECT_EQ(result.peak_bytes, run.prediction.peak_bytes);
-  // Filter and data gradients are ops of their own: the input is gone when the data gradient comes.
+  // Filter and data gradients are separate ops, so the input is already released when the data gradient runs.
   const auto ops = run.tape->ops();
   const auto is = [](const std::string& name) { return [name](const Op& op) { return op.name == name; }; };
   EXPECT_NE(std::ranges::find_if(ops, is("enc1_conv2.backward_filter")), ops.end());

@@ -197,8 +197,8 @@ Hook for_all(std::string_view name, int version, std::string_view symbol, Driver
           per_thread};
 }
 
-// Of one name, the newest version comes first; of one version, that of programs with per-thread default
-// streams.
+// For each name, the newest version comes first. Of one version, the entry for programs with per-thread
+// default streams comes first.
 const auto& hooks() {
   static const std::array all = {
     taking<0, PFN_cuMemAlloc_v3020>("cuMemAlloc", 3020, "cuMemAlloc_v2", allocate),

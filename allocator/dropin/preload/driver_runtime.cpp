@@ -34,7 +34,7 @@ constexpr std::size_t kGpus = 64;  // more than CUDA shows a process
 
 struct Process {
   std::atomic<const DriverTable*> driver = nullptr;
-  std::array<std::atomic<CUcontext>, kGpus> primary{};  // null: not asked for, or reset since
+  std::array<std::atomic<CUcontext>, kGpus> primary{};  // null: not retained yet, or reset since
 };
 
 Process& process() {

@@ -16,7 +16,7 @@ struct HostBlock {
   unsigned flags = 0;
   std::uint64_t bytes = 0;
 
-  // NOLINTNEXTLINE(modernize-use-nullptr): clang 14 takes the comparison with 0 for one
+  // NOLINTNEXTLINE(modernize-use-nullptr): clang 14 mistakes the comparison with 0 for a null pointer
   friend auto operator<=>(const HostBlock&, const HostBlock&) = default;
 };
 

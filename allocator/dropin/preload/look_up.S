@@ -71,7 +71,7 @@ dlsym:
   .size dlsym, . - dlsym
 
 #else
-#error "libvdnn_preload.so: how this processor calls functions is not known here"
+#error "libvdnn_preload.so: the calling convention of this processor is not supported"
 #endif
 
   .section .note.GNU-stack, "", %progbits

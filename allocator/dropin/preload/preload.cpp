@@ -117,7 +117,7 @@ std::shared_ptr<Gpu> Preload::gpu(int ordinal) {
   attempt([this] { cuda(); });  // before the lock, since it calls the loader
   const std::unique_lock lock(pools_.mutex);
   if (pools_.finished) {
-    return nullptr;  // meanwhile, by another thread: no one would destroy this pool
+    return nullptr;  // another thread has finished meanwhile: no one would destroy this pool
   }
   const auto it = pools_.gpus.find(ordinal);
   return it == pools_.gpus.end() ? pools_.gpus.emplace(ordinal, make_gpu(ordinal)).first->second : it->second;
@@ -169,7 +169,7 @@ cudaError_t Preload::pass(Call call, cudaError_t result) {
 
 cudaError_t Preload::refuse() const {
   if (next_.is_driver) {
-    return cudaErrorMemoryAllocation;  // the program's runtime makes it its last error
+    return cudaErrorMemoryAllocation;  // the program's runtime sets its last error
   }
   return beside_captures([this] {
     void* nothing = nullptr;
@@ -324,7 +324,7 @@ cudaError_t Preload::free_after(Gpu& gpu, std::uint64_t address, int ordinal, cu
   return error;
 }
 
-// For a free in the order of a stream on which a capture forbids to record an event.
+// For an ordered free on a stream where a capture forbids recording an event.
 cudaError_t Preload::free_unordered(StreamPool& pool, std::uint64_t address) noexcept {
   try {
     pool.free_unordered(address);
@@ -563,7 +563,7 @@ void Preload::end(std::shared_ptr<Gpu> gpu) {
   }
 }
 
-// Captures forbid to wait for the GPU. CUDA may refuse to end captures of other threads.
+// Captures forbid waiting for the GPU. CUDA may refuse to end captures of other threads.
 void Preload::end_captures(int ordinal) {
   if (ordinal < 0) {
     return;  // another context than the primary one: its captures go on

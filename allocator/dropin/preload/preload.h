@@ -1,16 +1,16 @@
 #pragma once
 // The core of libvdnn_preload.so: a stream pool (vdnn/stream_pool.h) serves each GPU that the program
 // allocates on. It is made at the GPU's first allocation. Memory that no pool has allocated is passed on to
-// CUDA. So is every call if no pool can be made, and every request that a pool cannot serve for another
-// reason than want of memory. No exception leaves this library.
+// CUDA. So is every call if no pool can be made, and every request that a pool cannot serve for a reason
+// other than lack of memory. No exception leaves this library.
 //
 // cudaFree synchronises the GPU, as CUDA's does, so that the block is idle and any stream may get it. With
 // Settings::ordered_free it does not: then blocks of cudaMalloc belong to the legacy default stream and are
 // freed in its order. That is right for programs that use such memory on that stream only, or that have
 // synchronised with all other uses before they free it.
 //
-// While any stream is captured, nothing may wait for a GPU. The free of a block that is passed to cudaFree
-// then is put off until its GPU can be waited for: at the next cudaFree, or when memory runs short.
+// While any stream is captured, nothing may wait for a GPU. A cudaFree then puts the free of its block off
+// until the host may wait for the GPU: at the next cudaFree, or when memory runs short.
 //
 // cudaMallocAsync and cudaFreeAsync are passed on to CUDA while their stream is captured. There they become
 // nodes of the graph, and the graph owns the memory, whose address is valid at each launch.
@@ -65,7 +65,7 @@ class Gpu {
   // Waits for the GPU, which must be the calling thread's, and frees the blocks that were put off.
   cudaError_t synchronize();
 
-  const NextRuntime& next;  // by which it was made
+  const NextRuntime& next;  // the functions that it was made with
   const int ordinal;
   const std::unique_ptr<PoolBackend> backend;
   StreamPool pool;
@@ -86,7 +86,7 @@ struct Count {
   std::atomic<std::uint64_t> passed{0};  // passed on to CUDA
 };
 
-// The pools of the process, shared by all its ways to CUDA, since one part may free memory that another has
+// The pools of the process. All its ways to CUDA share them, since one part may free memory that another has
 // allocated. Never destroyed: static objects may free memory at the very end.
 struct Pools {
   explicit Pools(const Settings& settings_);
@@ -179,7 +179,7 @@ class Preload {
   // others. False if one of them may not be waited for.
   bool synchronize_used();
 
-  // Whether work given to the stream becomes part of a graph, or is refused because of one; empty if the
+  // Whether work submitted to the stream becomes part of a graph, or is refused because of one; empty if the
   // runtime does not answer.
   std::optional<bool> is_captured(cudaStream_t stream) const;
   NamedStream named(cudaStream_t stream) { return {.handle = stream, .ordinal = gpu_of_stream(stream)}; }
@@ -189,8 +189,8 @@ class Preload {
   // Whether the calling thread's whole GPU may be waited for: no stream is captured, as far as is known.
   bool may_synchronize();
 
-  // Allocates by `take(pool)` from the pool of that GPU. Calls `pass()` if there is no pool, or if it fails
-  // for another reason than want of memory.
+  // Allocates by `take(pool)` from the pool of that GPU. Calls `pass()` if there is no pool, or if the pool
+  // fails for a reason other than lack of memory.
   template <class Take, class Pass>
   cudaError_t allocate_from_pool(Call call, int ordinal, void** address, const Take& take, const Pass& pass);
   // Calls `give(gpu)`, which frees the address in the GPU's pool, or `pass()` if it lies in no pool.
@@ -206,7 +206,7 @@ class Preload {
   template <class Work>
   cudaError_t beside_captures(const Work& work) const;
   static cudaError_t free_unordered(StreamPool& pool, std::uint64_t address) noexcept;
-  // Reports want of memory as the runtime does, which includes its last error.
+  // Reports lack of memory as the runtime does, which includes its last error.
   cudaError_t refuse() const;
   cudaError_t pass(Call call, cudaError_t result);
   // Ends all captures that were begun on that GPU, as its reset does.

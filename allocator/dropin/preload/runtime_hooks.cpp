@@ -136,7 +136,7 @@ cudaError_t cudaStreamEndCapture_ptsz(cudaStream_t stream, cudaGraph_t* graph) {
 cudaError_t cudaDeviceReset() {
   return with_preload([&](Preload& preload) { return preload.reset_device(); });
 }
-// Another name for it, in CUDA 12 and earlier.
+// Another name for cudaDeviceReset(), in CUDA 12 and earlier.
 cudaError_t cudaThreadExit() {
   return cudaDeviceReset();
 }

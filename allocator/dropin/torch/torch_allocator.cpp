@@ -37,7 +37,7 @@ Vacancy vacancy_of(vdnn_allocator* allocator) {
 }
 
 [[noreturn]] void refuse_block() {
-  throw InvalidArgument("this address is no pool's");
+  throw InvalidArgument("this address belongs to no pool");
 }
 
 }  // namespace
@@ -334,7 +334,7 @@ vdnn_status TorchAllocator::set_budget(std::uint64_t bytes, int device) noexcept
 void TorchAllocator::begin(int device, TorchPoolId id, TorchStreamFilter filter) noexcept {
   guarded_status([&] {
     if (id == kDefaultPool || !filter) {
-      throw InvalidArgument("a pool of one's own has a number and a filter of streams");
+      throw InvalidArgument("a pool other than the default one needs a number and a filter of streams");
     }
     Gpu& of = gpu(device);
     const std::lock_guard lock(of.mutex);

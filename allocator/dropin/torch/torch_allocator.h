@@ -1,8 +1,8 @@
 #pragma once
 // The functions that PyTorch's pluggable allocator needs, over one pool per GPU (torch_hooks.h exports them
-// to PyTorch). Pools are made at the first request. Blocks that a graph captures come from a pool of their
-// own, since each replay uses them again whenever they were freed. That pool lives until it is released and
-// its last block is freed. When a pool has no memory left, the other pools of its GPU give back their free
+// to PyTorch). Pools are made at the first request. Blocks of a graph capture come from a separate pool,
+// since each replay uses them again, even after they were freed. That pool lives until it is released and its
+// last block is freed. When a pool has no memory left, the other pools of its GPU give back their free
 // memory.
 //
 // Thread-safe. Nothing is thrown: a refused request returns null, and vdnn_last_error() gives the reason
@@ -31,7 +31,7 @@ class TorchAllocator {
   using MakeBackend = std::function<std::unique_ptr<PoolBackend>(int device)>;
   explicit TorchAllocator(MakeBackend make_backend) : make_backend_(std::move(make_backend)) {}
 
-  // Restricts GPUs to 0 to `devices` - 1; until this call, all numbers from 0 on are accepted.
+  // Restricts GPUs to the numbers 0 to `devices` - 1; until this call, all numbers from 0 on are accepted.
   void init(int devices) noexcept;
   // Null if there is no block; `status`, which may be null, gets the reason.
   void* allocate(std::int64_t bytes, int device, void* stream, vdnn_status* status = nullptr) noexcept;
@@ -40,10 +40,10 @@ class TorchAllocator {
   // PyTorch does not learn of a refusal. The reader is recorded again before the block is freed; if its
   // stream does not exist then, the next user of the block waits for the device.
   void used_on(void* block, void* stream) noexcept;
-  // The block that begins at `block`, and its size; null where there is none.
+  // The block that begins at `block`, and its size; null if there is none.
   void* base_of(void* block, std::size_t* bytes) noexcept;
   void empty_caches() noexcept;
-  // The budget as a fraction of the backend's memory. Only before the first block of the GPU.
+  // Sets the budget as a fraction of the backend's memory; only before the first block of the GPU.
   void set_memory_fraction(double fraction, int device) noexcept;
   // Sets the budget of the default pool in bytes, in place of a fraction.
   vdnn_status set_budget(std::uint64_t bytes, int device) noexcept;
@@ -59,7 +59,7 @@ class TorchAllocator {
   // The bytes of blocks in all pools of the GPU; zeros if there is no such GPU. The peak is the sum of the
   // pools' peaks.
   vdnn_allocator_figure allocated(int device) noexcept;
-  // Of the GPU's default pool.
+  // Statistics of the GPU's default pool.
   vdnn_status statistics(int device, vdnn_allocator_statistics* statistics) noexcept;
 
  private:
@@ -82,7 +82,7 @@ class TorchAllocator {
   // Throws InvalidArgument if there is no such GPU.
   Gpu& gpu(int device);
   std::vector<Gpu*> gpus();
-  // Under gpu.mutex.
+  // The caller holds gpu.mutex.
   void make_allocator(Gpu& gpu, int device, Pool& pool);
   std::shared_ptr<Pool> shared_pool(Gpu& gpu, int device);
   std::shared_ptr<Pool> pool_for(int device, void* stream);
@@ -97,7 +97,7 @@ class TorchAllocator {
   // Calls change(gpu), unless the GPU has a pool already.
   template <class Change>
   vdnn_status change_budget(int device, const Change& change) noexcept;
-  // Under gpu.mutex. Whether no thread uses the pool, or is going to.
+  // Whether no thread uses the pool or is about to. The caller holds gpu.mutex.
   static bool is_unused(const std::shared_ptr<Pool>& pool);
   static std::vector<std::shared_ptr<Pool>> cached_unused(Gpu& gpu);
   static void drop_unused(Gpu& gpu);

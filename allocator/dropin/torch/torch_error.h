@@ -1,11 +1,11 @@
 #pragma once
-// PyTorch's own exception for want of memory, thrown by a library that is not built against PyTorch.
+// PyTorch's own exception for lack of memory, thrown by a library that is not built against PyTorch.
 //
 // PyTorch does not check the result of a pluggable allocator, so a refusal has to be thrown. Programs catch
 // torch.OutOfMemoryError, which is c10::OutOfMemoryError. Releases of PyTorch export the two symbols that
 // make one: the constructor of its base, c10::Error, and the table of its virtual functions, which identifies
-// the type (Itanium C++ ABI, 2.6 and 2.9). The class adds no member to its base. PyTorch before about 2.6 has
-// the standard library's older std::string in the constructor, which is another symbol (GCC manual, "Dual
+// the type (Itanium C++ ABI, 2.6 and 2.9). The class adds no member to its base. Before about 2.6, PyTorch's
+// constructor uses the standard library's older std::string and so has another symbol (GCC manual, "Dual
 // ABI").
 
 namespace vdnn {
@@ -13,7 +13,7 @@ namespace vdnn {
 // Throws c10::OutOfMemoryError with `text`; if PyTorch lacks one of these symbols, std::runtime_error, which
 // is RuntimeError in Python. Returns if there is no PyTorch in the process.
 void throw_torch_out_of_memory(const char* text);
-// Throws std::runtime_error, for failures other than want of memory. Returns if there is no PyTorch in the
+// Throws std::runtime_error, for failures other than lack of memory. Returns if there is no PyTorch in the
 // process.
 void throw_torch_runtime_error(const char* text);
 

@@ -1,5 +1,5 @@
 #pragma once
-// Planning and predicting a run: policies, schedules, costs, and what a step takes in time and memory.
+// Planning and predicting a run: policies, schedules, costs, and the time and memory of a step.
 
 // IWYU pragma: begin_exports
 #include "vdnn/checker.h"

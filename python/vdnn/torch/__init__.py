@@ -3,9 +3,10 @@
     import vdnn.torch
     vdnn.torch.enable(budget="10GiB")        # or: with vdnn.torch.offload(budget="10GiB"): loss = model(x)
 
-Tensors that autograd saves for backward leave the GPU on a separate stream while they are not needed, and come back before they
-are read. In the first step vdnn learns which tensors are saved and when they are read. From the second step on, a plan for the
-budget decides which tensors leave. Results stay equal to the bit. docs/torch.md explains the tiers, the limits and the costs.
+While they are not needed, tensors that autograd saves for backward leave the GPU on a separate stream. They come back before
+they are read. In the first step vdnn learns which tensors are saved and when they are read. From the second step on, a plan for
+the budget decides which tensors leave. Results stay equal to the bit. docs/torch.md explains the tiers, the limits and the
+costs.
 """
 
 from __future__ import annotations
@@ -42,7 +43,7 @@ __all__ = [
 ]
 
 _lock = threading.RLock()
-_made: dict[Settings, Hooks] = {}  # kept for the life of the process, so that settings keep what was learned with them
+_made: dict[Settings, Hooks] = {}  # kept as long as the process, so that settings keep their learned steps
 _enabled: Hooks | None = None
 _last: Hooks | None = None
 
@@ -68,9 +69,11 @@ def enable(
     """From now on, tensors that autograd saves leave the device as far as the budget requires.
 
     budget: limit for all tensors of a device ("10GiB", or bytes). 0: every eligible tensor leaves. May be omitted after
+    use_pool(budget=...); the limit is then 10/11 of that budget, since a pool holds up to 10 % more than its blocks.
         use_pool(budget=...): 10/11 of that budget, since a pool holds up to 10 % more than its blocks.
     host_budget: limit for page-locked host memory per GPU. None: half of the machine's memory (or of the control group's limit),
-        divided by the number of ranks that torchrun started there, or of GPUs if that is larger. Once exhausted, tensors stay.
+        divided by the number of ranks that torchrun started there, or of GPUs if that is larger. Once it is exhausted, tensors
+        stay.
     tier: "native" (C++ hooks, all threads; compiled on first use), "python" (any PyTorch, the calling thread only), or
         "auto": native if possible, else python with one line of log.
     min_size: smaller tensors stay.
@@ -90,7 +93,8 @@ def enable(
 
 
 def disable() -> None:
-    """Ends enable(). Tensors saved earlier are served as long as their graphs live. Does nothing if not enabled."""
+    """Ends enable(). Tensors that were saved earlier are still served as long as their graphs live. Does nothing if not
+    enabled."""
     global _enabled
     with _lock:
         if _enabled is not None:
@@ -107,7 +111,8 @@ def offload(
     min_size: int | str = "1MiB",
     window: int | str | None = None,
 ) -> Iterator[None]:
-    """enable() for tensors saved inside the block; backward may run outside. Blocks with equal options share what they learn."""
+    """Like enable(), for tensors saved inside the block; backward may run outside. Blocks with equal options share learned
+    steps."""
     hooks = _hooks_of(make_settings(budget, host_budget, tier, min_size, window))
     hooks.start()
     try:
@@ -117,9 +122,9 @@ def offload(
 
 
 def _leave_to_parent() -> None:
-    """Called in a child of fork(), for example a DataLoader worker: tensors stay until the child enables vdnn.torch itself."""
+    """Runs in a child of fork(), for example a DataLoader worker. Tensors stay until the child enables vdnn.torch itself."""
     global _lock, _enabled, _last
-    _lock = threading.RLock()  # a thread of the parent may have held the old one
+    _lock = threading.RLock()  # a thread of the parent may have held the old lock
     for hooks in _made.values():
         hooks.leave_to_parent()
     _made.clear()
@@ -146,11 +151,10 @@ def export(
 ) -> None:
     """Writes the step that was learned last as JSON (docs/learned_step.schema.json), which `vdnn plan --step` reads.
 
-    The step is that of the hooks that were started last. Export after at least two steps: in the first one the optimizer
-    creates its state. The file is replaced as a whole, or left unchanged.
+    The step is that of the hooks that were started last. Export after at least two steps, since the optimizer creates its state
+    in the first one. The file is replaced as a whole, or left unchanged.
 
-    batch: samples of the step. `vdnn max-batch` and `--batch` need it.
-    program: a name for people. None: the script's name.
+    batch: samples of the step. `vdnn max-batch` and `--batch` need it. program: a name for readers. None: the script's name.
     device: for example "cuda:1". May be omitted if only one device's tensors were saved.
 
     Raises TypeError or ValueError for an invalid argument, RuntimeError before a step was learned, and OSError if the file

@@ -32,14 +32,14 @@ def checked_batch(batch: int | None) -> int | None:
 
 
 def checked_program(program: str | None) -> str:
-    """`name`, or the script's name if there is none."""
+    """`program`, or the script's name if it is None."""
     if program is None:
         script = os.path.basename(sys.argv[0]) if sys.argv else ""
         program = "a program in PyTorch" if script in ("", "-c", "-m") else script
     if not isinstance(program, str):
-        raise TypeError(f"program is {program!r}: it is a name, for people")
+        raise TypeError(f"program is {program!r}: it must be a name")
     if not program:
-        raise ValueError("program is empty: it is a name, for people")
+        raise ValueError("program is empty: it must be a name")
     return program.encode(errors="replace").decode()
 
 
@@ -54,7 +54,7 @@ def checked_target(path: str | os.PathLike[str]) -> pathlib.Path:
 
 
 def learned_step_of(hooks: Hooks | None, device: str | torch.device | None) -> dict[str, Any]:
-    """The step that was learned last on `device`, without the facts that only its program knows."""
+    """The step that was learned last on `device`, without what only its program knows (batch, names)."""
     stashes = hooks.stashes() if hooks else {}
     if not stashes:
         raise RuntimeError("no step was learned: enable vdnn.torch and train one step, forward and backward")
@@ -66,7 +66,7 @@ def learned_step_of(hooks: Hooks | None, device: str | torch.device | None) -> d
     try:
         step = json.loads(stashes[name].learned_step())
     except StashError:
-        raise RuntimeError(f"no step was learned on {name} yet: a step ends once its graph has been let go of") from None
+        raise RuntimeError(f"no step was learned on {name} yet: a step ends once its graph has been released") from None
     if name != "cpu":
         step["device"] = torch.cuda.get_device_name(name)
     return step
@@ -80,7 +80,7 @@ def _name_of(device: str | torch.device) -> str:
 
 
 def text_of(step: dict[str, Any], batch: int | None, program: str) -> str:
-    """Writes one event per line, since people read and compare such files."""
+    """Writes one event per line, so that people can read and compare such files."""
     step = step | {"program": program, "framework": f"PyTorch {torch.__version__.partition('+')[0]}"}
     if batch is not None:
         step["batch"] = batch

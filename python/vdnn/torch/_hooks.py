@@ -17,13 +17,13 @@ class Hooks(Protocol):
     tier: str
 
     def start(self) -> None:
-        """From now on saved tensors pass through the hooks."""
+        """Passes saved tensors through the hooks from now on."""
 
     def stop(self) -> None:
         """Ends the last start()."""
 
     def leave_to_parent(self) -> None:
-        """Called in a child of fork(): these hooks then keep all tensors in place."""
+        """Keeps all tensors in place from now on; called in a child of fork()."""
 
     def stashes(self) -> dict[str, NativeStash]:
         """The stashes by name of the device."""
@@ -33,15 +33,15 @@ _reasons_told: set[str] = set()
 
 
 def make_hooks(settings: Settings) -> Hooks:
-    """Raises RuntimeError if tier "native" was requested and cannot serve."""
+    """Makes the hooks of the tier. Raises RuntimeError if tier "native" was requested and is not available."""
     if settings.tier == "python":
         return PythonHooks(settings)
     try:
         return NativeHooks(settings)
     except DoesNotFit as reason:
         if settings.tier == "native":
-            raise RuntimeError(f"vdnn.torch: tier native does not fit: {reason}") from None
+            raise RuntimeError(f"vdnn.torch: tier native is not available: {reason}") from None
         if str(reason) not in _reasons_told:
             _reasons_told.add(str(reason))
-            logging.getLogger("vdnn.torch").warning("tier native does not fit, tier python serves: %s", reason)
+            logging.getLogger("vdnn.torch").warning("tier native is not available, tier python is used: %s", reason)
         return PythonHooks(settings)

@@ -1,4 +1,4 @@
-"""libvdnn_stash.so over ctypes: the declarations of vdnn/stash.h, and failures as exceptions."""
+"""libvdnn_stash.so through ctypes: declares the functions of vdnn/stash.h, and turns failures into exceptions."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ KEPT, LEAVES, SHARED, VERDICT, RELEASED, LEAVING, NOTICE, WATCHED = 0, 1, 2, 3, 
 # Answers of read.
 IN_PLACE, BACK, MISSING, FETCHES, LAST = 1, 2, 4, 8, 16
 
-# The most handles that one call names; callers call again while the array is full.
+# The most handles that one call returns; callers call again while the array is full.
 BATCH = 64
 
 # Longer than any notice.
@@ -73,7 +73,7 @@ ENVIRONMENT = "VDNN_STASH_LIBRARY"
 
 
 class StashError(RuntimeError):
-    """libvdnn_stash.so has refused a call, with this text."""
+    """A call of libvdnn_stash.so failed; the text gives the reason."""
 
 
 def library_path() -> pathlib.Path:
@@ -89,7 +89,7 @@ def _load() -> ctypes.CDLL:
         library = ctypes.CDLL(str(path))
     except OSError as error:
         raise ImportError(
-            f"vdnn.torch needs libvdnn_stash.so, which cannot be opened: {error}. A wheel holds it; from a source tree, "
+            f"vdnn.torch needs libvdnn_stash.so, which cannot be opened: {error}. A wheel contains it; in a source tree, "
             f"build the target vdnn_stash_shared and set {ENVIRONMENT} to its path."
         ) from None
     try:
@@ -137,7 +137,7 @@ def default_host_bytes() -> int:
 
 
 class NativeStash:
-    """A vdnn_stash with any owner."""
+    """A vdnn_stash. The subclass OwnedStash also owns it."""
 
     def __init__(self, pointer: int | c_void_p) -> None:
         self.pointer = pointer
@@ -162,20 +162,19 @@ class NativeStash:
         return text.value.decode()
 
     def take_notice(self) -> str:
-        """The next notice for the user, each once; empty if there is none."""
+        """The next notice for the user, empty if there is none. Each notice is returned once."""
         text, needed = ctypes.create_string_buffer(_NOTICE_BYTES), c_uint64()
         check(LIBRARY.vdnn_stash_take_notice(self.pointer, text, _NOTICE_BYTES, byref(needed)))
         return text.value.decode()
 
 
 class OwnedStash(NativeStash):
-    """A stash that is destroyed with this object, which saved tensors hold."""
+    """A stash that is destroyed with this object. Saved tensors keep the object alive."""
 
     def __init__(self, options: Options) -> None:
         super().__init__(c_void_p())
         check(LIBRARY.vdnn_stash_create(byref(options), byref(self.pointer)))
-        self._destroy = LIBRARY.vdnn_stash_destroy  # kept here, since modules are emptied before the last objects at the end of
-                                                    # a program
+        self._destroy = LIBRARY.vdnn_stash_destroy  # kept, since modules are emptied before the last objects die at exit
 
     def __del__(self) -> None:
         if self.pointer:

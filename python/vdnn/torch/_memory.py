@@ -8,7 +8,7 @@ from ._native_hooks import DoesNotFit, count_cpu_memory, open_door
 
 
 def measure_memory() -> None:
-    """Counts the memory of tensors on the CPU from now on, with those that Python sees now. Tier "native" counts it, too.
+    """Counts the memory of tensors on the CPU from now on, including those that Python sees now. Tier "native" also does so.
 
     Does nothing if there is a GPU, whose memory PyTorch counts. Raises RuntimeError if the binary cannot be made.
     """
@@ -21,7 +21,7 @@ def measure_memory() -> None:
 
 
 def reset_peak_memory() -> None:
-    """Starts the measurement of peak_memory() anew."""
+    """Restarts the measurement of peak_memory()."""
     if torch.cuda.is_available():
         torch.cuda.reset_peak_memory_stats()
     else:
@@ -29,7 +29,7 @@ def reset_peak_memory() -> None:
 
 
 def peak_memory() -> int:
-    """The most bytes that tensors took on the current GPU, or on the CPU after measure_memory()."""
+    """The peak of tensor bytes on the current GPU, or on the CPU after measure_memory()."""
     if torch.cuda.is_available():
         return torch.cuda.max_memory_allocated()
     return open_door().vdnn_door_cpu_peak()

@@ -1,4 +1,4 @@
-"""Tier "native": saved-tensor hooks in C++ (door/), which this module opens with ctypes and switches on and off."""
+"""Tier "native": saved-tensor hooks in C++ (door/). This module opens them with ctypes and switches them on and off."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from ._settings import Settings
 
 
 class Pool(ctypes.Structure):
-    """vdnn_door_pool of door/door.h: functions of libvdnn_torch.so."""
+    """The struct vdnn_door_pool of door/door.h: functions of libvdnn_torch.so."""
 
     _fields_ = [(name, c_void_p) for name in ("get_base_allocation", "record_stream", "allocated")]
 
 
 class DoesNotFit(Exception):
-    """Tier "native" cannot serve, for the reason in the text."""
+    """Tier "native" is not available; the text gives the reason."""
 
 
 _LOG = ctypes.CFUNCTYPE(None, c_char_p)
@@ -36,7 +36,7 @@ def _log(text: bytes) -> None:
 
 @functools.cache
 def open_door() -> ctypes.CDLL:
-    """Opens the binary, compiled if necessary, and installs its engine in PyTorch. Raises DoesNotFit."""
+    """Opens the binary, after compiling it if necessary, and installs its engine in PyTorch. Raises DoesNotFit."""
     try:
         path = door.build()
     except door.CannotBuild as error:
@@ -67,9 +67,9 @@ counts_cpu_memory = threading.Event()  # set once the memory of tensors on the C
 
 
 def count_cpu_memory(*, poison: bool = False) -> None:
-    """From now on the memory of tensors on the CPU is counted: those that Python sees now, and all later ones.
+    """Counts the memory of tensors on the CPU from now on: those that Python sees now, and all later ones.
 
-    poison: for tests; fills freed memory, so that a read of it shows.
+    poison: for tests; fills freed memory, so that reads of freed memory are detected.
     """
     storages = {}
     for thing in gc.get_objects():
@@ -92,14 +92,14 @@ class NativeHooks:
 
     tier = "native"
 
-    # Hooks that were started and not stopped; the last ones serve.
+    # Hooks that were started and not stopped; only the last ones serve.
     _started: list[NativeHooks] = []
 
     def __init__(self, settings: Settings) -> None:
         self._door = open_door()
         self._on_gpu = settings.device_type == "cuda"
         if self._on_gpu and not self._door.vdnn_door_knows_gpus():
-            raise DoesNotFit(f"PyTorch {torch.__version__} does not give C++ access to streams")
+            raise DoesNotFit(f"PyTorch {torch.__version__} does not let C++ access GPU streams")
         if not self._on_gpu:
             count_cpu_memory()
         options = _library.make_options(0 if self._on_gpu else _library.HOST, **settings.stash_options())
@@ -111,7 +111,7 @@ class NativeHooks:
         self._serve()
 
     def stop(self) -> None:
-        if self in self._started:  # otherwise they are the parent's
+        if self in self._started:  # otherwise the parent started them
             last = len(self._started) - 1 - self._started[::-1].index(self)
             del self._started[last]
             self._serve()

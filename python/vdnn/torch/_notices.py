@@ -1,4 +1,4 @@
-"""Notices of a stash to its user, each logged once in one line."""
+"""Logs notices of a stash for its user, each once, on one line."""
 
 from __future__ import annotations
 

@@ -13,7 +13,7 @@ from ._sizes import parse_size
 
 ENVIRONMENT = "VDNN_TORCH_LIBRARY"
 
-# PyTorch's setters and the functions of the library.
+# PyTorch's setters, and the library's functions for them.
 _HOOKS = {
     "set_init_fn": "init",
     "set_reset_fn": "reset",
@@ -48,7 +48,7 @@ def _load() -> ctypes.CDLL:
     try:
         library = ctypes.CDLL(str(path))
     except OSError as error:
-        raise RuntimeError(f"vdnn.torch.use_pool(): {error}; {ENVIRONMENT} names another libvdnn_torch.so") from error
+        raise RuntimeError(f"vdnn.torch.use_pool(): {error}; set {ENVIRONMENT} to use another libvdnn_torch.so") from error
     library.vdnn_torch_last_error.restype = ctypes.c_char_p
     library.vdnn_torch_set_budget.argtypes = [ctypes.c_uint64, ctypes.c_int]
     library.vdnn_torch_allocated.argtypes = [ctypes.c_int, ctypes.POINTER(_Figure)]
@@ -75,13 +75,13 @@ def _plug_in(library: ctypes.CDLL) -> None:
 
 
 def use_pool(budget: int | str | None = None) -> None:
-    """From now on PyTorch's GPU memory comes from vdnn's pools, one for each GPU.
+    """Serves PyTorch's GPU memory from vdnn's pools from now on, one pool for each GPU.
 
     budget: limit for all memory of a GPU ("10GiB", or bytes); None: all of the GPU's memory. A request beyond it raises
-        torch.OutOfMemoryError. enable() and offload() follow it if they are given no budget of their own.
+        torch.OutOfMemoryError. It also determines the default budget of enable() and offload().
 
-    Must be called before the first tensor is on a GPU, and lasts as long as the process. Raises RuntimeError if it is called
-    too late, ValueError or TypeError for an invalid budget.
+    Must be called before the first tensor is on a GPU; the pools last as long as the process. Raises RuntimeError if it is
+    called too late, ValueError or TypeError for an invalid budget.
     """
     global _library, _budget
     bytes_wanted = None if budget is None else parse_size(budget, "budget")
@@ -97,7 +97,7 @@ def use_pool(budget: int | str | None = None) -> None:
 
 
 def budget_of_tensors() -> int | None:
-    """The most bytes of tensors that the pools can serve; None without a budget of use_pool().
+    """The most bytes of tensors that the pools can serve; None if use_pool() set no budget.
 
     A pool holds up to 1.10 times the peak of live bytes (docs/allocator.md, "How much memory it needs").
     """
@@ -110,7 +110,8 @@ def library() -> ctypes.CDLL | None:
 
 
 def use_on(address: int, stream: int) -> bool:
-    """Records that `stream` uses the block at `address`, too, until it is freed. False if no block of a pool begins there."""
+    """Records that `stream` also uses the block at `address` until the block is freed. Returns False if no block begins
+    there."""
     if _library is None or not _library.vdnn_torch_get_base_allocation(address, None):
         return False
     _library.vdnn_torch_record_stream(address, stream)

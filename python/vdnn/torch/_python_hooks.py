@@ -1,18 +1,18 @@
 """Tier "python": saved-tensor hooks in Python, for every PyTorch from 2.4 on.
 
 A hook sees a tensor when autograd saves it (`pack`) and when a backward node needs it (`unpack`). Tensors that may not leave
-are kept as PyTorch would keep them. The others follow the contract of vdnn/stash.h. There is one `Block`, with one handle of
-the stash, for each storage at one version, and one `Saved` for each tensor that autograd saves of it.
+are kept as PyTorch would keep them. The others follow the contract of vdnn/stash.h. Each storage at one version has a `Block`,
+with one handle of the stash. Each tensor that autograd saves over that storage has a `Saved`.
 
-Identity is a weak reference to the storage: while a block holds one, PyTorch gives the address of the StorageImpl to no
-other storage, so that (address, version) names the contents for as long as the handle lives.
+A block is identified by a weak reference to its storage. While a block holds this reference, PyTorch does not reuse the address
+of the StorageImpl, so (address, version) identifies the contents as long as the handle lives.
 
-A tensor without a history is deferred: it is put at a later save, once nobody else holds its storage, or never. So buffers,
-which operations update without counting a version, stay (door/device_stash.h explains why).
+A tensor without a history is deferred: it is put at a later save, once nobody else holds its storage, or never. So buffers
+stay, which operations update without counting a version (see door/device_stash.h).
 
-Python hooks disable PyTorch's check that a saved tensor has not been changed in place, so these hooks check it themselves.
-`detach()` shares the version counter of its tensor. It still does after `.data` has been replaced by an empty tensor, which
-releases the storage.
+Python hooks disable PyTorch's check that a saved tensor has not been changed in place, so these hooks check it themselves. The
+result of `detach()` shares the version counter of its tensor. Replacing its `.data` by an empty tensor releases the storage and
+keeps the counter.
 """
 
 from __future__ import annotations
@@ -36,8 +36,8 @@ from ._settings import Settings
 
 _PLAIN_TYPES = frozenset((torch.Tensor, torch.nn.Parameter))
 _SIGNATURE_MASK = (1 << 63) - 1
-_PARTS_OF_AGE = 4  # a deferred block is checked whenever its age has grown by one part in this many
-_PARTS_OF_TIME = 64  # likewise for a block that others hold while a step is learned
+_PARTS_OF_AGE = 4  # a deferred block is checked again when its age has grown by 1/_PARTS_OF_AGE
+_PARTS_OF_TIME = 64  # likewise for a block that others hold, while a step is learned
 
 
 def refuse_changed_tensor(kind: str, shape: torch.Size, found: int, expected: int) -> None:
@@ -51,7 +51,7 @@ def refuse_changed_tensor(kind: str, shape: torch.Size, found: int, expected: in
 
 
 class Block:
-    """A storage at one version. Its contents are in `source` until it is released, and in `target` once they are back."""
+    """A storage at one version. The contents are in `source` until it is released, and in `target` once they are back."""
 
     __slots__ = (
         "handle", "key", "weak", "source", "target", "target_stream", "bytes", "signature", "stream", "counter", "version",
@@ -64,18 +64,18 @@ class Block:
         self.weak = StorageWeakRef(storage)
         self.source: torch.UntypedStorage | None = storage
         self.target: torch.UntypedStorage | None = None
-        self.target_stream: int | None = None  # on which the target was allocated
+        self.target_stream: int | None = None  # the stream on which the target was allocated
         self.bytes = storage.nbytes()
         self.signature = hash((tensor.shape, tensor.dtype, self.bytes)) & _SIGNATURE_MASK
         self.stream = stream  # the stream whose work so far produces the tensor
         self.counter = _version_counter_of(tensor)
         self.version = key[1]
         self.users = 0  # saves that have not been dropped
-        self.puts = 0  # those of them that the stash knows: all or none
-        self.saved_at = 0  # for a deferred block: the number of saves at the time
+        self.puts = 0  # saves that the stash knows: all of `users`, or none
+        self.saved_at = 0  # for a deferred block: the number of saves when it was saved
         self.is_deferred = False
-        self.is_watched = False  # whether the stash must learn when nobody else holds it any more
-        self.savers: dict[int, torch.cuda.Stream] = {}  # GPU streams that saved tensors of it
+        self.is_watched = False  # whether to tell the stash when nobody else holds it any more
+        self.savers: dict[int, torch.cuda.Stream] = {}  # GPU streams that saved its tensors
         self.leaves = False  # whether it is, or was, on its way out
 
     def is_unchanged(self) -> bool:
@@ -106,7 +106,7 @@ class Saved:
         self.stride = tensor.stride()
         self.offset = tensor.storage_offset()
         self.dtype = tensor.dtype
-        # A live leaf is returned itself, with its attributes.
+        # A leaf that is still alive is returned itself, with its attributes.
         self.leaf = weakref.ref(tensor) if tensor.is_leaf else None
 
     def __del__(self) -> None:
@@ -128,7 +128,7 @@ def _version_counter_of(tensor: torch.Tensor) -> torch.Tensor:
 
 
 class DeviceStash:
-    """The stash of one device, shared by the hooks of all threads."""
+    """The stash of one device; the hooks of all threads share it."""
 
     def __init__(self, device: torch.device, settings: Settings) -> None:
         on_gpu = self._is_gpu = device.type == "cuda"
@@ -141,11 +141,12 @@ class DeviceStash:
         self._blocks: dict[tuple[int, int], Block] = {}
         self._by_handle: dict[int, Block] = {}
         self._saves = 0
-        # Keyed by the save at which a block is checked next; the second number breaks ties. Dropped blocks stay listed until
-        # then.
+        # Sorted by the save at which a block is checked next; the second number breaks ties. Dropped blocks stay in the list
+        # until then.
         self._deferred: list[tuple[int, int, Block]] = []
         self._ranks = itertools.count()
-        # Keyed by the look at which a block is checked next; the second number is the look at which its watch began.
+        # The look (a pass over watched blocks) at which the watch began, the look at which the block is checked next, and the
+        # block.
         self._watched: list[tuple[int, int, Block]] = []
         self._looks = 0
         self._dropped: collections.deque[Block] = collections.deque()
@@ -161,7 +162,7 @@ class DeviceStash:
                 door = _native_hooks.open_door()
                 self._memory = lambda: (door.vdnn_door_take_recent_cpu_peak(), door.vdnn_door_cpu_bytes())
                 self._restart_peak = door.vdnn_door_take_recent_cpu_peak
-            else:  # unknown memory: the stash counts its own tensors
+            else:  # unknown memory: the stash counts the saved tensors
                 self._memory, self._restart_peak = (lambda: (0, 0)), (lambda: None)
 
     def save(self, tensor: torch.Tensor, storage: torch.UntypedStorage) -> Saved:
@@ -169,7 +170,7 @@ class DeviceStash:
         with self._lock:
             stream = self._stream()
             if self._is_gpu and not self._blocks:
-                self._restart_peak()  # excludes the optimizer since the last step: saved tensors could not make room for it
+                self._restart_peak()  # excludes the optimizer's peak, which no saved tensor could reduce
             self._saves += 1
             self._note_who_let_go()
             answer = self._put_what_nobody_holds()
@@ -196,24 +197,24 @@ class DeviceStash:
         if not block.is_unchanged():
             kind = torch.empty(0, dtype=saved.dtype, device=self.device).type()
             refuse_changed_tensor(kind, saved.shape, block.counter._version, block.version)
-        leaf = saved.leaf and saved.leaf()  # a live leaf holds its storage, which is in place
+        leaf = saved.leaf and saved.leaf()  # a live leaf keeps its storage in place
         with self._lock:
             storage = self._read(block)
         self._drain()
         if leaf is not None:
             return leaf
         view = torch.empty(0, dtype=saved.dtype, device=self.device).set_(storage, saved.offset, saved.shape, saved.stride)
-        tensor = block.counter.detach()  # shares the counter, so that the next reader notices an in-place change by this one
+        tensor = block.counter.detach()  # shares the counter, so that the next reader detects an in-place change by this reader
         tensor.data = view
         return tensor
 
     def drop(self, block: Block) -> None:
-        """Called by destructors at any point of any thread, also by the garbage collector while this thread holds the lock."""
+        """Destructors call this at any point of any thread, even in the garbage collector while this thread holds the lock."""
         self._dropped.append(block)
         self._drain()
 
     def _put(self, block: Block, storage: torch.UntypedStorage) -> int:
-        """Tells the stash of all saves that it does not know. Returns the answers of vdnn_stash_put()."""
+        """Tells the stash about all saves that it does not know. Returns the answers of vdnn_stash_put()."""
         answers = 0
         while block.puts < block.users:
             check(LIBRARY.vdnn_stash_put(
@@ -230,7 +231,8 @@ class DeviceStash:
         return answers
 
     def _watch(self, block: Block) -> None:
-        """Tells the stash, before each save and read of a step that is learned, whether others hold saved storages."""
+        """Begins to watch a block: before each save and read of a step that is learned, the stash is told whether others hold
+        it."""
         if not block.is_held_by_others():
             return  # it is deferred
         self._watched.append((self._looks, self._looks + 1, block))
@@ -253,7 +255,7 @@ class DeviceStash:
         self._watched = kept
 
     def _bytes_in_use(self) -> int:
-        """The bytes in use; 0: unknown. Also tells the stash of the peak since the last call."""
+        """Returns the bytes in use, 0 if unknown. Also tells the stash the peak since the last call."""
         peak, now = self._memory()
         check(LIBRARY.vdnn_stash_note_peak(self._pointer, max(0, peak)))
         return max(0, now)
@@ -263,7 +265,7 @@ class DeviceStash:
         while self._deferred and self._deferred[0][0] <= self._saves:
             block = heapq.heappop(self._deferred)[2]
             if not block.is_deferred or not block.users:
-                continue  # it was put or dropped meanwhile
+                continue  # it was put or dropped in the meantime
             if block.held_by_others() is not None:
                 self._defer(block)
             elif block.is_unchanged():
@@ -310,13 +312,13 @@ class DeviceStash:
                 except torch.cuda.OutOfMemoryError:
                     if block is reading:
                         raise
-                    return  # this tensor and those named after it come back when they are read
+                    return  # this tensor and the remaining ones come back when they are read
                 block.target = target.untyped_storage()
                 block.target_stream = stream
                 check(LIBRARY.vdnn_stash_fetch(self._pointer, handle, block.target.data_ptr(), stream))
 
     def _note_saver(self, block: Block, storage: torch.UntypedStorage, stream: int) -> None:
-        """Tells the allocator of streams that saved the source: unlike without hooks, it is freed before backward."""
+        """Tells the allocator which streams saved the source, since with hooks it is freed before backward."""
         block.savers[stream] = torch.cuda.current_stream(self.device)
         if block.leaves:
             self._record_stream(storage, block.savers[stream])
@@ -326,7 +328,7 @@ class DeviceStash:
         self._record_stream(target, torch.cuda.current_stream(self.device))
 
     def _record_stream(self, storage: torch.UntypedStorage, stream: torch.cuda.Stream) -> None:
-        """Does nothing for the stream on which the memory was allocated."""
+        """Calls record_stream(). Does nothing for the stream on which the memory was allocated."""
         torch.empty(0, dtype=torch.uint8, device=self.device).set_(storage).record_stream(stream)
 
     def _follow(self, answer: int, stream: int | None) -> None:
@@ -338,7 +340,7 @@ class DeviceStash:
                     block.source = None
         left_at_once = self._offload_stream is not None and answer & _library.LEAVES
         if left_at_once or answer & _library.RELEASED:
-            self._restart_peak()  # the freed sources counted at this save, but not at the next event
+            self._restart_peak()  # the freed sources count at this save, but not at the next event
 
     def _let_leave(self, stream: int | None) -> int:
         answers = 0
@@ -353,7 +355,8 @@ class DeviceStash:
         return answers
 
     def _release_at_put(self, block: Block, answer: int) -> None:
-        """Frees a source that leaves at once if vdnn's pool orders its reuse after the offload stream; else holds it."""
+        """Frees the source of a leaving tensor at once if vdnn's pool orders its reuse after the offload stream; otherwise
+        holds it."""
         if answer & _library.VERDICT != _library.LEAVES:
             return
         block.leaves = True
@@ -367,7 +370,7 @@ class DeviceStash:
             check(LIBRARY.vdnn_stash_hold(self._pointer, block.handle))
 
     def _named(self, ask: Any, *arguments: Any) -> list[int]:
-        """The handles of vdnn_stash_leaving() or vdnn_stash_released()."""
+        """All handles that vdnn_stash_leaving() or vdnn_stash_released() returns."""
         names: list[int] = []
         while True:
             check(ask(self._pointer, *arguments, self._handles, BATCH, byref(self._count)))
@@ -376,7 +379,7 @@ class DeviceStash:
                 return names
 
     def _drain(self) -> None:
-        # Whoever holds the lock drains after releasing it, so that no drop is left over.
+        # A thread that holds the lock drains after it releases the lock, so no drop is forgotten.
         while self._dropped and self._lock.acquire(blocking=False):
             try:
                 while self._dropped:
@@ -398,7 +401,7 @@ class DeviceStash:
 
 
 class PythonHooks:
-    """The two hooks, for all devices of one kind."""
+    """The hooks `pack` and `unpack` for all devices of one type."""
 
     tier = "python"
 
@@ -408,7 +411,7 @@ class PythonHooks:
         self._min_bytes = settings.min_bytes
         self._stashes: dict[torch.device, DeviceStash] = {}
         self._are_parents = False
-        self._threads: list[int] = []  # threads that have started the hooks, once for each start
+        self._threads: list[int] = []  # ids of threads that have started the hooks, one entry per start
         self._making = threading.Lock()
 
     def stashes(self) -> dict[str, NativeStash]:
@@ -434,8 +437,7 @@ class PythonHooks:
             storage = tensor.untyped_storage()
             if storage.nbytes() >= self._min_bytes:
                 return self._stash_of(tensor.device).save(tensor, storage)
-        # As PyTorch saves it: a leaf as itself, with its class and attributes, other tensors detached, without a reference
-        # cycle.
+        # As PyTorch saves it: a leaf itself, with its class and attributes; other tensors detached, to avoid a reference cycle.
         return tensor if tensor.is_leaf else tensor.detach(), tensor._version
 
     def unpack(self, packed: Saved | tuple[torch.Tensor, int]) -> torch.Tensor:
@@ -459,6 +461,5 @@ class PythonHooks:
         if stash is None:
             with self._making:
                 stash = self._stashes.get(device) or DeviceStash(device, self._settings)
-                self._stashes = {**self._stashes, device: stash}  # a new dict, since other threads may be iterating over the
-                                                                  # old one
+                self._stashes = {**self._stashes, device: stash}  # a new dict, since other threads may iterate over the old one
         return stash

@@ -22,7 +22,7 @@ class Report:
 
 
 def overlap_of(figures: dict[str, int]) -> float | None:
-    """The part of the copies' time in which the compute stream did not wait; None if it is not measured."""
+    """The part of the copies' time in which the compute stream did not wait; None if copies were not timed."""
     copied = figures["copy_nanoseconds"]
     return max(0.0, 1 - figures["wait_nanoseconds"] / copied) if copied else None
 
@@ -30,20 +30,20 @@ def overlap_of(figures: dict[str, int]) -> float | None:
 def _lines_of(tier: str, device: str, figures: dict[str, int]) -> str:
     overlap = overlap_of(figures)
     lines = [
-        f"vdnn.torch: {device}, tier {tier}: {figures['steps']} steps, {figures['repeated_steps']} as learned, "
-        f"{figures['diverged_steps']} that went on differently",
+        f"vdnn.torch: {device}, tier {tier}: {figures['steps']} steps, {figures['repeated_steps']} repeated a learned one, "
+        f"{figures['diverged_steps']} diverged from one",
         f"  moved out {format_size(figures['out_bytes'])} ({figures['left']} tensors), "
         f"back {format_size(figures['in_bytes'])}: {figures['fetched_ahead']} ahead of their reader, "
-        f"{figures['fetched_late']} late ({figures['late_when_repeated']} in steps as learned)",
+        f"{figures['fetched_late']} late ({figures['late_when_repeated']} in repeated steps)",
         f"  peaks: device {format_size(figures['device_peak_bytes'])}, host {format_size(figures['host_peak_bytes'])} "
-        f"in {figures['page_locks']} blocks ({figures['page_locks_when_repeated']} made in steps as learned)",
+        f"in {figures['page_locks']} blocks ({figures['page_locks_when_repeated']} made in repeated steps)",
     ]
     if overlap is not None:
-        lines.append(f"  overlap: {overlap:.0%} of the copies' time the compute stream did not wait")
+        lines.append(f"  overlap: during {overlap:.0%} of the copies' time the compute stream did not wait")
     if figures["steps"]:
         lines.append(
-            f"  plan: {format_size(figures['planned_out_bytes'])} leave in each step, which needs "
-            f"{format_size(figures['planned_peak_bytes'])} then"
+            f"  plan: {format_size(figures['planned_out_bytes'])} leave in each step, which then needs "
+            f"{format_size(figures['planned_peak_bytes'])}"
         )
     if figures["refused"]:
         lines.append(f"  {figures['refused']} tensors stayed since the host budget was exhausted")

@@ -15,10 +15,10 @@ TIERS = ("auto", "python", "native")
 
 @dataclasses.dataclass(frozen=True)
 class Settings:
-    """Settings of hooks. Equal settings share their stashes and what these have learned."""
+    """Settings of hooks. Hooks with equal settings share stashes and learned steps."""
 
     budget_bytes: int
-    host_bytes: int  # for the stash of one device; 0: a share of the machine's
+    host_bytes: int  # for the stash of one device; 0: a share of the machine's default
     min_bytes: int  # smaller tensors stay
     device_type: str  # "cuda", or "cpu" if there is no GPU
     tier: str
@@ -27,7 +27,7 @@ class Settings:
 
     def __post_init__(self) -> None:
         if self.tier not in TIERS:
-            raise ValueError(f"tier is {self.tier!r}: there are {', '.join(TIERS)}")
+            raise ValueError(f"tier is {self.tier!r}: it must be one of {', '.join(TIERS)}")
         if self.min_bytes == 0:
             raise ValueError("min_size is 0: the smallest tensor that may leave has 1 byte")
 
@@ -38,7 +38,7 @@ class Settings:
             "ahead_bytes": self.window_bytes,
             "flight_bytes": self.window_bytes,
             "release_at_put": int(self.device_type == "cuda" and _pool.library() is not None),
-            "timed": int(self.device_type == "cuda"),  # for the overlap in report(); the host always measures
+            "timed": int(self.device_type == "cuda"),  # for the overlap in report(); on the host, copies are always timed
             "delay_seed": self.delay_seed,
         }
 
@@ -54,7 +54,7 @@ def make_settings(
     if budget is None:
         budget = _pool.budget_of_tensors()
         if budget is None:
-            raise TypeError("budget is missing: it may be left out only after vdnn.torch.use_pool(budget=...)")
+            raise TypeError("budget is missing: it may be omitted only after vdnn.torch.use_pool(budget=...)")
     return Settings(
         budget_bytes=parse_size(budget, "budget"),
         host_bytes=_optional_size(host_budget, "host_budget"),
@@ -67,9 +67,9 @@ def make_settings(
 
 
 def _share_of_host_memory() -> int:
-    """The host budget of one device's stash. The machine's stashes share one bound, since page-locked memory cannot be swapped.
+    """The host budget of one device's stash. The machine's stashes share one bound, since page-locked memory is not swapped.
 
-    Each rank that torchrun starts uses one GPU, whether it sees one or all. A single process may use all GPUs.
+    Each rank that torchrun starts is assumed to use one GPU, even if it sees all. A single process may use all GPUs.
     """
     ranks = os.environ.get("LOCAL_WORLD_SIZE", "")
     stashes = max(int(ranks) if ranks.isdecimal() else 1, torch.cuda.device_count(), 1)
@@ -82,5 +82,5 @@ def _optional_size(value: int | str | None, name: str) -> int:
         return 0
     size = parse_size(value, name)
     if size == 0:
-        raise ValueError(f"{name} is 0, so that nothing could leave; leave it out for the default")
+        raise ValueError(f"{name} is 0, so that no tensor could leave; omit it for the default")
     return size

@@ -1,4 +1,4 @@
-"""Sizes as in the vdnn command: "10GiB", "512MiB", "3.5GB", or a number of bytes."""
+"""Parses sizes as the vdnn command does: "10GiB", "512MiB", "3.5GB", or a number of bytes."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _LARGEST = (1 << 63) - 1
 
 
 def parse_size(value: int | str, name: str) -> int:
-    """The bytes of `value`. Raises TypeError or ValueError, which names the option `name`."""
+    """The bytes of `value`. Raises a TypeError or ValueError that names the option `name`."""
     if isinstance(value, bool) or not isinstance(value, (int, str)):
         raise TypeError(f"{name} is {value!r}: a size is a number of bytes or text like '10GiB'")
     if isinstance(value, int):

@@ -41,15 +41,15 @@ class NcclApi {
   virtual std::string last_error(NcclComm comm) = 0;
 
   virtual NcclStatus get_unique_id(NcclId& id) = 0;
-  // Non-blocking, as is every function with `comm`. For the calling thread's GPU.
+  // Joins with the calling thread's current GPU. Non-blocking, like every function with `comm`.
   virtual NcclStatus comm_init_rank(NcclComm& comm, int size, const NcclId& id, int rank) = 0;
   virtual NcclStatus comm_get_async_error(NcclComm comm, NcclStatus& status) = 0;
   virtual NcclStatus comm_finalize(NcclComm comm) = 0;
   virtual NcclStatus comm_destroy(NcclComm comm) = 0;
-  // Also destroys `comm`.
+  // Aborts and destroys `comm`.
   virtual NcclStatus comm_abort(NcclComm comm) = 0;
 
-  // Calls between them are launched together, at the end.
+  // NCCL launches the calls between these two together, at the end.
   virtual NcclStatus group_start() = 0;
   virtual NcclStatus group_end() = 0;
   // The sum over all ranks, in place, of `count` elements of a floating-point type.

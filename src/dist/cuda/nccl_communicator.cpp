@@ -29,11 +29,11 @@ void check_options(const Device& device, const NcclOptions& options) {
                           std::to_string(options.size));
   }
   if (!(options.start_seconds > 0 && options.wait_seconds > 0)) {
-    throw InvalidArgument("NCCL: ranks that may wait " + format_seconds(options.start_seconds) +
-                          " for each other, then " + format_seconds(options.wait_seconds));
+    throw InvalidArgument("NCCL: start_seconds is " + format_seconds(options.start_seconds) +
+                          " and wait_seconds " + format_seconds(options.wait_seconds));
   }
   if (!options.exchange_id) {
-    throw InvalidArgument("NCCL: ranks without a way to exchange their id");
+    throw InvalidArgument("NCCL: exchange_id is empty, so ranks cannot exchange their id");
   }
 }
 
@@ -41,8 +41,8 @@ std::uint64_t elements_of(const Collective& collective) {
   return collective.range.bytes / size_of(collective.type);
 }
 
-// A stream and memory for a trial group of all-reduces, beside the device's own. Its functions are called
-// within a scope of the context.
+// A stream and memory for a trial group of all-reduces, separate from the device's. Call its functions within
+// a scope of the context.
 class ConnectionTrial {
  public:
   ConnectionTrial(CudaContext& context, std::uint64_t largest_bytes) : context_(context) {
@@ -67,7 +67,7 @@ class ConnectionTrial {
 
   CudaStream stream() const { return stream_; }
   // Sizes from the largest down to four bytes, each a quarter of the last. NCCL picks one algorithm for
-  // all-reduces of a group whose sizes are within a factor of four, so that each of these gets its own.
+  // all-reduces of a group whose sizes are within a factor of four, so each of these sizes gets its own.
   std::vector<Collective> parts(DataType type) const {
     std::vector<Collective> typed = parts_;
     for (Collective& part : typed) {
@@ -191,7 +191,7 @@ NcclCommunicator::~NcclCommunicator() {
     lock.lock();
     api_->comm_destroy(std::exchange(comm_, nullptr));  // no other rank could be told
   } catch (const std::exception&) {
-    // It was thrown, and the communicator destroyed, where it happened.
+    // The call that failed has thrown it and destroyed the communicator.
   }
 }
 
@@ -326,7 +326,7 @@ NcclStatus NcclCommunicator::all_reduce_as_one(std::span<const Collective> parts
       begun = api_->all_reduce(part.range.begin, elements_of(part), part.type, comm_, native);
     }
   }
-  // Also after a refused call: otherwise the thread's next call would join the group.
+  // Ends the group even after a refused call: otherwise the thread's next call would join it.
   const NcclStatus ended = api_->group_end();
   return begun == NcclStatus::kSuccess || begun == NcclStatus::kInProgress ? ended : begun;
 }
@@ -374,7 +374,7 @@ Point NcclCommunicator::submit(StreamId stream, std::span<const Collective> part
 }
 
 void NcclCommunicator::check_async() {
-  finish(poll(), "ncclCommGetAsyncError", options_.wait_seconds, "what was submitted before was launched");
+  finish(poll(), "ncclCommGetAsyncError", options_.wait_seconds, "all earlier submissions were launched");
 }
 
 // --- waiting and failing
@@ -446,10 +446,10 @@ void NcclCommunicator::end(const std::exception_ptr& cause) {
     cause_ = cause;
     broken = std::exchange(comm_, nullptr);
   }
-  // It joins NCCL's threads. The thread that waits with a deadline must not wait for that, too.
+  // The abort joins NCCL's threads. The thread that waits with a deadline must not wait for that, too.
   if (broken != nullptr) {
     const CudaContext::Scope scope = context_.enter_anyway();
-    api_->comm_abort(broken);  // its result changes nothing any more
+    api_->comm_abort(broken);  // its result no longer matters
   }
 }
 

@@ -29,9 +29,9 @@ void check(int status, const char* call) {
   }
 }
 
-// MPI from its start to its end. Both wait for all ranks and accept no deadline. So a thread of its own makes
-// these two calls (MPI requires them from the same thread), and the caller waits for the thread with a
-// deadline. After a timeout the thread stays, and owns the shared state.
+// Starts and ends MPI. Both calls wait for all ranks and accept no deadline. So a separate thread makes them
+// (MPI requires the same thread for both), and the caller waits for that thread with a deadline. After a
+// timeout the thread stays and owns the shared state.
 class MpiLife {
  public:
   struct Started {
@@ -69,7 +69,7 @@ class MpiLife {
   struct Shared {
     Started started;             // constant once MPI has started
     std::exception_ptr failure;  // likewise
-    std::mutex mutex;            // guards what follows
+    std::mutex mutex;            // guards the members below
     std::condition_variable moved;
     Phase phase = Phase::kStarting;
   };
@@ -136,23 +136,23 @@ class MpiLife {
     return before == 0;
   }
 
-  // Every call is made under one lock.
+  // MPI_THREAD_SERIALIZED suffices, since all calls are made under one lock.
   static void start_with_threads() {
     int provided = 0;
     check(MPI_Init_thread(nullptr, nullptr, MPI_THREAD_SERIALIZED, &provided), "MPI_Init_thread");
     if (provided < MPI_THREAD_SERIALIZED) {
-      throw DeviceError("MPI_Init_thread: this MPI may be called by one thread alone");
+      throw DeviceError("MPI_Init_thread: this MPI permits calls of only one thread");
     }
   }
 
-  // The program does not use that lock, and collectives call MPI on threads of their own.
+  // The program does not use vdnn's lock, and collectives call MPI on other threads.
   static void require_program_threads() {
     int provided = 0;
     check(MPI_Query_thread(&provided), "MPI_Query_thread");
     if (provided < MPI_THREAD_MULTIPLE) {
       throw DeviceError(
-          "MPI_Query_thread: the program has started MPI without MPI_THREAD_MULTIPLE, and calls of its own "
-          "could meet those of ranks; ask MPI_Init_thread for it");
+          "MPI_Query_thread: the program has started MPI without MPI_THREAD_MULTIPLE, and its calls could "
+          "run at the same time as vdnn's; request it from MPI_Init_thread");
     }
   }
 
@@ -193,12 +193,12 @@ class MpiCalls {
     return request;  // polled by test(). NOLINT(clang-analyzer-optin.mpi.MPI-Checker)
   }
 
-  // Of a send.
+  // Whether a send is complete.
   bool test(MPI_Request& request) {
     const std::lock_guard lock(mutex_);
     return test(request, MPI_STATUS_IGNORE);
   }
-  // The received bytes of a completed receive. For a send MPI leaves the status undefined.
+  // The number of received bytes if a receive is complete. (For a send, MPI leaves the status undefined.)
   std::optional<int> test_receive(MPI_Request& request) {
     const std::lock_guard lock(mutex_);
     MPI_Status status;
@@ -210,7 +210,7 @@ class MpiCalls {
     return bytes;
   }
 
-  // For a receive that is not done.
+  // Abandons a message that is not done.
   void let_go(MPI_Request request, bool may_cancel, const std::shared_ptr<std::byte[]>& memory) noexcept {
     const std::lock_guard lock(mutex_);
     if (ended_) {
@@ -221,11 +221,11 @@ class MpiCalls {
         MPI_Test(&request, &done, MPI_STATUS_IGNORE) == MPI_SUCCESS && done != 0) {
       return;
     }
-    // MPI may access its memory until MPI ends.
+    // MPI may access the message's memory until MPI ends.
     left_behind_.push_back(memory);
   }
 
-  // No call of MPI follows.
+  // Forbids further calls of MPI.
   void end() {
     const std::lock_guard lock(mutex_);
     ended_ = true;
@@ -245,7 +245,7 @@ class MpiCalls {
     return done != 0;
   }
 
-  // By default MPI ends the process.
+  // A call after the end would by default end the process.
   void check_not_ended() const {
     if (ended_) {
       throw DeviceError("MPI: a message after the end");
@@ -276,7 +276,7 @@ class MpiMessage final : public Message {
     const std::optional<int> bytes = calls_->test_receive(request_);
     if (bytes && static_cast<std::size_t>(*bytes) != staged_.bytes.size()) {
       throw DeviceError("MPI: rank " + std::to_string(peer_) + " has sent " + std::to_string(*bytes) +
-                        " bytes where " + std::to_string(staged_.bytes.size()) +
+                        " bytes, but " + std::to_string(staged_.bytes.size()) +
                         " were expected: it is in another collective");
     }
     return bytes.has_value();
@@ -339,7 +339,7 @@ class MpiTransport final : public Transport {
   // Exchanges of a channel may share a tag, since few are in flight and messages do not overtake each other.
   int number(Tag tag) const {
     constexpr std::uint64_t kNumbers = 64;
-    constexpr std::uint64_t kLast = kNumbers - 1;  // separate, since it is in flight beside the others
+    constexpr std::uint64_t kLast = kNumbers - 1;  // separate, since it is in flight together with others
     const std::uint64_t within = tag.number == kLastOfChannel ? kLast : tag.number % kLast;
     const auto channels = (static_cast<std::uint64_t>(life_.started().largest_tag) + 1) / kNumbers;
     if (tag.channel >= channels) {
@@ -348,7 +348,7 @@ class MpiTransport final : public Transport {
     return static_cast<int>(tag.channel * kNumbers + within);
   }
 
-  std::mutex clock_mutex_;  // guards what follows
+  std::mutex clock_mutex_;  // guards the members below
   Clock::time_point asked_ = Clock::now();
   Clock::duration passed_{};
   MpiLife life_;
@@ -363,7 +363,7 @@ std::shared_ptr<Transport> make_mpi_transport(const Launcher& launcher, double s
     throw InvalidArgument(
         launcher.name + " has started " + std::to_string(*launcher.ranks) + " ranks, of which MPI sees " +
         std::to_string(size) +
-        "; is it the launcher of another MPI than the one that this program was built with?");
+        "; does the launcher belong to another MPI than the one with which this program was built?");
   }
   return transport;
 }

@@ -101,8 +101,8 @@ ValueId BackwardLowering::make(std::uint32_t id, const Operand& operand) {
   }
 }
 
-// A contribution to the gradient of a feature map, named after the layer unless it is the only one. A
-// gradient that is not needed counts no contributions, so its name has the layer, too.
+// A contribution to the gradient of a feature map. Its name includes the layer unless it is the only
+// contribution. A gradient that is not needed expects no contributions, so its name also includes the layer.
 ValueId BackwardLowering::make_input_gradient(std::uint32_t id, std::uint32_t index) {
   const std::uint32_t feature_map = state_.layer(id).inputs[index];
   std::string name = state_.network.feature_map_name(feature_map) + ".gradient";
@@ -120,14 +120,14 @@ ValueId BackwardLowering::make_parameter_gradient(std::uint32_t id, std::uint32_
   LayerState& mine = state_.layers[id];
   const Value parameter = state_.parts.values[mine.parameters[index]];
   const bool local =
-      options().ranks > 1 && options().micro_steps == 1;  // the sum over ranks has the plain name
+      options().ranks > 1 && options().micro_steps == 1;  // the sum over ranks gets the name ".gradient"
   mine.parameter_gradients[index] =
       state_.declare(parameter.name + (local ? ".gradient.local" : ".gradient"),
                      ValueKind::kParameterGradient, parameter.type, parameter.bytes);
   return mine.parameter_gradients[index];
 }
 
-// Adds the contribution of layer `id` to the sum of those that have arrived.
+// Adds the contribution of layer `id` to the sum of the earlier contributions.
 void BackwardLowering::add_contribution(std::uint32_t id, std::uint32_t feature_map, ValueId value) {
   GradientSum& gradient = state_.gradients[feature_map];
   ++gradient.arrived;
@@ -149,7 +149,7 @@ void BackwardLowering::add_contribution(std::uint32_t id, std::uint32_t feature_
                          .layer_outputs = {type},
                          .reads = {gradient.value, value},
                          .writes = {sum}});
-  // The sum stays in the memory of the first contribution, however many follow.
+  // The sum stays in the memory of the first contribution, for any number of contributions.
   std::erase_if(state_.parts.ops.back().may_overwrite,
                 [](const Overwrite& overwrite) { return overwrite.read != 0; });
   gradient.value = sum;

@@ -1,11 +1,11 @@
 #pragma once
-// The backward pass. Two rules are decided here.
+// Lowers the backward pass, by two rules.
 //
-// A gradient of a feature map is needed if a parameter contributes to the map. Other gradients are not
-// computed, unless their op makes a needed one as well.
+// A gradient of a feature map is needed if a parameter contributes to the map. Other gradients are computed
+// only if their op also makes a needed gradient.
 //
 // If a feature map forks, the contributions to its gradient are added in the order in which the backward pass
-// makes them. Each is added as soon as it is made, so that no more than two of them are alive.
+// makes them. Each contribution is added as soon as it is made, so at most two are alive.
 
 #include <cstdint>
 
@@ -16,13 +16,13 @@
 
 namespace vdnn::lowering {
 
-// The state and the other parts outlive it.
+// The state and the other parts must outlive this object.
 class BackwardLowering {
  public:
   BackwardLowering(LoweringState& state, Reductions& reductions, LossScaler& loss_scaler, Updates& updates)
       : state_(state), reductions_(reductions), loss_scaler_(loss_scaler), updates_(updates) {}
 
-  // All layers, last first.
+  // Lowers all layers, the last first.
   void run();
 
  private:

@@ -64,7 +64,7 @@ void ForwardLowering::fetch_recipe(std::uint32_t id) {
   try {
     mine.recipe = state_.catalog.recipe(state_.spec_of(id), state_.input_types(id), outputs,
                                         state_.training == nullptr ? Mode::kInference : Mode::kTraining);
-  } catch (const InvalidArgument& error) {  // catalogs know kinds of layers, not their names
+  } catch (const InvalidArgument& error) {  // the catalog does not know the layer's name
     throw InvalidArgument("layer " + state_.layer(id).name + ": " + error.what());
   }
   check_operands(state_.layer(id).name, mine.recipe, state_.layer(id).inputs.size());

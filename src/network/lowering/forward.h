@@ -1,6 +1,6 @@
 #pragma once
-// The forward pass: recipes of layers are fetched, their parameters declared, and their ops appended in the
-// order of the layers.
+// Lowers the forward pass: fetches the recipes of layers, declares their parameters, and appends their ops in
+// the order of the layers.
 
 #include <cstdint>
 
@@ -9,13 +9,13 @@
 
 namespace vdnn::lowering {
 
-// The state and the reductions outlive it.
+// The state and the reductions must outlive this object.
 class ForwardLowering {
  public:
   ForwardLowering(LoweringState& state, Reductions& reductions) : state_(state), reductions_(reductions) {}
 
   void declare_inputs();
-  // Call it for each layer, in order.
+  // Call this for each layer, in order.
   void lower(std::uint32_t id);
 
  private:

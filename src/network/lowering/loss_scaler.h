@@ -1,6 +1,6 @@
 #pragma once
-// Loss scaling (fp16): the gradient of each loss is multiplied by a persistent scale, which is updated by the
-// norm of all gradients at the end of the step.
+// Loss scaling (fp16). The gradient of each loss is multiplied by a persistent scale. At the end of the step,
+// the scale is updated from the norm of all gradients.
 
 #include <cstdint>
 
@@ -8,13 +8,13 @@
 
 namespace vdnn::lowering {
 
-// Does nothing if the options do not scale losses. The state outlives it.
+// Does nothing if the options do not scale losses. The state must outlive this object.
 class LossScaler {
  public:
   explicit LossScaler(LoweringState& state) : state_(state) {}
 
   void declare_scale();
-  // The gradient that the loss contributes to its prediction, times the scale.
+  // Returns the gradient that the loss contributes to its prediction, times the scale.
   ValueId scale_gradient(std::uint32_t loss, ValueId gradient);
   // `gradient_norm`: kNone if no parameter has a gradient.
   void lower_update(ValueId gradient_norm);

@@ -10,7 +10,8 @@ namespace vdnn::lowering {
 
 namespace {
 
-// An algorithm whose cost the recipe leaves open is modelled by the one before it in the library's order.
+// If the recipe leaves an algorithm's cost open, the cost is derived from that of the previous algorithm in
+// the library's order.
 std::vector<Algorithm> with_costs(std::vector<Algorithm> algorithms, const Cost& cost) {
   Cost previous = cost;
   for (std::size_t rank = 0; rank < algorithms.size(); ++rank) {
@@ -107,7 +108,7 @@ ValueId LoweringState::declare_passed_on(std::uint32_t id, const Operand& operan
   return value;
 }
 
-// The value that an op of layer `id` reads as this operand; kNone if there is none yet.
+// The value that an op of layer `id` reads as this operand; kNone if no op has made it yet.
 ValueId LoweringState::read(std::uint32_t id, const Operand& operand) const {
   const LayerState& mine = layers[id];
   switch (operand.role) {

@@ -1,6 +1,6 @@
 #pragma once
-// The state of a lowering: the values and ops of the tape so far, and what the parts of the lowering
-// (forward, backward, updates, reductions, loss scaling) know of each layer and feature map.
+// The state of a lowering: the values and ops of the tape so far, and what the parts (forward, backward,
+// updates, reductions, loss scaling) record about each layer and feature map.
 
 #include <cstddef>
 #include <cstdint>
@@ -18,7 +18,7 @@ namespace vdnn::lowering {
 struct LayerState {
   LayerRecipe recipe;
   std::vector<std::size_t> kept;      // positions in recipe.backward of the ops that make a needed gradient
-  std::vector<UpdateRecipe> updates;  // by parameter; empty for one that is not trained
+  std::vector<UpdateRecipe> updates;  // by parameter; empty if the parameter is not trained
   std::vector<ValueId> parameters;
   std::vector<ValueId> parameter_gradients;
   std::vector<ValueId> saved;
@@ -26,12 +26,12 @@ struct LayerState {
   std::size_t first_parameter = 0;  // in Tape::Parts::parameters
 };
 
-// The gradient of one feature map while its contributions come in.
+// The gradient of one feature map while its contributions are summed.
 struct GradientSum {
   bool needed = false;         // a parameter contributes to the feature map
-  std::uint32_t expected = 0;  // contributions in all
+  std::uint32_t expected = 0;  // total number of contributions
   std::uint32_t arrived = 0;
-  ValueId value = kNone;  // their sum so far
+  ValueId value = kNone;  // sum of the arrived contributions
 };
 
 // A value that one op of a layer makes for later ones, and its recipe.
@@ -43,26 +43,26 @@ constexpr bool is_passed_on(OperandRole role) {
   return role == OperandRole::kSaved || role == OperandRole::kGradientStatistic;
 }
 
-// Norms and scales: that many bytes of fp32.
+// The type of norms and scales: fp32 values of `bytes` in all.
 TensorType floats(std::size_t bytes);
 
-// The catalog and the options outlive it.
+// The catalog and the options must outlive this object.
 struct LoweringState {
   // `options` is null for evaluation.
   LoweringState(Network of_network, const OpCatalog& of_device, const TrainingOptions* options);
 
   const Layer& layer(std::uint32_t id) const { return network.layers()[id]; }
-  // The layer's spec as the catalog and its ops are given it.
+  // The layer's spec for the catalog and for the layer's ops.
   OpSpec spec_of(std::uint32_t id) const;
   std::vector<TensorType> input_types(std::uint32_t id) const;
 
   ValueId declare(std::string name, ValueKind kind, const TensorType& type, std::uint64_t bytes);
-  // Of an operand for which is_passed_on() is true.
+  // `operand`: one for which is_passed_on() is true.
   PassedOn passed_on(std::uint32_t id, const Operand& operand);
   ValueId declare_passed_on(std::uint32_t id, const Operand& operand);
 
-  // An op of the layer. `make(operand)` declares the value of each write; kNone if the layer may not write
-  // it.
+  // Makes an op of the layer. `make(operand)` declares the value of each write, or returns kNone if the layer
+  // may not write it.
   template <class Make>
   Op layer_op(std::uint32_t id, Phase phase, const std::vector<OpRecipe>& recipes, std::size_t position,
               const Make& make) const {
@@ -75,8 +75,7 @@ struct LoweringState {
     }
     return op;
   }
-  // Adds an op that no recipe of a layer contains, with the algorithms that the catalog has for a layer of
-  // its spec.
+  // Adds an op that is in no layer's recipe, with the catalog's algorithms for a layer with the op's spec.
   void add_catalog_op(Op op);
 
   const Network network;

@@ -57,7 +57,7 @@ void check_operands(const std::string& layer, const LayerRecipe& recipe, std::si
           }
         }
       }
-      // No update would read it.
+      // No update would read the gradient of an untrained parameter.
       for (const Operand& write : (*ops)[position].writes) {
         if (write.role == OperandRole::kParameterGradient && !recipe.parameters[write.index].trainable) {
           reject_recipe(layer, "makes the gradient of parameter '" + recipe.parameters[write.index].name +

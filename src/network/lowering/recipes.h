@@ -1,5 +1,5 @@
 #pragma once
-// The rules that a recipe must obey to be lowered, and the names of its ops.
+// The rules that recipes must obey, and the names of their ops.
 
 #include <cstddef>
 #include <cstdint>
@@ -17,8 +17,8 @@ namespace vdnn::lowering {
 // direction.
 std::string op_suffix(const std::vector<OpRecipe>& recipes, std::size_t position);
 
-// Rejects a recipe that names an operand which its layer, with that many inputs, does not have, or that makes
-// a gradient of a parameter that is not trainable.
+// Rejects a recipe that names an operand which its layer does not have, or that makes the gradient of an
+// untrained parameter. `inputs`: the number of the layer's inputs.
 void check_operands(const std::string& layer, const LayerRecipe& recipe, std::size_t inputs);
 
 bool mentions(const std::vector<Operand>& operands, OperandRole role, std::size_t index);

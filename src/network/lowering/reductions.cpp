@@ -6,7 +6,7 @@ namespace vdnn::lowering {
 
 namespace {
 
-// A sum over ranks, without its writes; each write takes the memory of its read.
+// A sum over ranks, without its writes. Each write overwrites its read.
 Op all_reduce(std::string name, Phase phase, std::vector<ValueId> values) {
   Op op{.name = std::move(name),
         .phase = phase,
@@ -46,7 +46,7 @@ void Reductions::reduce_shares(std::uint32_t id, const OpRecipe& recipe) {
   state_.parts.ops.push_back(std::move(op));
 }
 
-// In every micro-step.
+// Metrics are summed in every micro-step.
 void Reductions::reduce_metrics() {
   if (options().ranks == 1) {
     return;
@@ -104,7 +104,7 @@ std::string Reductions::gradient_name(std::uint32_t id, std::size_t parameter) c
          (options().micro_steps > 1 ? ".gradient_sum" : ".gradient");
 }
 
-// Element by element as it lies in memory, whatever the parameter's shape. It belongs to the update, so it
+// Converts the elements in memory order, for any shape of the parameter. The op belongs to the update, so it
 // runs once for all micro-steps.
 ValueId Reductions::convert_gradient(std::uint32_t id, ValueId gradient, DataType type,
                                      const std::string& name) {
@@ -127,7 +127,7 @@ ValueId Reductions::convert_gradient(std::uint32_t id, ValueId gradient, DataTyp
   return converted;
 }
 
-// To the type that ranks send. The sum over micro-steps stays in fp32 beside it.
+// Converts the gradient to the type that ranks send. The sum over micro-steps stays in fp32.
 void Reductions::narrow_gradient(std::uint32_t id, std::uint32_t parameter) {
   const DataType type = options().reduce_precision;
   ValueId& gradient = state_.layers[id].parameter_gradients[parameter];
@@ -137,7 +137,7 @@ void Reductions::narrow_gradient(std::uint32_t id, std::uint32_t parameter) {
 ValueId Reductions::wide_gradient(std::uint32_t id, std::size_t parameter) {
   ValueId& gradient = state_.layers[id].parameter_gradients[parameter];
   if (gradient != kNone && is_narrow(state_.parts.values[gradient].type.data_type)) {
-    // The rank's own sum over its micro-steps has the name without suffix.
+    // With micro-steps, the rank's own sum has the name without suffix.
     const char* const suffix = options().micro_steps > 1 ? ".reduced" : "";
     gradient = convert_gradient(id, gradient, DataType::kF32, gradient_name(id, parameter) + suffix);
   }

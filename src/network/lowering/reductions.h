@@ -1,6 +1,6 @@
 #pragma once
 // Sums over ranks: statistics of synchronised layers, metrics, and gradients. Gradients are summed in
-// buckets, each as soon as the backward pass has made the bytes of one. They may be sent in a narrow type.
+// buckets, each as soon as the backward pass has filled it. Ranks may send them in a narrow type.
 
 #include <cstdint>
 #include <string>
@@ -11,19 +11,19 @@
 
 namespace vdnn::lowering {
 
-// The state outlives it.
+// The state must outlive this object.
 class Reductions {
  public:
   explicit Reductions(LoweringState& state) : state_(state) {}
 
-  // Sums over ranks the values that the last op has made shares of.
+  // Sums over all ranks the shares that the last op has made.
   void reduce_shares(std::uint32_t id, const OpRecipe& recipe);
   void reduce_metrics();
-  // The rank's own gradient of a parameter is complete: it joins the bucket.
+  // Adds the rank's own complete gradient of a parameter to the bucket.
   void add_gradient(std::uint32_t id, std::uint32_t parameter);
-  // The bucket so far.
+  // Sums the gradients in the bucket over all ranks.
   void reduce_bucket();
-  // The gradient for the update, in fp32. A sum that ranks made in a narrow type is converted here.
+  // Returns the gradient for the update, in fp32. Converts a sum that ranks made in a narrow type.
   ValueId wide_gradient(std::uint32_t id, std::size_t parameter);
 
  private:
@@ -35,7 +35,7 @@ class Reductions {
   LoweringState& state_;
   std::vector<std::pair<std::uint32_t, std::uint32_t>> bucket_;  // layer, parameter: not reduced yet
   std::uint64_t bucket_bytes_ = 0;
-  std::uint32_t buckets_ = 0;  // that were reduced
+  std::uint32_t buckets_ = 0;  // number of reduced buckets
 };
 
 }  // namespace vdnn::lowering

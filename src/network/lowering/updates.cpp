@@ -83,7 +83,7 @@ void Updates::finish() {
   }
 }
 
-// The norm of all gradients. Adds nothing if no parameter has one.
+// Adds the norm of all gradients, or nothing if no parameter has a gradient.
 void Updates::lower_gradient_norm() {
   const bool scaled = options().scales_losses();
   std::vector<ParameterRecipe> recipes;

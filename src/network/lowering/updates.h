@@ -1,10 +1,11 @@
 #pragma once
-// Updates of parameters, and what is made of gradients for them: sums over micro-steps and the norm of all.
+// Lowers the updates of parameters, and computations on gradients for them: sums over micro-steps and the
+// norm of all gradients.
 //
 // A parameter is updated right after the last backward op of its layer that reads it or makes its gradient,
-// so that gradients do not pile up. But if gradients are clipped by their common norm, or losses scaled, or
-// gradients summed over ranks, all updates follow the backward pass: an update within it would make the rest
-// of it wait for the ranks.
+// so that gradients do not accumulate in memory. But if gradients are clipped by their common norm or summed
+// over ranks, or losses scaled, all updates follow the backward pass. Within the backward pass, an update
+// would make the remaining ops wait for the ranks.
 
 #include <cstdint>
 
@@ -16,18 +17,18 @@ namespace vdnn::lowering {
 // Whether updates depend on the norm of all gradients.
 bool needs_gradient_norm(const TrainingOptions& options);
 
-// The state and the reductions outlive it.
+// The state and the reductions must outlive this object.
 class Updates {
  public:
   Updates(LoweringState& state, Reductions& reductions) : state_(state), reductions_(reductions) {}
 
   // Adds the gradient of a micro-batch to the sum over the step.
   void accumulate(std::uint32_t id, std::uint32_t parameter);
-  // The updates that have become possible with backward op `position` of the layer.
+  // Adds the updates that become possible after backward op `position` of the layer.
   void lower_after(std::uint32_t id, std::size_t position);
-  // After the backward pass: the norm and the updates that are still to come.
+  // Adds the norm and the remaining updates after the backward pass.
   void finish();
-  // kNone: there is none.
+  // kNone if there is no norm.
   ValueId gradient_norm() const { return gradient_norm_; }
 
  private:

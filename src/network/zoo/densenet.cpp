@@ -1,5 +1,6 @@
 // Huang et al. 2017 (DenseNet-BC, table 1). Normalisation and ReLU come before the convolutions. Each layer's
-// new channels are appended to all earlier ones, two feature maps at a time as in the authors' code.
+// new channels are appended to all earlier ones, by concatenations of two feature maps as in the authors'
+// code.
 
 #include <array>
 

@@ -7,7 +7,7 @@ namespace vdnn::zoo {
 
 namespace {
 
-// Filters of each branch; "reduce" are the 1x1 convolutions before the larger ones.
+// Filters of each branch. "reduce": the 1x1 convolution that precedes a larger one.
 struct Inception {
   std::int64_t direct = 0;
   std::int64_t reduce_3x3 = 0;
@@ -18,12 +18,12 @@ struct Inception {
 };
 
 Tensor halve(NetworkBuilder& net, const std::string& name, Tensor x) {
-  // With a padding of 1, 112 becomes 56, as in frameworks that round up.
+  // With a padding of 1, an extent of 112 becomes 56, as in frameworks that round up.
   return net.pooling(name, x, square_pooling(PoolingMode::kMax, 3, 2, 1));
 }
 
-// Four branches read x. One rectifier after the concatenation replaces those at the ends of the branches: it
-// computes the same bits, and no branch's output need be kept beside the concatenation.
+// Four branches read x. One ReLU after the concatenation replaces those at the ends of the branches. It
+// computes the same bits, and no branch's output need be kept in addition to the concatenation.
 Tensor inception(NetworkBuilder& net, const std::string& block, Tensor x, const Inception& filters) {
   const std::string name = "inception_" + block + "_";
   const Tensor direct = net.convolution(name + "1x1", x, square_convolution(filters.direct, 1, 1, 0));

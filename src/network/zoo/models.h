@@ -1,5 +1,5 @@
 #pragma once
-// The models of the zoo, one list per source, and the pieces that they are built from.
+// The models of the zoo, with one list per source file, and building blocks that they share.
 
 #include <cstdint>
 #include <functional>
@@ -12,7 +12,7 @@ namespace vdnn::zoo {
 
 struct Model {
   std::string name;
-  Dims input;  // C, then space; as published
+  Dims input;  // C, then space, as published
   std::int64_t classes = 0;
   std::function<void(NetworkBuilder& net, std::int64_t classes)> build;
 };
@@ -25,12 +25,12 @@ std::vector<Model> mobilenet();
 std::vector<Model> densenet();
 std::vector<Model> unet();
 
-// Windows of the same extent in every dimension; of space there are two unless `rank` is given.
+// Windows of the same extent in every dimension. `rank`: the number of dimensions of space.
 ConvolutionSpec square_convolution(std::int64_t filters, std::int64_t extent, std::int64_t stride,
                                    std::int64_t padding, std::size_t rank = 2);
 PoolingSpec square_pooling(PoolingMode mode, std::int64_t extent, std::int64_t stride, std::int64_t padding);
 
-// A convolution and its ReLU. Layers "conv1_2" and "relu1_2", or "inception_3a_1x1" and
+// A convolution and its ReLU. They are named like "conv1_2" and "relu1_2", or like "inception_3a_1x1" and
 // "inception_3a_1x1_relu".
 Tensor convolution_relu(NetworkBuilder& net, const std::string& name, Tensor x, const ConvolutionSpec& spec);
 

@@ -1,5 +1,5 @@
-// He et al. 2016. Bias-free convolutions, each with batch normalisation. The shortcut of a block that changes
-// size or channels is a 1x1 convolution (option B), otherwise the identity.
+// He et al. 2016. Convolutions have no bias and are followed by batch normalisation. If a block changes size
+// or channels, its shortcut is a 1x1 convolution (option B), otherwise the identity.
 
 #include "src/network/zoo/models.h"
 
@@ -9,7 +9,7 @@ namespace {
 
 enum class Block : std::uint8_t {
   kBasic,      // two 3x3 convolutions
-  kBottleneck  // 1x1, 3x3, 1x1 with four times the filters; the 3x3 has the stride ("v1.5")
+  kBottleneck  // 1x1, 3x3, 1x1 with four times the filters; the 3x3 convolution has the stride ("v1.5")
 };
 
 struct Group {

@@ -1,8 +1,8 @@
 // A U-Net (Ronneberger et al. 2015, Cicek et al. 2016) as nnU-Net configures it (Isensee et al. 2021). Each
-// level has two convolutions, each followed by instance normalisation and leaky ReLU. The way down is a
-// stride of 2 in a level's first convolution, not pooling. The way up is a transposed convolution, whose
-// output precedes the skip connection in the concatenation. The network has as many dimensions of space as
-// the input.
+// level has two convolutions, each followed by instance normalisation and leaky ReLU. A stride of 2 in a
+// level's first convolution replaces pooling on the way down. A transposed convolution leads up, and its
+// output precedes the skip connection in the concatenation. The input determines the number of dimensions of
+// space.
 
 #include <array>
 

@@ -1,5 +1,5 @@
-// Simonyan and Zisserman 2015: groups of 3x3 convolutions with ReLU, each group halved by max-pooling;
-// without dropout.
+// Simonyan and Zisserman 2015, without dropout: groups of 3x3 convolutions with ReLU. Max-pooling halves the
+// extents after each group.
 
 #include "src/network/zoo/models.h"
 
@@ -25,7 +25,7 @@ Tensor build_groups(NetworkBuilder& net, const std::vector<ConvolutionGroup>& gr
   return x;
 }
 
-// `convolutions`: of each group.
+// `convolutions`: the number in each group.
 Model vgg(std::string name, const std::vector<std::int64_t>& convolutions) {
   const std::vector<std::int64_t> filters{64, 128, 256, 512, 512};
   std::vector<ConvolutionGroup> groups;
@@ -40,12 +40,12 @@ Model vgg(std::string name, const std::vector<std::int64_t>& convolutions) {
           }};
 }
 
-// The deep ones of the vDNN paper: configuration E with `more` convolutions in each group.
+// The deep networks of the vDNN paper: configuration E with `more` additional convolutions per group.
 Model deeper_vgg(std::string name, std::int64_t more) {
   return vgg(std::move(name), {2 + more, 2 + more, 4 + more, 4 + more, 4 + more});
 }
 
-// Three groups, small enough for images of 28x28.
+// A VGG with three groups, small enough for images of 28x28.
 void build_fashion_vgg(NetworkBuilder& net, std::int64_t classes) {
   classify(net, build_groups(net, {{2, 32}, {2, 64}, {2, 128}}), {256}, classes);
 }

@@ -56,7 +56,7 @@ class ClassicCatalog final : public OpCatalog {
     } else if constexpr (requires { ops::standard_recipe(spec, types, mode, algorithms); }) {
       return ops::standard_recipe(spec, types, mode, algorithms);
     } else {
-      throw InvalidArgument("classic: not a layer");
+      throw InvalidArgument("classic: unsupported kind of layer");
     }
   }
 
@@ -74,7 +74,7 @@ class ClassicCatalog final : public OpCatalog {
     return classic::make_recipe(spec, types, mode, matrix_products_);
   }
 
-  // A simulated device uses the description alone.
+  // A simulated device uses only the description.
   static LayerRecipe layer(const CustomSpec& spec, const ops::LayerTypes& types, Mode mode) {
     return ops::custom_recipe(spec, types, mode, "sim", 1);
   }

@@ -18,16 +18,16 @@ namespace {
 // The rates of share/devices/titan-x.json for convolutions and for memory.
 constexpr double kFlopsPerSecond = 4.2e12;
 constexpr double kBytesPerSecond = 268.8e9;
-// Of that rate; the header says why.
+// As a fraction of that rate; the header gives the reason.
 constexpr double kImplicitEfficiency = 0.6;
 constexpr double kFftEfficiency = 0.55;
 constexpr double kWinogradEfficiency = 0.75;
 constexpr double kBlock = 64;                   // filters that share a transformed tile
-constexpr std::uint64_t kReal = sizeof(float);  // of transforms, for operands of any type
+constexpr std::uint64_t kReal = sizeof(float);  // transforms use fp32 for operands of any type
 constexpr std::uint64_t kOffset = 4;            // bytes of an offset in precomp's table
 constexpr std::uint64_t kComplex = 2 * sizeof(float);
 constexpr std::int64_t kTile = 32;
-constexpr std::int64_t kLargestPlane = 256;  // of fft, each way
+constexpr std::int64_t kLargestPlane = 256;  // largest extent of a plane for fft
 
 std::uint64_t product(std::initializer_list<std::uint64_t> factors) {
   std::uint64_t result = 1;
@@ -41,7 +41,7 @@ std::int64_t divide_up(std::int64_t value, std::int64_t unit) {
   return (value + unit - 1) / unit;
 }
 
-// Of any pass: the arithmetic of the product, and the bytes of X, Y and filter.
+// The cost of any pass: the arithmetic of the product, and the bytes of X, Y and filter.
 Cost convolution_cost(const Convolution& convolution, DataType elements) {
   const auto batch = static_cast<double>(convolution.batch);
   const auto inputs = static_cast<double>(convolution.input_channels);
@@ -164,7 +164,7 @@ class Estimate {
     }
   }
 
-  // Planes of height x width, `tiles` of each feature map.
+  // FFTs of planes of height x width, `tiles` of them per feature map.
   void spectra(std::string name, std::int64_t tiles, std::int64_t height, std::int64_t width) {
     const auto count = static_cast<std::uint64_t>(tiles);
     const std::uint64_t maps = product({count, batch_, checked_add(inputs_, outputs_)});
@@ -207,7 +207,7 @@ class Estimate {
 
   const Convolution& c_;
   Direction pass_;
-  std::uint64_t element_;  // bytes of one of an operand
+  std::uint64_t element_;  // bytes of an operand's element
   ProductPrecision products_;
   SecondsOf seconds_;
   std::uint64_t batch_;

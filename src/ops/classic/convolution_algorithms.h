@@ -1,8 +1,8 @@
 #pragma once
-// The algorithms that a GPU library has for a convolution, each with its workspace and a time from a simple
-// model. Notation: batch N, C channels in, K out, R x S the window, P x Q the output; E bytes per element.
-// The three passes exchange the roles of X, Y and the filter, so arithmetic and workspace are those of the
-// forward pass unless stated otherwise.
+// The algorithms of a GPU library for a convolution, each with its workspace and a time from a simple model.
+// Notation: batch N, C channels in, K out, R x S the window, P x Q the output; E bytes per element. The three
+// passes exchange the roles of X, Y and the filter, so arithmetic and workspace are those of the forward pass
+// unless stated otherwise.
 //
 //   name                   applies to                             workspace in bytes
 //   implicit_gemm          everything                             0
@@ -19,17 +19,18 @@
 //   winograd               as gemm; stride 1, kernel 3 x 3;       64 K C: transformed filters of F(2x2, 3x3);
 //                          forward and data gradient              data are transformed on the chip
 //
-// Conditions are those of cuDNN's documentation (versions 4 to 7). Groups and dilation are left to implicit
-// GEMM.
+// Conditions are those of cuDNN's documentation (versions 4 to 7). Only implicit GEMM computes groups and
+// dilation.
 //
-// Time is the roofline of the paper's Titan X, at the rates of share/devices/titan-x.json. The simulated
-// device uses the same rates, so the order is that of the predicted times. Bytes are the operands once, and
-// the workspace written and read. Operations: 2 N K P Q C R S for a product; for FFTs 5/2 n log2 n per plane
-// of n elements, and 8 for the product of each pair of frequencies. Winograd needs 16 multiply-adds instead
-// of 36 for four outputs, and 32, 24 and 28 operations for a tile of data (once per block of 64 filters), of
-// output and of filter (Lavin and Gray 2016).
+// Time follows the roofline model of the paper's Titan X, at the rates of share/devices/titan-x.json. The
+// simulated device uses the same rates, so the algorithms are in the order of their predicted times. The
+// bytes are those of the operands, once, and of the workspace, written and read. Operations: 2 N K P Q C R S
+// for a product; for FFTs 5/2 n log2 n per plane of n elements, and 8 for the product of each pair of
+// frequencies. For four outputs, Winograd needs 16 multiply-adds instead of 36. It adds 32, 24 and 28
+// operations for a tile of data (once per block of 64 filters), of output and of filter (Lavin and Gray
+// 2016).
 //
-// Not every method reaches the device's rate for convolutions. So a cost is the number of operations above,
+// Not every method reaches the device's rate for convolutions, so a cost is the number of operations above,
 // divided by the method's efficiency.
 //
 //   implicit_gemm    0.6   the inner loop addresses each element of the matrix of windows by divisions, while
@@ -43,8 +44,8 @@
 // The efficiencies were fitted, on a grid of 0.05, to measured times of forward and backward passes on such a
 // card (convnet-benchmarks, fp32). cuDNN 4 took 81 ms for AlexNet(128) and 529 ms for VGG-A(64); the model
 // gives 84 and 487 ms. Implicit GEMM was fitted to cuDNN 2, which had only direct methods: 231 and 1099 ms,
-// in the model 211 and 1205 ms. tests/run/vdnn2016_speeds_test.cpp holds the model to the first two times,
-// and to the relative speeds of the vDNN paper, which it gives within 0.08.
+// in the model 211 and 1205 ms. tests/run/vdnn2016_speeds_test.cpp checks the model against the first two
+// times, and against the relative speeds of the vDNN paper, with a tolerance of 0.08.
 
 #include <vector>
 
@@ -56,16 +57,16 @@ namespace vdnn::classic {
 
 using ops::Convolution;
 
-// Each algorithm has its cost. The fastest is first; among equals, the one with less workspace. `pass` is
-// forward or one of the gradients. `elements` is the type of X, Y, the filter and their gradients; transforms
-// are always in fp32. Throws InvalidArgument if a workspace overflows 64 bits.
+// Returns the algorithms with their costs, the fastest first; among equals, the one with less workspace.
+// `pass` is forward or one of the gradients. `elements` is the type of X, Y, the filter and their gradients;
+// transforms are always in fp32. Throws InvalidArgument if a workspace overflows 64 bits.
 std::vector<Algorithm> convolution_algorithms(const Convolution& convolution, Direction pass,
                                               DataType elements = DataType::kF32);
 
 // The same on tensor cores. Methods that multiply matrices (implicit_gemm, implicit_precomp_gemm, gemm) use
-// the elements' type, or TF32 for fp32, which is then part of their name. The transformed methods stay in
-// fp32. The order follows the profile's rates, since the gain of TF32 differs by device. Efficiencies are
-// those above.
+// the elements' type, or TF32 for fp32, which is then part of the method's name. The transformed methods stay
+// in fp32. The order follows the profile's rates, since the gain of TF32 differs by device. The efficiencies
+// above apply.
 std::vector<Algorithm> tensor_core_algorithms(const Convolution& convolution, Direction pass,
                                               const SimProfile& profile, DataType elements = DataType::kF32);
 

@@ -8,10 +8,10 @@ std::vector<Algorithm> direct() {
 
 namespace {
 
-// Whether the gradient reads feature maps beside dY.
+// Whether the gradient reads feature maps in addition to dY.
 enum class Backward : std::uint8_t { kReadsMaps, kReadsNoMap };
 
-// Y from X.
+// A layer that computes Y from X and saves no value.
 LayerRecipe saving_nothing(const ops::LayerTypes& types, double flops, Backward backward, Mode mode) {
   using enum OperandRole;
   ops::require_count(types.inputs, 1, "inputs");

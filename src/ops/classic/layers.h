@@ -1,6 +1,6 @@
 #pragma once
-// Recipes of the layers that have operands or algorithms of their own on this catalog's GPUs. The others are
-// in standard_recipes.h. A network has checked the shapes.
+// Recipes of the layers with operands or algorithms specific to this catalog's GPUs. The others are in
+// standard_recipes.h. A network has checked the shapes.
 
 #include <vector>
 
@@ -15,7 +15,7 @@ std::vector<Algorithm> direct();
 
 LayerRecipe make_recipe(const ConvolutionSpec& spec, const ops::LayerTypes& types, Mode mode,
                         const ConvolutionAlgorithms& algorithms);
-// A transposed convolution: the passes of the convolution from its output to its input, exchanged.
+// A transposed convolution exchanges the passes of the convolution from its output to its input.
 LayerRecipe make_recipe(const TransposedConvolutionSpec& spec, const ops::LayerTypes& types, Mode mode,
                         const ConvolutionAlgorithms& algorithms);
 // Matrix products in this precision, which need no workspace.

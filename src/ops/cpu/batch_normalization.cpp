@@ -1,6 +1,6 @@
 // Batch normalisation through oneDNN. It works in place where that is permitted: inference over X, the
-// gradient over dY. All space is described to oneDNN as a plane of one column. Channels last, the elements
-// have the same order, and oneDNN has no fast implementation for one dimension of space or none.
+// gradient over dY. oneDNN has no fast implementation for one dimension of space or none, so any space is
+// passed to it as a plane of one column. Channels last, the elements have the same order.
 
 #include "src/ops/cpu/layer_ops.h"
 #include "src/ops/cpu/loops.h"
@@ -44,7 +44,8 @@ class Problem {
     return {{.name = primitive.impl_info_str(), .sequence = std::move(sequence)}};
   }
 
-  // With the running statistics, or those of several ranks' batch: kNormalize has its operands in this order.
+  // Uses the running statistics or, over several ranks, the batch's: kNormalize has these operands in the
+  // same order.
   std::vector<Implementation> forward_inference() const {
     using namespace ops::normalization;
     const Forward::primitive_desc primitive = forward_primitive(
@@ -98,12 +99,12 @@ class Problem {
   dnnl::memory::desc channel_;
 };
 
-// The running statistics take a step towards those of the batch.
+// Moves the running statistics towards those of the batch.
 class FollowKernel final : public CpuKernel {
  public:
   FollowKernel(const BatchNormalizationSpec& spec, const TensorType& type)
       : momentum_(spec.momentum), channels_(static_cast<std::size_t>(type.dims[1])) {
-    // oneDNN's variance has the divisor n, the running variance n - 1.
+    // oneDNN's variance is divided by n, the running variance by n - 1.
     const double elements = static_cast<double>(type.elements()) / static_cast<double>(channels_) *
                             static_cast<double>(spec.ranks);
     unbiased_ = static_cast<float>(elements / (elements - 1));
@@ -120,7 +121,7 @@ class FollowKernel final : public CpuKernel {
   }
 
  private:
-  // `moved` may be the memory of `running`.
+  // `moved` may be equal to `running`.
   void follow(const float* batch, const float* running, float factor, float* moved) const {
     for (std::size_t c = 0; c < channels_; ++c) {
       moved[c] = running[c] + momentum_ * (factor * batch[c] - running[c]);

@@ -1,5 +1,5 @@
 #pragma once
-// Sums over the channels of feature maps, channels last, and loops over their elements that know the channel.
+// Sums for each channel of feature maps, channels last, and loops that know the channel of each element.
 //
 // A sample is cut into blocks that do not depend on the number of threads. Each block is summed separately,
 // into a row of lanes. The number of lanes is a multiple of the channels, so that each lane belongs to one
@@ -16,13 +16,13 @@
 
 namespace vdnn::cpu {
 
-// The units that are summed: each sample, or the whole batch as one sample (`one_sample`).
+// Geometry of the sums: one unit per sample or, if `one_sample`, one for the whole batch.
 struct ChannelGeometry {
   std::uint64_t samples = 0;
   std::uint64_t channels = 0;
   std::uint64_t elements = 0;  // of a sample
   std::uint64_t lanes = 0;
-  std::uint64_t block = 0;   // elements: whole rows of lanes
+  std::uint64_t block = 0;   // elements of a block: whole rows of lanes
   std::uint64_t blocks = 0;  // of a sample
 
   explicit ChannelGeometry(const TensorType& type, bool one_sample = false)
@@ -54,7 +54,7 @@ class ChannelWorkspace {
         coefficients_(pointer_to<float>(range.begin + 2 * sizeof(double) * geometry.samples *
                                                           geometry.blocks * geometry.lanes)) {}
 
-  // The sums of a block. After folding, block 0 has the sums of each channel of the sample.
+  // The sums of a block. After folding, block 0 contains the sums of each channel of the sample.
   double* sums(std::uint64_t sample, std::uint64_t block, std::uint64_t which) const {
     return sums_ + ((sample * geometry_.blocks + block) * 2 + which) * geometry_.lanes;
   }

@@ -1,7 +1,7 @@
 #pragma once
-// Code shared by losses over classes: a row of logits and a target for each place, and sums over pieces of
-// places. A piece is large enough that a batch without space needs one thread. The order of sums does not
-// depend on the number of threads.
+// Code shared by losses over classes. Each place has a row of logits and a target. Sums run over pieces of
+// places. A piece is so large that a batch without space needs one thread. The order of sums does not depend
+// on the number of threads.
 
 #include <cstddef>
 #include <cstdint>
@@ -19,11 +19,11 @@ inline bool counts(std::int32_t target) {
   return target >= 0;
 }
 
-// The targets of all places of the batch. Throws InvalidArgument if one is not a class.
+// Returns the targets of all places of the batch. Throws InvalidArgument if a target is not a class.
 std::span<const std::int32_t> checked_targets(const ops::ClassPlaces& problem, const OpOperands& operands);
 double count_places(std::span<const std::int32_t> targets);
 
-// A row of logits.
+// Statistics of a row of logits.
 struct Row {
   double log_sum = 0;       // log of the sum of exponentials
   std::size_t largest = 0;  // index of the largest logit, the first of equals
@@ -42,7 +42,7 @@ struct ClassMetrics {
   void add(const Row& row, std::span<const float> logits, std::int32_t target);
   void add(const ClassMetrics& other);
   double mean_loss() const { return counted == 0 ? 0 : loss / static_cast<double>(counted); }
-  // Stores the three floats of a loss, with `extra` added to the mean loss.
+  // Stores the three metrics of a loss, with `extra` added to the mean loss.
   void store(float* metrics, double extra = 0) const;
 };
 

@@ -1,6 +1,6 @@
-// Concatenation of channels. Channels last, the channels of a place are adjacent. So each input is a table of
-// places by channels, which is copied into some columns of a wider table, or out of them. Channels are
-// counted in bytes, so that their type does not matter.
+// Concatenation of channels. With channels last, the channels of a place are adjacent. So each input is a
+// table of places by channels, and the kernels copy it into some columns of a wider table, or out of them.
+// Channels are counted in bytes, so that their type does not matter.
 
 #include <cstring>
 

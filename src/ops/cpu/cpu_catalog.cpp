@@ -18,7 +18,7 @@ LayerRecipe CpuCatalog::recipe(const OpSpec& spec, std::span<const TensorType> i
           if constexpr (requires { make_recipe(context_, known, LayerTypes{inputs, outputs}, mode); }) {
             return make_recipe(context_, known, LayerTypes{inputs, outputs}, mode);
           } else {
-            throw InvalidArgument("cpu: not a layer that it computes");
+            throw InvalidArgument("cpu: unsupported kind of layer");
           }
         },
         spec);
@@ -35,7 +35,7 @@ UpdateRecipe CpuCatalog::update_recipe(const OptimizerSpec& spec, const Paramete
         if constexpr (requires { make_update_recipe(known, parameter, clipped); }) {
           return make_update_recipe(known, parameter, clipped);
         } else {
-          throw InvalidArgument("cpu: not an optimizer that it computes");
+          throw InvalidArgument("cpu: unsupported kind of optimizer");
         }
       },
       spec);

@@ -20,13 +20,13 @@ namespace cpu {
 
 namespace {
 
-// The two forms of a parameter: that of checkpoints and that of kernels.
+// The two layouts of a parameter: `logical` in checkpoints, `storage` in kernels.
 struct ParameterForms {
   dnnl::memory::desc logical;
   dnnl::memory::desc storage;
 };
 
-// The forms of the filter, if the layer of a forward op has one.
+// The forms of the filter if the op's layer has one.
 std::optional<ParameterForms> filter_forms(const Context& context, const Op& op) {
   return std::visit(
       [&](const auto& spec) -> std::optional<ParameterForms> {
@@ -88,7 +88,7 @@ class CpuProgram final : public OpProgram {
 
   void pack_parameter(std::uint32_t parameter, std::span<const float> logical, void* storage) override {
     const ParameterForms& forms = forms_of_parameter(parameter, logical.size_bytes());
-    // oneDNN's memory objects have no const; a reorder only reads its source.
+    // The cast is safe: a reorder only reads its source.
     reorder({forms.logical, const_cast<float*>(logical.data())}, {forms.storage, storage});
   }
 
@@ -193,10 +193,11 @@ std::unique_ptr<OpLibrary> make_cpu_ops(const CpuOpsOptions& options) {
   if (options.threads < 1) {
     throw InvalidArgument("cpu ops: " + std::to_string(options.threads) + " compute threads");
   }
-  // oneDNN's barriers would wait for ever for threads that OpenMP does not start.
+  // oneDNN's barriers would wait forever for threads that OpenMP does not start.
   if (options.threads > omp_get_thread_limit()) {
-    throw InvalidArgument("cpu ops: " + std::to_string(options.threads) + " compute threads, OpenMP gives " +
-                          std::to_string(omp_get_thread_limit()) + " (OMP_THREAD_LIMIT)");
+    throw InvalidArgument("cpu ops: " + std::to_string(options.threads) +
+                          " compute threads, but OpenMP allows " + std::to_string(omp_get_thread_limit()) +
+                          " (OMP_THREAD_LIMIT)");
   }
   return std::make_unique<cpu::CpuOps>(cpu::Context{.engine = dnnl::engine(dnnl::engine::kind::cpu, 0),
                                                     .threads = options.threads,

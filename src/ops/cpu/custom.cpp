@@ -1,4 +1,4 @@
-// Layers from outside the library, which have their own recipes and run their own ops.
+// Layers from outside the library. They have their own recipes and run their own ops.
 
 #include "src/ops/cpu/layer_ops.h"
 #include "src/ops/custom_op.h"

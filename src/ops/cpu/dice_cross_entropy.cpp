@@ -1,13 +1,13 @@
-// Cross-entropy and soft Dice with one pass over the probabilities in each direction. For sample n and class
-// k, with sums over the places that count (t is 1 at the target's class):
+// Cross-entropy and soft Dice, with one pass over the probabilities in each direction. For sample n and class
+// k, with sums over the places that count (t is 1 at the target's class, else 0):
 //
 //   a = 2 sum p t + smooth, b = sum p + sum t + smooth, Dice = a / b
 //   loss = mean cross-entropy + 1 - (1 / N K) sum of a / b, over the N samples with a place that counts
 //   d loss / d p = g = (1 / N K) (a / b - 2 t) / b
 //   d loss / d x = (p - t) / counted + p (g - sum of g p over the classes)
 //
-// Forward saves a and b, so that backward needs no sums over space. All sums are in double: within pieces of
-// a sample's places, then over the pieces in order.
+// Forward saves a and b, so that backward needs no sums over space. All sums are in double: first within
+// pieces of a sample's places, then over the pieces in order.
 
 #include <algorithm>
 
@@ -23,13 +23,13 @@ namespace {
 
 constexpr std::string_view kName = "dice cross-entropy";
 
-// False for a sample without a place that counts: its coefficients would be smooth / smooth.
+// False for a sample without a place that counts, whose coefficients would be smooth / smooth.
 bool sample_counts(const ops::ClassPlaces& problem, std::span<const std::int32_t> targets,
                    std::uint64_t sample) {
   return std::ranges::any_of(targets.subspan(sample * problem.places, problem.places), counts);
 }
 
-// N K, the divisor of the mean over coefficients.
+// The number of coefficients, N K in the formulas.
 double count_coefficients(const ops::ClassPlaces& problem, std::span<const std::int32_t> targets) {
   std::uint64_t samples = 0;
   for (std::uint64_t sample = 0; sample < problem.samples; ++sample) {
@@ -38,7 +38,7 @@ double count_coefficients(const ops::ClassPlaces& problem, std::span<const std::
   return static_cast<double>(samples * problem.classes);
 }
 
-// A batch's places in pieces, each within one sample.
+// Divides a batch's places into pieces, each within one sample.
 class Pieces {
  public:
   explicit Pieces(const ops::ClassPlaces& problem)
@@ -49,7 +49,7 @@ class Pieces {
   std::uint64_t count() const { return count_; }
   std::uint64_t of_sample() const { return of_sample_; }
   std::uint64_t sample(std::uint64_t piece) const { return piece / of_sample_; }
-  // Places, counted over the batch.
+  // First place of a piece, counted over the batch.
   std::uint64_t begin(std::uint64_t piece) const {
     return sample(piece) * places_ + piece % of_sample_ * kPlacesPerPiece;
   }
@@ -76,7 +76,7 @@ struct ClassSums {
   }
 };
 
-// The workspace holds both kinds of sums of each piece.
+// Room for both kinds of sums of each piece.
 std::uint64_t workspace_bytes(const ops::ClassPlaces& problem) {
   return Pieces(problem).count() * (sizeof(ClassMetrics) + problem.classes * sizeof(ClassSums));
 }
@@ -139,7 +139,7 @@ class ForwardKernel final : public CpuKernel {
     return metrics;
   }
 
-  // 1 - the mean over samples and classes; `saved` gets numerators and denominators.
+  // Returns 1 - the mean over samples and classes. Writes numerators and denominators to `saved`.
   double dice_loss(std::span<const std::int32_t> targets, const ClassSums* sums, float* saved) const {
     double dice = 0;
     for (std::uint64_t sample = 0; sample < problem_.samples; ++sample) {
@@ -207,7 +207,7 @@ class BackwardKernel final : public CpuKernel {
     return (numerator / denominator - (hit ? 2 : 0)) / denominator / counted.coefficients;
   }
 
-  // `gradient` may be the memory of `probabilities`.
+  // `gradient` may overwrite `probabilities`.
   void run_place(std::span<const float> probabilities, std::int32_t target, const Counts& counted,
                  const float* dice, float* gradient) const {
     if (!counts(target)) {

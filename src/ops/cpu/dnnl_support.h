@@ -11,15 +11,15 @@ namespace vdnn::cpu {
 struct Context {
   dnnl::engine engine;
   int threads = 1;
-  bool multiplies_bf16 = false;  // in hardware, so that oneDNN's bf16 kernels emulate nothing
+  bool multiplies_bf16 = false;  // in hardware, so oneDNN's bf16 kernels emulate nothing
 };
 
-// True if this processor multiplies bf16 (AVX512-BF16) and oneDNN may use that (DNNL_MAX_CPU_ISA).
+// True if this processor multiplies bf16 (AVX512-BF16) and DNNL_MAX_CPU_ISA permits oneDNN to use it.
 bool processor_multiplies_bf16();
 
-// Fixes the number of OpenMP threads, a setting of the calling thread, for a scope. oneDNN reads it when a
-// primitive is made, which fixes the partition and the scratchpad, and again when it runs. With one thread no
-// team is started.
+// Sets the calling thread's number of OpenMP threads for a scope. oneDNN reads that number when a primitive
+// is created, which fixes the partition and the scratchpad, and again when the primitive runs. With one
+// thread, OpenMP starts no team.
 class ThreadScope {
  public:
   explicit ThreadScope(int threads);
@@ -42,8 +42,8 @@ dnnl::memory::desc any_desc(const dnnl::memory::desc& desc, dnnl::memory::data_t
 dnnl::memory::desc in_type(dnnl::memory::desc desc, dnnl::memory::data_type type);
 // True for oneDNN's reference implementations, which are orders of magnitude slower than the others.
 bool is_reference(const dnnl::primitive_desc_base& primitive);
-// A name made of dimensions, strides and inner blocks: equal names mean equal layouts. For blocked layouts,
-// which all filters have.
+// A name made of dimensions, strides and inner blocks: equal names mean equal layouts. Only for blocked
+// layouts, which all filters have.
 std::string layout_name(const dnnl::memory::desc& desc);
 
 }  // namespace vdnn::cpu

@@ -1,5 +1,5 @@
-// Dropout. Both passes are the same function, since each makes the mask from its key. In inference, and with
-// a probability of 0, it is a copy.
+// Dropout. Both passes are the same function, since each recomputes the mask from its key. In inference, and
+// with a probability of 0, the function is a copy.
 
 #include <algorithm>
 #include <bit>
@@ -16,10 +16,10 @@ namespace vdnn::cpu {
 
 namespace {
 
-// The name by which the op of inference is told from that of training, whose operands are the same.
+// This name distinguishes the op of inference from that of training, which has the same operands.
 constexpr std::string_view kCopyAlgorithm = "copy";
 
-// The value or zero, without a branch, which could not be predicted.
+// The value or zero, without a branch, which would be mispredicted.
 float keep_if(bool kept, float value) {
   return std::bit_cast<float>(std::bit_cast<std::uint32_t>(value) & (0U - static_cast<std::uint32_t>(kept)));
 }
@@ -53,7 +53,7 @@ class DropoutKernel final : public CpuKernel {
  private:
   using Bits = typename Format::Bits;
 
-  // Of one sample.
+  // Writes elements [begin, end) of one sample.
   void drop(const ops::DropoutMask& mask, const Bits* x, Bits* y, std::uint64_t begin,
             std::uint64_t end) const {
     for (std::uint64_t pair = begin; pair < end; ++pair) {

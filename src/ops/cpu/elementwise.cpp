@@ -1,6 +1,6 @@
 // ReLU, sigmoid, addition and conversion, forward and backward. The loops also work in place. NaN passes
-// through, so that the loss shows that a run diverges. Gradients follow from Y: its sign is that of X
-// wherever ReLU's slope depends on it, and a sigmoid's slope is y (1 - y).
+// through, so that the loss shows that a run diverges. Backward needs only Y: where ReLU's slope depends on
+// the sign of X, Y has the same sign, and a sigmoid's slope is y (1 - y).
 
 #include <cmath>
 #include <cstring>
@@ -16,9 +16,9 @@ namespace vdnn::cpu {
 
 namespace {
 
-// Read and written arrays may be identical but must not overlap otherwise, so `omp simd` is valid. Conditions
-// choose between a value and a constant, which g++ compiles without a branch; a branch would be mispredicted
-// half of the time.
+// Read and written arrays are identical or do not overlap, so `omp simd` is valid. Conditions choose between
+// a value and a constant, which g++ compiles without a branch. A branch would be mispredicted half of the
+// time.
 template <class Format>
 struct ReluForward {
   static void apply(const OpOperands& operands, std::uint64_t begin, std::uint64_t end) {
@@ -168,8 +168,8 @@ std::unique_ptr<CpuKernel> elementwise_kernel(const Context& context, const Kern
   return std::make_unique<ElementwiseKernel<Function>>(context, request, function);
 }
 
-// One function for each pass, compiled for the format of the layer's maps. `make` returns both functions for
-// a format.
+// One function per pass, compiled for the format of the layer's maps. `make` returns both functions for a
+// format.
 template <class Make>
 std::unique_ptr<CpuKernel> pass_kernel(const Context& context, const KernelRequest& request,
                                        const Make& make) {
@@ -226,7 +226,7 @@ LayerRecipe make_recipe(const Context&, const ConversionSpec& spec, const LayerT
   return ops::standard_recipe(spec, types, mode, {own_algorithm(), own_algorithm()});
 }
 
-// The gradient is converted in the other direction.
+// The backward pass converts the gradient in the other direction.
 std::unique_ptr<CpuKernel> make_kernel(const Context& context, const ConversionSpec&,
                                        const KernelRequest& request) {
   const bool forward = request.op.direction == Direction::kForward;

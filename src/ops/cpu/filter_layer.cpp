@@ -15,8 +15,8 @@ std::string describe(const FilterShape& shape) {
 }
 
 // For a strided 1x1 convolution oneDNN 2.6 makes a dense copy of the input, whose size it computes from the
-// number of channels. In the pass to the filter it writes whole vectors of channels. With fewer channels than
-// a vector has floats, it writes far beyond its scratchpad.
+// number of channels. The filter's backward pass writes whole vectors of channels. If there are fewer
+// channels than a vector has floats, the pass writes far beyond its scratchpad.
 bool overruns_scratchpad(const FilterShape& shape, const std::string& name) {
   constexpr std::int64_t kWidestVector = 16;
   const bool strided = std::ranges::any_of(shape.stride, [](std::int64_t stride) { return stride > 1; });
@@ -24,9 +24,9 @@ bool overruns_scratchpad(const FilterShape& shape, const std::string& name) {
          shape.input.dims[1] < kWidestVector;
 }
 
-// In the pass to the filter oneDNN 2.6's kernel for volumes miscounts the window's slices in the leading
-// padding if strides step over some of them. It leaves slices of the gradient unwritten, and reads and writes
-// beyond both operands. Seen only for paddings larger than the stride.
+// In the filter's backward pass, oneDNN 2.6's kernel for volumes miscounts the window's slices in the leading
+// padding if strides skip some of them. The kernel leaves slices of the gradient unwritten, and reads and
+// writes beyond both operands. We have seen this only for paddings larger than the stride.
 bool loses_slices(const FilterShape& shape, const std::string& name) {
   return (name.starts_with("jit:") || name.starts_with("jit_bf16:")) && shape.stride.size() == 3 &&
          shape.stride[0] > 1 && shape.padding[0] > shape.stride[0];
@@ -46,7 +46,7 @@ dnnl::memory::desc filter_of(const dnnl::primitive_desc& primitive, Direction di
       direction == Direction::kBackwardFilter ? dnnl::query::diff_weights_md : dnnl::query::weights_md, 0);
 }
 
-// The three passes; operand numbers are those of the recipe.
+// The following functions build the three passes; operand numbers are those of the recipe.
 
 // The type in which a pass reads the filter or writes its gradient. The gradient is always fp32.
 dnnl::memory::data_type filter_type(const FilterLayer& layer, Direction direction) {
@@ -58,7 +58,7 @@ dnnl::memory::desc stored_filter(const FilterLayer& layer, Direction direction) 
   return in_type(layer.storage, filter_type(layer, direction));
 }
 
-// A filter that is only read, in the primitive's layout.
+// A filter that the pass only reads, reordered to the primitive's layout.
 PrimitiveSequence::PlaceIndex converted_filter(const Context& context, const dnnl::memory::desc& storage,
                                                const dnnl::memory::desc& wanted,
                                                PrimitiveSequence& sequence) {

@@ -1,14 +1,15 @@
 #pragma once
-// Layers with filters (src/ops/filter_layer.h) through oneDNN: three passes, for each of which
-// implementations prefer different layouts of the filter.
+// Layers with filters (src/ops/filter_layer.h) through oneDNN. They have three passes. For each pass,
+// oneDNN's implementations prefer different layouts of the filter.
 //
-// The filter is stored in the layout of the first forward implementation. Padding is included and stays zero:
-// oneDNN writes zeros there, and an update of zeros by zeros makes zeros. For an implementation with another
-// layout the filter is reordered through the workspace. Each pass offers oneDNN's implementations in oneDNN's
-// order, then those that can also work on the stored layout ("@stored"), which need no copy.
+// The filter is stored in the layout of the first forward implementation. The stored filter includes padding,
+// which stays zero: oneDNN writes zeros there, and updates keep them. For an implementation with another
+// layout, the filter is reordered through the workspace. Each pass offers oneDNN's implementations in
+// oneDNN's order. After them come those that can also work on the stored layout ("@stored"), which need no
+// copy.
 //
-// For bf16 maps the forward and data passes read the filter's copy in bf16, which has the layout of the fp32
-// filter, and the filter's gradient is fp32.
+// For bf16 maps, the forward and data passes read a copy of the filter in bf16, with the layout of the fp32
+// filter. The filter's gradient is fp32.
 
 #include <functional>
 #include <memory>
@@ -31,15 +32,15 @@ struct ImplementationIdentity {
 };
 ImplementationIdentity identity_of(const dnnl::primitive_desc& primitive, Direction direction);
 
-// Calls `visit` for every implementation of a pass with this layout of the filter or of its gradient, in
-// oneDNN's order, until it returns false. See passes_of() (filter_passes.h).
+// Calls `visit` for every implementation of a pass that uses this layout of the filter or of its gradient, in
+// oneDNN's order, until `visit` returns false. See passes_of() (filter_passes.h).
 using VisitImplementation = std::function<bool(const dnnl::primitive_desc&)>;
 using ForEachImplementation = std::function<void(Direction direction, const dnnl::memory::desc& filter,
                                                  const VisitImplementation& visit)>;
 
 using ops::FilterShape;
 
-// As operation descriptors have it: zero without a bias.
+// The bias as oneDNN's operation descriptors expect it; a zero descriptor without a bias.
 dnnl::memory::desc bias_desc(const FilterShape& shape);
 
 struct FilterLayer {
@@ -61,7 +62,7 @@ LayerRecipe filter_layer_recipe(const Context& context, const FilterLayer& layer
 std::unique_ptr<CpuKernel> filter_layer_kernel(const Context& context, const FilterLayer& layer,
                                                const KernelRequest& request);
 
-// The layers with filters. All throw InvalidArgument if the types do not fit the spec.
+// All throw InvalidArgument if the types do not fit the spec.
 FilterLayer filter_layer(const Context& context, const ConvolutionSpec& spec, const LayerTypes& types);
 FilterLayer filter_layer(const Context& context, const TransposedConvolutionSpec& spec,
                          const LayerTypes& types);

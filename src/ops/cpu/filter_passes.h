@@ -12,8 +12,9 @@
 
 namespace vdnn::cpu {
 
-// In the order of oneDNN's iterator, some possibly twice; see visit_implementations(). The iterator refers to
-// its operation descriptor and its forward hint, so both must live until the last next_impl().
+// Visits implementations in the order of oneDNN's iterator, some possibly twice; see visit_implementations().
+// The iterator refers to its operation descriptor and its forward hint, so both must live until the last
+// next_impl().
 template <class PrimitiveDesc, class OperationDesc, class... Hint>
 std::vector<dnnl::primitive_desc> implementations_with(const dnnl::primitive_attr& attributes,
                                                        const OperationDesc& operation,
@@ -29,10 +30,10 @@ std::vector<dnnl::primitive_desc> implementations_with(const dnnl::primitive_att
   return result;
 }
 
-// In oneDNN's own order, independent of earlier runs. The order of its iterator (2.6, primitive_iterator.hpp)
-// depends on the cache of primitives: it returns cached implementations without advancing, and later ones
-// late or twice. So the order is queried with attributes that no kernel uses, for which the cache has
-// nothing.
+// Visits implementations in an order that does not depend on earlier runs. The order of oneDNN's iterator
+// (2.6, primitive_iterator.hpp) depends on its cache of primitives. The iterator returns cached
+// implementations without advancing, and later ones late or twice. So the order is queried with attributes
+// that no kernel uses, for which nothing is cached.
 template <class PrimitiveDesc, class OperationDesc, class... Hint>
 void visit_implementations(Direction direction, const OperationDesc& operation, const dnnl::engine& engine,
                            const VisitImplementation& visit, const Hint&... hint) {
@@ -74,7 +75,7 @@ ForEachImplementation passes_of(const Operation& operation, const dnnl::engine& 
   };
 }
 
-// Convolutions and transposed convolutions.
+// The operation of convolutions and transposed convolutions.
 template <class ForwardPrimitive, class BackwardDataPrimitive, class BackwardFilterPrimitive>
 struct WindowOperation {
   using Forward = ForwardPrimitive;

@@ -1,6 +1,6 @@
 #pragma once
-// Access for loops of our own over values of any floating-point type: elements are widened to fp32 when read
-// and rounded when written.
+// Element access for our own loops over values of any floating-point type. Elements are widened to fp32 when
+// read and rounded when written.
 
 #include <cstddef>
 #include <cstdint>
@@ -12,8 +12,8 @@ namespace vdnn::cpu {
 
 using ops::with_format;
 
-// The elements of an op's operands. They are read and written by value, so that reads and writes may share
-// memory.
+// The elements of an op's operands. Elements are read and written by value, so that an op's reads and writes
+// may share memory.
 template <class Format>
 struct ReadElements {
   const typename Format::Bits* bits;

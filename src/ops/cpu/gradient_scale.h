@@ -1,6 +1,6 @@
 #pragma once
-// The factor by which an update multiplies its gradient: 1, or the scale from the norm of all gradients,
-// which is then the update's last read.
+// The factor by which an update multiplies its gradient. It is 1, or the scale computed from the norm of all
+// gradients; that norm is then the update's last read.
 
 #include <optional>
 
@@ -12,12 +12,12 @@ namespace vdnn::cpu {
 struct GradientScale {
   float scale = 1;
   bool skips = false;               // gradients have overflowed, so nothing is updated
-  std::uint64_t skipped_steps = 0;  // earlier ones, which the optimizer does not count
+  std::uint64_t skipped_steps = 0;  // skipped earlier; the optimizer does not count them
 };
 
 class GradientScaling {
  public:
-  // For an update with `states` states of the optimizer.
+  // `states`: the number of the optimizer's states.
   GradientScaling(const KernelRequest& request, std::size_t states) {
     const std::size_t norm = 2 + states;  // after the parameter, its gradient and the states
     if (request.op.reads.size() > norm) {
@@ -40,7 +40,7 @@ class GradientScaling {
   }
 
  private:
-  std::optional<std::size_t> norm_;  // the operand
+  std::optional<std::size_t> norm_;  // index of the read; absent: no norm
   bool loss_scaled_ = false;
 };
 

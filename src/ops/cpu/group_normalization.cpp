@@ -1,4 +1,4 @@
-// Group normalisation. oneDNN 2.6 has none, so these are loops of our own (channel_sums.h), which go through
+// Group normalisation. oneDNN 2.6 does not have it, so these are our own loops (channel_sums.h), which access
 // memory in order.
 
 #include <cmath>
@@ -74,7 +74,7 @@ class ForwardKernel final : public CpuKernel {
     const auto elements = static_cast<double>(geometry_.group_elements());
     const double exact_mean = sum / elements;
     const double variance = square / elements - exact_mean * exact_mean;
-    // Forward uses the rounded numbers that it saves, so that backward uses the same.
+    // Forward uses the rounded numbers that it saves, so that backward computes with the same ones.
     const auto mean = static_cast<float>(exact_mean);
     const auto reciprocal_deviation =
         static_cast<float>(1 / std::sqrt((variance < 0 ? 0 : variance) + epsilon_));

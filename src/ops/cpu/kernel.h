@@ -1,6 +1,6 @@
 #pragma once
-// The code of one op on the CPU. A program holds one kernel per op. All decisions and allocations are made
-// when it is built, so that run() only reads and writes its operands.
+// The code of one op on the CPU. A program holds one kernel per op. A kernel makes all decisions and
+// allocations when it is built, so run() only reads and writes operands.
 
 #include "src/ops/kernel_request.h"
 #include "vdnn/op_library.h"
@@ -14,7 +14,7 @@ class CpuKernel {
   CpuKernel& operator=(const CpuKernel&) = delete;
   virtual ~CpuKernel() = default;
 
-  // Operands have the order of the recipe. Any thread may call it, one at a time.
+  // Operands have the order of the recipe. Any thread may call run(), one at a time.
   virtual void run(const OpOperands& operands, const StepScalars& scalars) = 0;
 };
 

@@ -1,8 +1,7 @@
 #pragma once
-// Every kind of layer is a pair of overloads, chosen by the type of its spec: `make_recipe` returns its
+// Every kind of layer is a pair of overloads, selected by the type of its spec: `make_recipe` returns its
 // recipe, `make_kernel` compiles one of its ops. Both throw InvalidArgument (or dnnl::error, which the
-// callers translate) for a layer that cannot be computed. Callers hold a ThreadScope, since primitives are
-// made here.
+// callers translate) for an unsupported layer. Callers must have a ThreadScope, since both create primitives.
 
 #include <memory>
 #include <span>
@@ -99,7 +98,7 @@ std::unique_ptr<CpuKernel> make_kernel(const Context& context, const GradientNor
 std::unique_ptr<CpuKernel> make_kernel(const Context& context, const GradientSumSpec& spec,
                                        const KernelRequest& request);
 
-// For optimizers, which are not layers.
+// Optimizers are not layers and have their own recipes.
 UpdateRecipe make_update_recipe(const SgdSpec& spec, const ParameterRecipe& parameter, bool clipped);
 UpdateRecipe make_update_recipe(const AdamSpec& spec, const ParameterRecipe& parameter, bool clipped);
 OpRecipe make_gradient_norm_recipe(const GradientNormSpec& spec, std::span<const ParameterRecipe> parameters);

@@ -1,6 +1,6 @@
 #pragma once
-// Loops of our own over arrays. They are split evenly over the compute threads, and each element is computed
-// independently, so that neither the number of threads nor overwriting in place changes a result.
+// Our own loops over arrays. They are split evenly over the compute threads. Each element is computed
+// independently, so neither the number of threads nor overwriting in place changes a result.
 
 #include <cstdint>
 
@@ -11,11 +11,11 @@ namespace vdnn::cpu {
 using ops::read_pointer;
 using ops::write_pointer;
 
-// Calls work(begin, end) for ranges that cover [0, count), at most one per thread. Each item stands for
+// Calls work(begin, end) for ranges that cover [0, count), at most one per thread. Each item has
 // `elements_each` elements. `work` must not throw.
 template <class Work>
 void for_each_range(std::uint64_t count, int threads, const Work& work, std::uint64_t elements_each = 1) {
-  // Below this a team costs more than it saves.
+  // With fewer elements, starting a team costs more than it saves.
   constexpr std::uint64_t kLeastElements = 16384;
   const auto parts = static_cast<std::uint64_t>(threads);
 #pragma omp parallel for num_threads(threads) if (threads > 1 && count * elements_each >= kLeastElements) \
@@ -33,8 +33,8 @@ inline std::uint64_t piece_count(std::uint64_t count, std::uint64_t size) {
 }
 
 // Calls work(index, begin, end) for pieces of [0, count) of `size` elements each (the last may be shorter).
-// The pieces do not depend on the number of threads, and neither do sums within pieces and then over them.
-// `work` must not throw.
+// The pieces do not depend on the number of threads. So sums within pieces, and then over pieces, do not
+// either. `work` must not throw.
 template <class Work>
 void for_each_piece(std::uint64_t count, std::uint64_t size, int threads, const Work& work) {
   const std::uint64_t pieces = piece_count(count, size);

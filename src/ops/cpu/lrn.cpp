@@ -1,7 +1,8 @@
-// Local response normalisation across channels. It does not depend on the arrangement of space, so all of
-// space is described as one row of a plane: oneDNN 2.6 has fast implementations for planes alone. Their
-// backward pass is wrong for a `size` of 7 or more if the channels are more than 16 and not a multiple of it,
-// and it cannot be made for a `size` of 1. So only the sizes that networks use have them.
+// Local response normalisation across channels. The operation does not depend on the arrangement of space.
+// oneDNN 2.6 has fast implementations only for planes, so all of space is passed as one row of a plane. The
+// backward pass of these implementations is wrong for a `size` of 7 or more if there are more than 16
+// channels and their number is not a multiple of 16. For a `size` of 1 it cannot be created. So the fast
+// implementations serve only the sizes that networks use.
 
 #include <string>
 
@@ -46,7 +47,7 @@ PrimitiveLayer primitive_layer(const Context& context, const LrnSpec& spec, cons
   const auto forward = make_forward(mode, [&](dnnl::prop_kind kind) {
     const dnnl::lrn_forward::desc desc(kind, kAlgorithm, rows, spec.size, spec.alpha, spec.beta, spec.k);
     dnnl::lrn_forward::primitive_desc primitive(desc, attributes, context.engine);
-    // Backward must match: it reads what forward saves, and oneDNN's reference saves nothing.
+    // Forward must match backward, which reads what forward saves: oneDNN's reference saves nothing.
     while (!may_be_fast(spec) && !is_reference(primitive)) {
       if (!primitive.next_impl()) {
         throw InvalidArgument(std::string(kLayer) + ": oneDNN has no reference of size " +

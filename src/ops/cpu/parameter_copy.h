@@ -1,5 +1,6 @@
 #pragma once
-// The copy of a parameter in a narrow type. If there is one, it is the last write of the parameter's update.
+// The copy of a parameter in a narrow type. If a parameter has a copy, the copy is the last write of the
+// parameter's update.
 
 #include "src/ops/cpu/formats.h"
 #include "src/ops/cpu/kernel.h"
@@ -32,7 +33,7 @@ class ParameterCopy {
     void* bits_;
   };
 
-  // For an update.
+  // `request`: an update.
   explicit ParameterCopy(const KernelRequest& request) {
     const Value& last = request.tape.value(request.op.writes.back());
     if (last.kind == ValueKind::kParameterCopy) {
@@ -47,7 +48,7 @@ class ParameterCopy {
 
  private:
   DataType type_ = DataType::kF32;
-  std::size_t operand_ = 0;  // 0, the parameter itself: there is no copy
+  std::size_t operand_ = 0;  // index of the write; 0 (the parameter itself): no copy
 };
 
 }  // namespace vdnn::cpu

@@ -1,5 +1,5 @@
 // Max pooling saves the index of each window's largest element in oneDNN's format (one byte, or four for
-// large windows), so that backward needs neither X nor Y. Averages do not count the padding.
+// large windows), so that backward needs neither X nor Y. Average pooling does not count the padding.
 
 #include "src/ops/cpu/primitive_layer.h"
 #include "src/ops/cpu/recipes.h"

@@ -1,7 +1,7 @@
 #pragma once
-// Layers without parameters for which oneDNN computes each pass by one primitive: pooling, upsampling and
-// local response normalisation. The data that a forward primitive leaves for the backward one (its
-// *workspace*, in oneDNN's terms) is saved as bytes, since only oneDNN knows their format.
+// Layers without parameters for which one oneDNN primitive computes each pass: pooling, upsampling and local
+// response normalisation. A forward primitive may leave data for the backward one, which oneDNN calls its
+// *workspace*. These data are saved as bytes, since only oneDNN knows their format.
 
 #include <dnnl.hpp>
 #include <memory>
@@ -22,8 +22,8 @@ struct PrimitiveLayer {
   Cost cost;          // of a pass, without the saved value
 };
 
-// `make` makes the forward primitive of a kind. Inference uses training's primitive, too, so that both
-// compute alike, unless that primitive saves a value, for which inference has no memory.
+// `make` creates the forward primitive of a kind. Inference also uses training's primitive, so that both
+// compute the same result, unless that primitive saves a value. Inference has no memory for a saved value.
 template <class Make>
 auto make_forward(Mode mode, const Make& make) {
   auto training = make(dnnl::prop_kind::forward_training);
@@ -31,11 +31,11 @@ auto make_forward(Mode mode, const Make& make) {
   return saves && mode == Mode::kInference ? make(dnnl::prop_kind::forward_inference) : training;
 }
 
-// Operands: forward reads X and writes Y and the saved value; backward reads dY, then X if it needs it, then
-// the saved value, and writes dX.
+// Operands: forward reads X and writes Y and the saved value; backward reads dY, then X if
+// `backward_reads_input`, then the saved value, and writes dX.
 LayerRecipe primitive_layer_recipe(const PrimitiveLayer& layer);
 
-// The mode in which `request.op` was made, judged by whether it has memory for a saved value.
+// The mode of `request.op`: training if the op has memory for a saved value.
 Mode mode_of(const KernelRequest& request);
 std::unique_ptr<CpuKernel> primitive_layer_kernel(const Context& context, const PrimitiveLayer& layer,
                                                   const KernelRequest& request);

@@ -1,7 +1,7 @@
 #pragma once
-// An op as a sequence of oneDNN primitives over the memory of its operands: first a plan, from which the
-// workspace is computed, then a kernel. The catalog and the program use the same plan, so that the counted
-// workspace is the one that is used.
+// An op as a sequence of oneDNN primitives over the memory of its operands. A plan comes first and determines
+// the workspace; a kernel is built from it. The catalog and the program use the same plan, so the counted
+// workspace is the one in use.
 
 #include <cstdint>
 #include <memory>
@@ -15,7 +15,7 @@ namespace vdnn::cpu {
 
 class PrimitiveSequence {
  public:
-  // The bytes of a memory object of the sequence: an operand, or an offset into the workspace.
+  // Where a memory object of the sequence is: an operand, or an offset into the workspace.
   enum class Source : std::uint8_t { kRead, kWrite, kWorkspace };
   struct Place {
     Source source = Source::kRead;
@@ -51,7 +51,7 @@ class PrimitiveSequence {
   std::uint64_t workspace_bytes_ = 0;
 };
 
-// Attributes that leave scratchpads to the caller; they are part of the op's workspace.
+// Attributes with which the caller provides scratchpads, as part of the op's workspace.
 dnnl::primitive_attr scratchpad_attributes();
 
 // One way to compute an op.

@@ -1,5 +1,5 @@
 #pragma once
-// The building blocks that recipes of this catalog share with those of others.
+// Building blocks that this catalog's recipes share with those of other catalogs.
 
 #include "src/ops/recipes.h"
 

@@ -1,5 +1,5 @@
-// Momentum SGD over the stored form of a parameter: the order of elements does not matter, and padding (zero
-// in parameter, gradient and momentum) stays zero.
+// Momentum SGD over the stored form of a parameter. The order of elements does not matter, and padding, which
+// is zero in parameter, gradient and momentum, stays zero.
 
 #include "src/ops/cpu/gradient_scale.h"
 #include "src/ops/cpu/layer_ops.h"

@@ -17,7 +17,7 @@ std::uint64_t pieces_of(const ops::ClassPlaces& problem) {
   return piece_count(problem.samples * problem.places, kPlacesPerPiece);
 }
 
-// For the sums of all pieces; a single piece needs none.
+// Room for the sums of all pieces; a single piece needs none.
 std::uint64_t workspace_bytes(const ops::ClassPlaces& problem) {
   const std::uint64_t pieces = pieces_of(problem);
   return pieces > 1 ? pieces * sizeof(ClassMetrics) : 0;

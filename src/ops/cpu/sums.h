@@ -1,7 +1,7 @@
 #pragma once
 // Sums of very many terms, in double and in an order that depends only on the number of terms. A piece has a
-// fixed size and is summed into a fixed number of lanes, which vector registers of any width can hold. Then
-// the lanes are added, then the pieces. Neither the number of threads nor the instruction set changes a
+// fixed size and is summed into a fixed number of lanes, which fit into vector registers of any width. The
+// lanes are added first, then the pieces. So neither the number of threads nor the instruction set changes a
 // result.
 
 #include <array>

@@ -13,7 +13,7 @@ namespace {
 
 namespace position = ops::synchronized;
 
-// The layer as all kernels here see it: this rank's batch as one sample.
+// The layer for all kernels in this file, with this rank's batch as one sample.
 struct Problem {
   int threads;
   double epsilon;
@@ -80,7 +80,7 @@ class VarianceKernel final : public CpuKernel {
   Problem problem_;
 };
 
-// With z = (x - mean) / sqrt(variance + epsilon): sums of dY z and of dY, and their means.
+// Computes, with z = (x - mean) / sqrt(variance + epsilon), the sums of dY z and of dY, and their means.
 class SumsKernel final : public CpuKernel {
  public:
   explicit SumsKernel(const Problem& problem) : problem_(problem) {}
@@ -112,7 +112,7 @@ class SumsKernel final : public CpuKernel {
   Problem problem_;
 };
 
-// dX = scale r (dY - mean(dY) - z mean(dY z)), with the reciprocal deviation r.
+// dX = scale r (dY - mean(dY) - z mean(dY z)), where r is the reciprocal deviation.
 class GradientKernel final : public CpuKernel {
  public:
   explicit GradientKernel(const Problem& problem) : problem_(problem) {}

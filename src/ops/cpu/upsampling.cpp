@@ -45,7 +45,7 @@ LayerRecipe make_recipe(const Context& context, const UpsamplingSpec& spec, cons
 
 std::unique_ptr<CpuKernel> make_kernel(const Context& context, const UpsamplingSpec& spec,
                                        const KernelRequest& request) {
-  // Computed alike in both modes.
+  // Both modes compute the same result.
   return primitive_layer_kernel(
       context, primitive_layer(context, spec, types_of(request.op), Mode::kTraining), request);
 }

@@ -39,13 +39,14 @@ bool windows_are_apart(const PoolingSpec& spec) {
   return std::ranges::equal(spec.kernel, spec.stride, std::ranges::less_equal{});
 }
 
-// Over several ranks loops of our own compute the statistics, in fp32. If the channels are not whole vectors
-// of 16, oneDNN 2.6 has no fast bf16 kernel.
+// Over several ranks, our own loops compute the statistics in fp32. If the number of channels is not a
+// multiple of 16, oneDNN 2.6 has no fast bf16 kernel.
 bool is_normalised_in_bf16(const BatchNormalizationSpec& spec, const TensorType& type) {
   return spec.ranks == 1 && type.dims.size() > 1 && type.dims[1] % 16 == 0;
 }
 
-// True if oneDNN's bf16 kernels compute the layer. Its references do not, since they are slower than fp32.
+// True if oneDNN's bf16 kernels compute the layer. oneDNN's reference implementations are not used, since
+// they are slower than fp32.
 bool is_computed_in_bf16(const Context& context, const OpSpec& spec, const LayerTypes& types) {
   if (!context.multiplies_bf16 || !all_bf16(types.inputs) || !all_bf16(types.outputs)) {
     return false;
@@ -66,7 +67,7 @@ bool is_computed_in_bf16(const Context& context, const OpSpec& spec, const Layer
       spec);
 }
 
-// Parameters that are multiplied with feature maps, and so have their type.
+// True if the layer's parameters are multiplied with feature maps, and so have the maps' type.
 bool has_filter(const OpSpec& spec) {
   return std::holds_alternative<ConvolutionSpec>(spec) ||
          std::holds_alternative<TransposedConvolutionSpec>(spec) ||
@@ -78,7 +79,7 @@ std::uint64_t copy_bytes(DataType type, std::uint64_t elements) {
   return is_narrow(type) ? round_up(checked_multiply(elements, sizeof(float)), kAlignment) : 0;
 }
 
-// For one operand of a layer's op, with the layer's types.
+// Bytes of the copy of one operand of a layer's op.
 std::uint64_t copy_bytes(const Operand& operand, const LayerRecipe& recipe,
                          std::span<const TensorType> inputs, std::span<const TensorType> outputs) {
   switch (operand.role) {
@@ -101,7 +102,7 @@ std::uint64_t stored_elements(const Value& value) {
   return value.bytes / size_of(value.type.data_type);
 }
 
-// For all operands of an op of the tape.
+// Bytes of the copies of all operands of an op of the tape.
 std::uint64_t copies_of(const Tape& tape, const Op& op) {
   std::uint64_t bytes = 0;
   for (const std::vector<ValueId>* const operands : {&op.reads, &op.writes}) {
@@ -115,7 +116,7 @@ std::uint64_t copies_of(const Tape& tape, const Op& op) {
 
 class WidenedKernel final : public CpuKernel {
  public:
-  // The kernel's own workspace comes first, then the copies.
+  // In the workspace, the fp32 kernel's part comes first, then the copies.
   WidenedKernel(const Context& context, std::unique_ptr<CpuKernel> kernel, const KernelRequest& request)
       : threads_(context.threads), kernel_(std::move(kernel)) {
     const std::uint64_t workspace = request.op.algorithms[request.algorithm].workspace_bytes;
@@ -207,7 +208,7 @@ class WidenedKernel final : public CpuKernel {
   std::uint64_t inner_bytes_ = 0;
   std::vector<Copy> reads_;
   std::vector<Copy> writes_;
-  // The kernel's arguments, kept so that no step allocates.
+  // The fp32 kernel's arguments; members, so that no step allocates.
   std::vector<AddressRange> read_ranges_;
   std::vector<AddressRange> write_ranges_;
 };
@@ -243,7 +244,7 @@ LayerRecipe widened_recipe(LayerRecipe recipe, const OpSpec& spec, std::span<con
           copies = checked_add(copies, copy_bytes(operand, recipe, inputs, outputs));
         }
       }
-      // Each element costs a pass over the four bytes of its copy and the two bytes of the narrow value.
+      // For each element, the copy's four bytes and the narrow value's two bytes are accessed once.
       op.cost.bytes += 1.5 * static_cast<double>(copies);
       for (Algorithm& algorithm : op.algorithms) {
         algorithm.workspace_bytes = checked_add(round_up(algorithm.workspace_bytes, kAlignment), copies);

@@ -1,11 +1,11 @@
 #pragma once
-// Layers over narrow feature maps by way of fp32. Operands of fp16 and bf16 are widened into the op's
-// workspace, the layer's fp32 kernel computes there, and its results are rounded into the op's writes.
-// Results are those of a device that multiplies in the narrow type and sums in fp32, since products of two
-// narrow factors are exact in fp32. The cost is a workspace of twice the narrow operands' size, and the time
-// to copy.
+// Layers that compute narrow feature maps in fp32. Operands in fp16 and bf16 are widened into the op's
+// workspace, the layer's fp32 kernel runs there, and its results are rounded into the op's writes. Results
+// are those of a device that multiplies in the narrow type and sums in fp32, since products of two narrow
+// factors are exact in fp32. The cost is a workspace of twice the narrow operands' size, and the time to
+// copy.
 //
-// Other layers do not need this: loops of our own (activation functions, additions, concatenation, dropout,
+// Other layers do not need this: our own loops (activation functions, additions, concatenation, dropout,
 // group normalisation, conversions) work on narrow elements directly. If the processor multiplies bf16,
 // oneDNN's bf16 kernels compute layers with filters, pooling and batch normalisation.
 
@@ -21,8 +21,8 @@ namespace vdnn::cpu {
 
 struct Context;
 
-// True if the layer's ops are computed by way of fp32. The caller holds a ThreadScope, since it queries
-// oneDNN.
+// True if the layer's ops are computed in fp32 through copies. The caller must have a ThreadScope, since this
+// function queries oneDNN.
 bool is_widened(const Context& context, const OpSpec& spec, std::span<const TensorType> inputs,
                 std::span<const TensorType> outputs);
 
@@ -33,7 +33,7 @@ std::vector<TensorType> in_fp32(std::span<const TensorType> types);
 LayerRecipe widened_recipe(LayerRecipe recipe, const OpSpec& spec, std::span<const TensorType> inputs,
                            std::span<const TensorType> outputs);
 
-// The op for its fp32 kernel: with types in fp32, and the workspace without the copies.
+// The op as its fp32 kernel expects it: with types in fp32, and the workspace without the copies.
 Op op_in_fp32(const Tape& tape, const Op& op);
 // `kernel` must be compiled from op_in_fp32() of the requested op.
 std::unique_ptr<CpuKernel> widened_kernel(const Context& context, std::unique_ptr<CpuKernel> kernel,

@@ -1,5 +1,5 @@
-// Batch normalisation by kernels of our own: cuDNN's does not permit overwriting X or dY, and does not save
-// the variance, from which the running variance is made.
+// Batch normalisation by our own kernels. cuDNN's does not permit overwriting X or dY, and does not save the
+// variance, from which the running variance is computed.
 
 #include "src/ops/cuda/layer_ops.h"
 #include "src/ops/cuda/normalization.h"
@@ -23,7 +23,7 @@ struct ForwardLayout {
       : sums(workspace, geometry), reciprocal_deviation(workspace.take<float>(geometry.groups)) {}
 };
 
-// For a batch of several ranks.
+// Layouts of the workspace for batches of several ranks.
 struct SumsLayout {
   ChannelSumsLayout sums;
   float* reciprocal_deviation;
@@ -43,7 +43,7 @@ struct GradientLayout {
         reciprocal_deviation(workspace.take<float>(geometry.groups)) {}
 };
 
-// For the batch of one rank.
+// Layouts of the workspace for the batch of one rank.
 struct InferenceLayout {
   float* reciprocal_deviation;
 
@@ -67,7 +67,7 @@ void launch_deviations(const Launcher& launcher, const float* variance, double e
                                        .elements = channels});
 }
 
-// Of the own batch.
+// Statistics of this rank's batch.
 struct Statistics {
   float* mean;
   float* variance;
@@ -97,7 +97,8 @@ OpKernel training_kernel(const Geometry& geometry, double epsilon) {
   };
 }
 
-// With the running statistics, or those of several ranks' batch: kNormalize has its operands in this order.
+// Uses the running statistics or, over several ranks, the batch's: kNormalize has these operands in the same
+// order.
 OpKernel inference_kernel(const Geometry& geometry, double epsilon) {
   using namespace ops::normalization;
   return [=](const OpOperands& operands, const StepScalars&, const Launcher& launcher) {
@@ -180,11 +181,11 @@ OpKernel gradient_kernel(const Geometry& geometry, double epsilon) {
   };
 }
 
-// The running statistics follow the batches of `ranks` ranks.
+// Moves the running statistics towards those of the batches of `ranks` ranks.
 OpKernel follow_kernel(const Geometry& geometry, float momentum, double ranks) {
   using namespace ops::normalization;
   const double elements = geometry.group_elements() * ranks;
-  // The batch's variance has the divisor n, the running variance n - 1.
+  // The batch's variance is divided by n, the running variance by n - 1.
   const auto unbiased = static_cast<float>(elements / (elements - 1));
   return [=](const OpOperands& operands, const StepScalars&, const Launcher& launcher) {
     launcher.launch(FollowStatistic{.batch = read_pointer<float>(operands, kFollow.read(kMean)),

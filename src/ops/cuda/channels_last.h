@@ -1,5 +1,5 @@
 #pragma once
-// Feature maps and filters as they are described to libraries: channels innermost, the first dimension
+// Strides of feature maps and filters for vendors' libraries: channels innermost, the first dimension
 // outermost.
 
 #include <cstddef>

@@ -1,5 +1,5 @@
 #pragma once
-// Sums over the places of each channel as launches; see kernels/column_sums.h.
+// Launches sums over the places of each channel; see kernels/column_sums.h.
 
 #include "src/ops/cuda/sums.h"
 
@@ -21,7 +21,7 @@ struct MapShape {
   std::uint64_t elements() const { return samples * places * channels; }
 };
 
-// The shape with the places of all samples as one sample.
+// Returns the shape with the places of all samples as one sample.
 inline MapShape one_sample(const TensorType& type) {
   MapShape shape(type);
   shape.places *= shape.samples;

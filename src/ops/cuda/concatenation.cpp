@@ -1,4 +1,4 @@
-// Concatenation of channels: each input is a table of places by channels, which is copied into some columns
+// Concatenation of channels. Each input is a table of places by channels, which is copied into some columns
 // of a wider table, or out of them.
 
 #include "src/ops/cuda/copies.h"
@@ -9,7 +9,7 @@ namespace vdnn::cuda {
 
 namespace {
 
-// Of one place.
+// Bytes of the channels of one place.
 std::uint64_t row_bytes(const TensorType& type) {
   return static_cast<std::uint64_t>(type.dims[1]) * size_of(type.data_type);
 }

@@ -18,8 +18,8 @@ struct TypedNumbers {
   std::uint64_t begin = 0;
 };
 
-// Converts `from` to the type of `to`, which must differ, rounded to the nearest. Both must be aligned to 16
-// bytes and must not overlap.
+// Converts `from` to the type of `to`, rounded to the nearest. The two types must differ. Both arrays must be
+// aligned to 16 bytes and must not overlap.
 inline void launch_conversion(const Launcher& launcher, const TypedNumbers& from, const TypedNumbers& to,
                               std::uint64_t elements) {
   ops::with_format(from.type, [&]<class From>(From) {

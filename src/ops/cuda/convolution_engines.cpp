@@ -1,5 +1,5 @@
-// clang-format off: these macros configure cudnn-frontend and must precede its headers.
-// cuDNN is opened while the program runs; its log and its files are disabled.
+// clang-format off: these macros configure cudnn-frontend and must precede its headers. cuDNN is opened while
+// the program runs. These settings disable its log and its files.
 #define NV_CUDNN_FRONTEND_USE_DYNAMIC_LOADING
 #define NV_CUDNN_FRONTEND_DISABLE_LOGGING
 #define CUDNN_FRONTEND_SKIP_JSON_LIB
@@ -23,7 +23,7 @@
 #include "streams/cuda/loaded_library.h"
 #include "vdnn/error.h"
 
-// The handle in which cudnn-frontend looks up cuDNN's functions; its user must define it.
+// cudnn-frontend looks up cuDNN's functions in this handle, which its user must define.
 void* cudnn_frontend::cudnn_dlhandle = nullptr;
 
 namespace vdnn::cuda {
@@ -40,7 +40,7 @@ std::string to_text(std::size_t version) {
 }
 
 // cuDNN opens and closes NVRTC for every question, which takes as long as the rest of a plan. A handle of
-// this process keeps it loaded. If only cuDNN finds NVRTC, nothing is saved.
+// this process keeps NVRTC loaded. If this process does not find NVRTC but cuDNN does, nothing is saved.
 void keep_nvrtc_open() {
   try {
     LoadedLibrary("libnvrtc.so." + std::to_string(CUDART_VERSION / 1000));
@@ -54,13 +54,13 @@ void* open_cudnn() {
   return fe::cudnn_dlhandle;
 }
 
-// Opened once per process and never closed, since cudnn-frontend keeps the addresses of functions.
+// cuDNN is opened once per process and never closed, since cudnn-frontend keeps the addresses of functions.
 void require_cudnn() {
   static void* const kHandle = open_cudnn();
   static_cast<void>(kHandle);
 }
 
-// The reason of the first engine that is named, on one line: cuDNN gives a reason for every engine.
+// The reason for the first engine, on one line. cuDNN gives a reason for every engine.
 std::string first_reason(const std::string& message) {
   std::string reason = message.substr(0, message.find("\n\n"));
   std::ranges::replace(reason, '\n', ' ');
@@ -136,7 +136,7 @@ std::vector<NumericalNote> notes_of(const fe::ExecutionPlan& plan) {
   return notes;
 }
 
-// One pass as a graph of one node.
+// One pass of a convolution as a graph of one node.
 class ConvolutionGraph : public fe::graph::Graph {
  public:
   explicit ConvolutionGraph(const EngineQuestion& question)
@@ -165,18 +165,19 @@ class ConvolutionGraph : public fe::graph::Graph {
     throw InvalidArgument("a convolution has no update pass");
   }
 
-  // Lists cuDNN's plans without building them: for the handle's GPU or, without a handle, for the given
-  // properties.
+  // Lists cuDNN's plans without building them. Plans are for the handle's GPU or, without a handle, for the
+  // given device properties.
   void list_plans(const EngineQuestion& question, cudnnHandle_t handle = nullptr) {
     build_node(question, handle);
     require(create_execution_plans({fe::HeurMode_t::A, fe::HeurMode_t::FALLBACK}), question);
   }
 
-  // The name of the last engine that is recommended and not only a fallback; empty if at most one is.
+  // The name of the last engine that cuDNN recommends and does not list as a mere fallback. Empty if it
+  // recommends at most one.
   std::string last_recommended(const EngineQuestion& question) {
     build_node(question, nullptr);
     if (create_execution_plans({fe::HeurMode_t::A}).is_bad()) {
-      return "";  // for example some questions in bf16, for which cuDNN has only fallbacks
+      return "";  // cuDNN has only fallbacks, for example for some questions in bf16
     }
     std::string name;
     const std::int64_t count = get_execution_plan_count();
@@ -196,7 +197,7 @@ class ConvolutionGraph : public fe::graph::Graph {
                                  engine + " on this GPU");
   }
 
-  // For listed plans: the operands in the order of their addresses.
+  // The operands in the order of their addresses. Call after list_plans().
   std::vector<Dims> operand_shapes(const EngineQuestion& question) {
     require(prepare_variant_pack_template(), question);
     std::vector<Dims> shapes;
@@ -208,7 +209,7 @@ class ConvolutionGraph : public fe::graph::Graph {
     return shapes;
   }
 
-  // The engine of each plan; none for a plan that cannot be built.
+  // The engines of all plans that can be built.
   std::vector<Engine> engines() {
     std::vector<Engine> built;
     std::set<std::string> names;
@@ -233,7 +234,8 @@ class ConvolutionGraph : public fe::graph::Graph {
     require(handle == nullptr ? build_operation_graph() : build_operation_graph(handle), question);
   }
 
-  // cudnn-frontend expects addresses in the order of tensors' numbers, which is that of VendorOp::run().
+  // cudnn-frontend expects addresses in the order of the tensors' numbers. VendorOp::run() has the same
+  // order.
   enum Operand : std::int64_t { kFirstRead = 1, kSecondRead, kWrite };
 
   Tensor tensor(Operand operand, const char* name, const Dims& dims) {
@@ -264,7 +266,7 @@ void move_to_end(std::vector<Engine>& engines, const std::string& name) {
                         [&](const Engine& engine) { return engine.name != name; });
 }
 
-// The engines of the calling thread's GPU.
+// A handle of the calling thread's GPU.
 void* make_cudnn_handle() {
   cudnnHandle_t handle = nullptr;
   const cudnnStatus_t status = fe::detail::create_handle(&handle);

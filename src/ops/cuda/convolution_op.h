@@ -1,6 +1,6 @@
 #pragma once
-// A convolution that runs on one of cuDNN's engines. It is defined in convolution_engines.cpp, the only
-// source that includes cudnn-frontend.
+// A convolution on one of cuDNN's engines. It is defined in convolution_engines.cpp, the only source that
+// includes cudnn-frontend.
 
 #include <memory>
 #include <mutex>

@@ -1,5 +1,5 @@
 #pragma once
-// Copies between tables, on the stream.
+// Copies between tables, on the launcher's stream.
 
 #include <cstdint>
 
@@ -25,7 +25,7 @@ void launch_copy_in(const Launcher& launcher, const Columns& from, const Columns
                                     .elements = rows * columns});
 }
 
-// Copies whole elements of two or four bytes.
+// Copies rows of whole elements of two or four bytes, in the widest words possible.
 inline void launch_copy(const Launcher& launcher, const Columns& from, const Columns& to, std::uint64_t rows,
                         std::uint64_t row_bytes) {
   const std::uint64_t all = from.first | from.distance | to.first | to.distance | row_bytes;

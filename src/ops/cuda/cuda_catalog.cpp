@@ -22,7 +22,7 @@ LayerRecipe CudaCatalog::recipe(const OpSpec& spec, std::span<const TensorType> 
         } else if constexpr (requires { make_recipe(known, LayerTypes{inputs, outputs}, mode); }) {
           return make_recipe(known, LayerTypes{inputs, outputs}, mode);
         } else {
-          throw InvalidArgument("cuda: not a layer that it computes");
+          throw InvalidArgument("cuda: unsupported kind of layer");
         }
       },
       spec);

@@ -1,6 +1,6 @@
 #pragma once
-// The catalog of CUDA: layers of kernels of our own, and those of cuDNN and cuBLASLt. The algorithms of a
-// convolution are made in engine_algorithms.h from the engines that a source lists.
+// The catalog of CUDA: layers computed by our own kernels, and by cuDNN and cuBLASLt. engine_algorithms.h
+// turns the engines that a source lists into the algorithms of a convolution.
 
 #include <memory>
 #include <string>

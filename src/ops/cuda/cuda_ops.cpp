@@ -70,7 +70,7 @@ class CudaProgram final : public OpProgram {
         tape_.ops(), [](const Op& op) { return std::holds_alternative<CustomSpec>(op.spec); });
     return custom == tape_.ops().end()
                ? ""
-               : "custom layer '" + custom->name + "' takes what changes from step to step by value";
+               : "custom layer '" + custom->name + "' receives the numbers of the step by value";
   }
   void write_step_numbers(const StepScalars& scalars,
                           std::span<std::byte, kStepNumbersBytes> numbers) const override {
@@ -127,7 +127,7 @@ class CudaOps final : public OpLibrary {
 Backends make_cuda_backends() {
   std::unique_ptr<const KernelTable> kernels = make_kernel_table();
   const int ordinal = gpu_of_thread();
-  // First, so that the library uses its handle.
+  // Created first, so that the vendor library uses its handle.
   std::unique_ptr<const EngineSource> engines = engines_of_this_gpu(ordinal);
   return {.kernels = std::move(kernels),
           .vendor = make_vendor_library(ordinal),

@@ -17,12 +17,12 @@ struct Backends {
   std::shared_ptr<VendorLibrary> vendor;
   std::shared_ptr<const EngineSource> engines;
   ProductPrecisions precisions;
-  // Of the libraries behind the engines, for what is remembered of them.
+  // Versions of the engines' libraries, as part of the key of recorded trials.
   std::string cudnn;
   std::string cudnn_frontend;
 };
 
-// Kernels of our own, cuDNN and cuBLASLt for the calling thread's GPU. Throws as vdnn::make_cuda_ops() does.
+// Our own kernels, cuDNN and cuBLASLt for the calling thread's GPU. Throws like vdnn::make_cuda_ops().
 Backends make_cuda_backends();
 
 std::unique_ptr<OpLibrary> make_cuda_ops(Backends backends);

@@ -1,5 +1,5 @@
 // Convolutions through cuDNN's graphs (convolution_op.h), matrix products through cuBLASLt. Pooling and local
-// response normalisation use cuDNN's descriptors, since its graphs do not support them in full.
+// response normalisation use cuDNN's descriptors, since its graphs support only parts of them.
 
 #include <cublasLt.h>
 #include <cudnn.h>
@@ -26,8 +26,8 @@ namespace {
 constexpr float kOne = 1;
 constexpr float kZero = 0;
 
-// Functions by their names in the libraries.
-// NOLINTNEXTLINE(bugprone-macro-parentheses): a declaration's name
+// Looks up a function by its name in a library. NOLINTNEXTLINE(bugprone-macro-parentheses): a declaration's
+// name
 #define VDNN_FUNCTION(name) decltype(&::name) name = library.find<decltype(&::name)>(#name)
 
 struct Cudnn {
@@ -86,7 +86,7 @@ struct CublasLt {
 
 #undef VDNN_FUNCTION
 
-// An object of a library, which the library's own function destroys.
+// An object that a function of its library destroys.
 template <class Pointer, class Status>
 using Owned = std::unique_ptr<std::remove_pointer_t<Pointer>, Status (*)(Pointer)>;
 
@@ -175,12 +175,12 @@ struct CudnnContext {
 
   const Cudnn& cudnn;
   const KeptHandle kept;
-  // Guards the handle, which has one stream at a time and may be used by one thread.
+  // Guards the handle, which has one stream at a time and serves one thread at a time.
   mutable std::mutex mutex;
 };
 
-// A layer with one call forward and one backward between X and Y. Scaling factors are floats for all types of
-// maps here.
+// A layer with one call forward and one backward between X and Y. Scaling factors are floats for all these
+// types of maps.
 template <class Descriptor>
 class MapOp : public VendorOp {
  public:
@@ -262,8 +262,8 @@ class PoolingOp final : public MapOp<PoolingDescriptor> {
   }
 };
 
-// cuDNN requires doubles of at least these values, which it rounds to floats; 1e-5F and 0.01F are smaller as
-// doubles.
+// cuDNN requires doubles of at least these values, and rounds them to floats. 1e-5F and 0.01F are smaller
+// when converted to doubles.
 double at_least(double least, float value) {
   return std::max(least, static_cast<double>(value));
 }
@@ -278,7 +278,8 @@ LrnDescriptor lrn_descriptor(const Cudnn& cudnn, const LrnSpec& spec) {
   return made;
 }
 
-// cuDNN has channels last for planes alone, and the operation does not depend on the arrangement of space.
+// cuDNN supports channels last only for planes. The operation does not depend on the arrangement of space, so
+// space becomes one row.
 TensorType as_rows(const Dims& dims) {
   Dims rows{dims[0], dims[1], 1, 1};
   for (std::size_t i = 2; i < dims.size(); ++i) {
@@ -329,7 +330,7 @@ std::string text_of(const MatrixProduct& p) {
          std::to_string(p.columns) + " in " + vdnn::to_string(p.factors);
 }
 
-// cuBLASLt is column-major, and reads a row-major matrix as its transpose. So it computes the transposed
+// cuBLASLt is column-major and reads a row-major matrix as its transpose. So this op computes the transposed
 // product, B' A' = C'.
 class MatrixProductOp final : public VendorOp {
  public:
@@ -380,8 +381,8 @@ class MatrixProductOp final : public VendorOp {
                       static_cast<std::uint64_t>(length), static_cast<std::uint64_t>(count), length);
   }
 
-  // The heuristic's first choice within the workspace, which is the same for the same numbers, GPU and
-  // version. Partial sums in the workspace are fp32 and are added in a fixed order.
+  // The heuristic's first choice within the workspace. It is the same for the same sizes, GPU and version.
+  // Partial sums in the workspace are fp32, and cuBLASLt adds them in a fixed order.
   cublasLtMatmulHeuristicResult_t choose(std::uint64_t most_workspace_bytes) const {
     const LtPreference preference =
         make_owned(lt(), "cublasLtMatmulPreferenceCreate", lt().cublasLtMatmulPreferenceCreate,

@@ -1,4 +1,4 @@
-// Dropout: both passes are one kernel; in inference it is a copy.
+// Dropout. Both passes use the same kernel; in inference the op is a copy.
 
 #include "src/ops/cuda/copies.h"
 #include "src/ops/cuda/layer_ops.h"
@@ -10,7 +10,7 @@ namespace vdnn::cuda {
 
 namespace {
 
-// The name by which the op of inference is told from that of training, whose operands are the same.
+// This name distinguishes the op of inference from that of training, which has the same operands.
 constexpr const char* kCopyAlgorithm = "copy";
 
 template <class Format>

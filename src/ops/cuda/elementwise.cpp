@@ -17,7 +17,7 @@ std::uint64_t elements_of(const KernelRequest& request) {
   return request.op.layer_outputs[0].elements();
 }
 
-// Compiles for the format of the layer's maps.
+// Calls `compile` with the format of the layer's maps.
 template <class Compile>
 OpKernel in_its_format(const KernelRequest& request, const Compile& compile) {
   return ops::with_format(request.op.layer_outputs[0].data_type, compile);
@@ -91,7 +91,7 @@ LayerRecipe make_recipe(const ConversionSpec& spec, const LayerTypes& types, Mod
   return ops::standard_recipe(spec, types, mode, {own_algorithm(), own_algorithm()});
 }
 
-// The gradient is converted in the other direction.
+// The backward pass converts the gradient in the other direction.
 OpKernel make_kernel(const ConversionSpec&, const KernelRequest& request) {
   const DataType input = request.op.layer_inputs[0].data_type;
   const DataType output = request.op.layer_outputs[0].data_type;

@@ -21,8 +21,8 @@ std::vector<Engine> fastest_first(std::vector<Engine> engines) {
   return engines;
 }
 
-// The engines that are the choice for some limits, by the library's order or by time. Times add engines only
-// if all were timed.
+// The engines that are the first choice under some limits, by the library's order or by time. Times add
+// engines only if all engines were timed.
 std::vector<Engine> offered(const std::vector<Engine>& engines) {
   std::vector<Engine> timed = engines;
   std::erase_if(timed, [](const Engine& engine) { return !engine.seconds; });
@@ -42,8 +42,8 @@ std::vector<Algorithm> algorithms_of(const EngineQuestion& question, std::vector
   std::erase_if(engines, [&](const Engine& engine) { return !permits(limits, engine); });
   if (engines.empty()) {
     throw NoEngine(question, precision == ProductPrecision::kTf32
-                                 ? "no engine computes it in fp32 or TF32 with the same bits twice"
-                                 : "no engine computes it with the same bits twice");
+                                 ? "no engine computes it deterministically in fp32 or TF32"
+                                 : "no engine computes it deterministically");
   }
   std::vector<Algorithm> algorithms;
   for (const Engine& engine : fastest_first(offered(engines))) {
@@ -57,7 +57,8 @@ std::vector<Algorithm> algorithms_of(const EngineQuestion& question, std::vector
   return algorithms;
 }
 
-// Several threads call a catalog, and many layers have the same convolution.
+// Caches answers, since many layers have the same convolution. Thread-safe, since several threads call a
+// catalog.
 class Answers {
  public:
   Answers(std::shared_ptr<const EngineSource> source, ProductPrecision precision)

@@ -1,9 +1,9 @@
 #pragma once
 // The algorithms of a convolution, made from the engines of a source. Engines that round fp32 to TF32 are
-// left out unless that is permitted. Engines that sum narrow types in less than fp32, or do not repeat their
-// bits, are always left out. So is an engine that the library lists after one with no more workspace, unless
-// its measured time makes it worthwhile. Times change the order of algorithms but not the set, so that
-// decisions made with times hold without them.
+// omitted unless TF32 is permitted. Engines that sum narrow types in less than fp32, or whose bits differ
+// between runs, are always omitted. An engine is also omitted if the library lists an earlier one that needs
+// no more workspace, unless the later engine's measured time makes it worthwhile. Times change the order of
+// algorithms but not the set, so that decisions made with times remain valid without them.
 
 #include <memory>
 
@@ -12,8 +12,8 @@
 
 namespace vdnn::cuda {
 
-// Asks the source each question once, and throws NoEngine if the source does. The cost of an engine is its
-// measured time if there is one, otherwise that of engine_costs.h.
+// The result asks the source each question once, and throws NoEngine if the source does. The cost of an
+// engine is its measured time if there is one, otherwise that of engine_costs.h.
 classic::ConvolutionAlgorithms engine_algorithms(std::shared_ptr<const EngineSource> source,
                                                  ProductPrecision precision);
 

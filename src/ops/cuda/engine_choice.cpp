@@ -7,7 +7,7 @@ namespace vdnn::cuda {
 
 namespace {
 
-// How much a limit must permit for the engine to be permitted; a larger need is permitted less often.
+// The degree of rounding that limits must permit for this engine.
 int rounding(const Engine& engine) {
   return static_cast<int>(engine.rounds_inputs()) +
          static_cast<int>(engine.rounds_inputs() && !engine.rounds_to_tf32());

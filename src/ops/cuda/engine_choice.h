@@ -1,11 +1,11 @@
 #pragma once
-// The choice among the engines that a library has for an op: the fastest that is permitted and whose
+// Chooses among the engines that a library has for an op: the fastest one that is permitted and whose
 // workspace fits.
 //
-// Only a device can tell how fast an engine is. Without one, cuDNN's order stands for time, since its
-// heuristic lists engines by estimated speed. So time is ordinal here: the position in the list, which
+// Only a device can show how fast an engine is. Without one, cuDNN's order replaces time, since its heuristic
+// lists engines by estimated speed. So time is ordinal here: it is the position in the list, which
 // engine_costs.h turns into costs for predictions. A larger budget permits more engines and forbids none, so
-// that it never leads to a later position: the model is monotone in the budget.
+// it never leads to a later position: the model is monotone in the budget.
 
 #include <cstddef>
 #include <cstdint>
@@ -21,9 +21,9 @@ namespace vdnn::cuda {
 
 // cuDNN's notes on the numerics of an engine.
 enum class NumericalNote : std::uint8_t {
-  kTensorCore,                 // of fp32: inputs are rounded to TF32
+  kTensorCore,                 // for fp32: inputs are rounded to TF32
   kDownConvertInputs,          // inputs are rounded to a smaller type
-  kReducedPrecisionReduction,  // of narrow types: sums are not fp32 throughout
+  kReducedPrecisionReduction,  // for narrow types: sums are not fp32 throughout
   kFft,
   kNondeterministic,
   kWinograd,
@@ -43,25 +43,25 @@ struct Engine {
   bool rounds_inputs() const;
   // True if fp32 is rounded to TF32 and to no smaller type.
   bool rounds_to_tf32() const;
-  // True if sums of narrow types have less than fp32.
+  // True if sums of narrow types are less precise than fp32.
   bool rounds_sums() const;
   friend bool operator==(const Engine&, const Engine&) = default;
 };
 
-// True for cuDNN's generic fallback, engine 0 of each kind of pass. It is recognised by its number without
-// knobs: it is one kernel for all shapes, with no tile size to choose. Every other engine without workspace
+// True for cuDNN's generic fallback, engine 0 of each kind of pass. Its number without knobs identifies it:
+// it is one kernel for all shapes, with no tile size to choose. Every other engine without workspace
 // (implicit GEMMs like eng28 of the forward pass or eng67 on Hopper) has knobs that the heuristic sets for
-// the question. In cuDNN 9.19 it is on the list of CUDNN_HEUR_MODE_FALLBACK ("without expectation of
-// providing optimal performance") for all 597 questions of the zoo on all GPUs of share/engines, and for
-// nearly all of them it follows the recommended engines. Being on that list is not sufficient, since tuned
-// engines are on it, too. If the heuristic lists the generic engine first, as for depthwise convolutions, it
-// is still the choice.
+// the question. In cuDNN 9.19 the generic engine is on the list of CUDNN_HEUR_MODE_FALLBACK ("without
+// expectation of providing optimal performance") for all 597 questions of the zoo on all GPUs of
+// share/engines. For nearly all of them it follows the recommended engines. Membership in that list is not
+// sufficient, since the list contains tuned engines, too. If the heuristic lists the generic engine first, as
+// for depthwise convolutions, it is still the choice.
 bool is_generic_engine(std::string_view name);
 
 struct EngineLimits {
   std::uint64_t workspace_bytes = 0;  // at most
   bool deterministic = false;         // permit only deterministic engines
-  // Permit engines that round their inputs. For types narrower than fp32 tensor cores are exact.
+  // Permit engines that round their inputs. For narrower types than fp32, tensor cores do not round inputs.
   bool rounded_inputs = true;
   // Permit engines that round fp32 to TF32 and no further, even without rounded_inputs.
   bool tf32 = false;
@@ -73,13 +73,13 @@ using vdnn::ProductPrecision;
 using vdnn::ProductPrecisions;
 
 // The limits of training: engines must sum in fp32 and repeat their bits. Any workspace is permitted. Factors
-// are fp32 for fp32 and TF32; for bf16 and fp16 they have that type and are not rounded further.
+// are fp32 for fp32 and TF32. For bf16 and fp16 they have that type, and engines do not round them further.
 EngineLimits training_limits(ProductPrecision precision);
 
 bool permits(const EngineLimits& limits, const Engine& engine);
 
-// The engines that are the choice for some limits, in the same order. Left out is an engine if an earlier one
-// is permitted by all limits that permit it.
+// The engines that are the first choice under some limits, in the same order. An engine is omitted if all
+// limits that permit it also permit an earlier engine.
 std::vector<Engine> choosable(std::span<const Engine> fastest_first);
 
 }  // namespace vdnn::cuda

@@ -72,7 +72,7 @@ std::span<const EngineRefusal> engine_refusals() {
   constexpr int kAnyPatch = std::numeric_limits<int>::max();
   static const std::array kRefusals{
       // Reported for bf16 in 9.8 to 9.10; PyTorch avoids cuDNN for half precision up to 9.14 because of it.
-      EngineRefusal{.why = "3-D convolutions in half precision come out wrong from cuDNN 9.8 to 9.14",
+      EngineRefusal{.why = "cuDNN 9.8 to 9.14 computes wrong 3-D convolutions in half precision",
                     .source = "pytorch#163539, pytorch#166480",
                     .first = {9, 8, 0},
                     .last = {9, 14, kAnyPatch},
@@ -80,7 +80,7 @@ std::span<const EngineRefusal> engine_refusals() {
                     .directions = {},
                     .dimensions_of_space = 3,
                     .wide_windows = true},
-      EngineRefusal{.why = "3-D convolutions in TF32 come out wrong from cuDNN 9.10.2 to 9.15",
+      EngineRefusal{.why = "cuDNN 9.10.2 to 9.15 computes wrong 3-D convolutions in TF32",
                     .source = "pytorch#167024",
                     .first = {9, 10, 2},
                     .last = {9, 15, kAnyPatch},
@@ -88,7 +88,7 @@ std::span<const EngineRefusal> engine_refusals() {
                     .directions = {},
                     .dimensions_of_space = 3,
                     .rounding_inputs = true},
-      EngineRefusal{.why = "above 2^31 elements some want a hundred gigabytes of workspace",
+      EngineRefusal{.why = "above 2^31 elements some engines need a hundred gigabytes of workspace",
                     .source = "pytorch#95024",
                     .elements = {},
                     .directions = {},

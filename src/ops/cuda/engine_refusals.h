@@ -1,7 +1,7 @@
 #pragma once
-// Engines that must not be used: those that others found to compute wrong values or to request excessive
-// memory, with the versions of cuDNN and the questions concerned. EngineSource::list() leaves them out. A new
-// finding is a new entry with its source, and a new kEngineRefusals.
+// Engines that must not be used, because others found that they compute wrong values or request excessive
+// memory. Each entry lists the versions of cuDNN and the questions concerned. EngineSource::list() omits
+// these engines. A new finding needs a new entry with its source, and a new kEngineRefusals.
 
 #include <array>
 #include <cstdint>
@@ -21,10 +21,11 @@ inline constexpr int kEngineRefusals = 1;
 // Major, minor, patch.
 using CudnnVersion = std::array<int, 3>;
 
-// The version in an engine source's name, "cudnn 9.19.0, recorded". Empty if its engines are not cuDNN's.
+// The version in an engine source's name, for example "cudnn 9.19.0, recorded". Absent if its engines are not
+// cuDNN's.
 std::optional<CudnnVersion> cudnn_version_of(std::string_view source);
 
-// All conditions must hold; one that is left out always holds.
+// An engine is refused if all conditions hold. A condition with its default value always holds.
 struct EngineRefusal {
   std::string_view why;
   std::string_view source;

@@ -1,6 +1,6 @@
 #pragma once
 // A source of the engines that a GPU has for a convolution: cuDNN itself (convolution_engines.h), or recorded
-// answers of cuDNN (recorded_engines.h). Both answer the same question alike.
+// answers of cuDNN (recorded_engines.h). Both give the same answer to the same question.
 
 #include <compare>
 #include <string>
@@ -21,7 +21,7 @@ struct EngineQuestion {
   DataType elements = DataType::kF32;
 };
 
-// Everything on which the answer depends, as texts. Different questions have different texts.
+// Everything on which the answer depends, as text. Different questions have different texts.
 struct QuestionTexts {
   std::string convolution;  // "batch 64, 3x16x16 to ..."
   std::string pass;         // "data gradient"
@@ -29,10 +29,10 @@ struct QuestionTexts {
   friend auto operator<=>(const QuestionTexts&, const QuestionTexts&) = default;
 };
 QuestionTexts texts_of(const EngineQuestion& question);
-// In one line.
+// The question on one line.
 std::string to_string(const EngineQuestion& question);
 
-// There is no engine for the question, or none is known. It is not an InvalidArgument, since the network is
+// No engine exists for the question, or none is known. This is not an InvalidArgument, since the network is
 // valid and another source may have an engine.
 class NoEngine : public Error {
  public:
@@ -45,8 +45,8 @@ class EngineSource {
  public:
   virtual ~EngineSource() = default;
 
-  // At least one engine, in the library's order of estimated speed, without refused ones (engine_refusals.h).
-  // The same question has the same answer. Throws NoEngine.
+  // Returns at least one engine, in the library's order of estimated speed, without refused ones
+  // (engine_refusals.h). The same question has the same answer. Throws NoEngine.
   std::vector<Engine> list(const EngineQuestion& question) const;
   // The library and its version: "cudnn 9.19.0".
   virtual std::string name() const = 0;

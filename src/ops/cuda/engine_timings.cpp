@@ -27,8 +27,8 @@ using Json = nlohmann::ordered_json;
 
 constexpr int kSchema = 1;
 constexpr const char* kType = "engine timings";
-constexpr int kDeepest = 6;  // a number of an engine of a question of a device
-// A thousand times the size for the whole zoo.
+constexpr int kDeepest = 6;  // nesting depth of an engine's numbers
+// A thousand times the size of the file for the whole zoo.
 constexpr std::uint64_t kMostBytes = std::uint64_t{256} << 20U;
 
 constexpr std::array kPlace{
@@ -46,7 +46,7 @@ constexpr std::array kLimits{
 double finite(const Json& json) {
   const double value = json.get<double>();
   if (!std::isfinite(value) || value < 0) {
-    throw DataError("engine timings: " + json.dump() + " is no time and no error");
+    throw DataError("engine timings: " + json.dump() + " is neither a time nor an error");
   }
   return value;
 }
@@ -100,7 +100,7 @@ void require_type(const Json& json) {
     throw DataError("engine timings: the file is of type " + json.at("type").dump());
   }
   if (json.at("schema") != kSchema) {
-    throw DataError("engine timings: the file is of version " + json.at("schema").dump() + ", known is " +
+    throw DataError("engine timings: the file is of version " + json.at("schema").dump() + ", not " +
                     std::to_string(kSchema));
   }
 }
@@ -120,7 +120,7 @@ std::string read_all(const std::filesystem::path& path) {
   return text;
 }
 
-// Empty if the file is invalid, which was reported when it was first read.
+// Reads the file. Returns no timings if it is invalid; the constructor has reported that.
 EngineTimings what_is_in(const std::filesystem::path& path) {
   try {
     return EngineTimings(read_all(path));
@@ -130,8 +130,8 @@ EngineTimings what_is_in(const std::filesystem::path& path) {
   return {};
 }
 
-// A process-wide lock for writers. It locks the folder, since the file itself is replaced. On a file system
-// without locks writers do not wait for each other, and the last one wins.
+// A lock between processes that write. It locks the folder, since writing replaces the file itself. On a file
+// system without locks, writers do not wait for each other, and the last one wins.
 class Turn {
  public:
   explicit Turn(const std::filesystem::path& file)
@@ -142,7 +142,7 @@ class Turn {
   }
 
  private:
-  FileDescriptor folder_;  // closing it ends the turn
+  FileDescriptor folder_;  // closing it releases the lock
 };
 
 }  // namespace
@@ -225,9 +225,9 @@ EngineTimingsFile::EngineTimingsFile(std::optional<std::filesystem::path> path, 
   try {
     timings_ = read_ = EngineTimings(read_all(*path_));
   } catch (const DataError& damage) {
-    warn_("'" + path_->string() + "' is passed over and will be replaced: " + damage.what());
+    warn_("'" + path_->string() + "' is ignored and will be replaced: " + damage.what());
   } catch (const std::filesystem::filesystem_error& failure) {
-    warn_("'" + path_->string() + "' is passed over: " + failure.what());
+    warn_("'" + path_->string() + "' is ignored: " + failure.what());
   }
 }
 
@@ -241,7 +241,7 @@ void EngineTimingsFile::record(const std::string& question, const std::string& e
   changed_.emplace(question, engine);
 }
 
-// Results that other runs have written since this one has read the file.
+// Merges this run's results with those that other runs have written since this run read the file.
 EngineTimings EngineTimingsFile::with_the_files() const {
   EngineTimings merged = what_is_in(*path_);
   for (const auto& [question, engine] : changed_) {
@@ -269,7 +269,7 @@ void EngineTimingsFile::save() {
     file.write(std::as_bytes(std::span(text)));
     file.commit();
   } catch (const DataError& error) {
-    warn_(std::string("engine timings are not kept: ") + error.what());
+    warn_(std::string("engine timings are not saved: ") + error.what());
     path_.reset();
   }
 }

@@ -1,7 +1,7 @@
 #pragma once
-// Results of trials of engines (engine_trials.h), kept in a file between runs: times, and which engines
-// compute correctly. A file holds many devices. A result is valid only for the same GPU, driver, cuDNN and
-// cudnn-frontend, which are its key.
+// Results of trials of engines (engine_trials.h), kept in a file between runs: times, and whether each engine
+// computes correctly. A file contains results of many devices. A result is valid only for the same GPU,
+// driver, cuDNN and cudnn-frontend, which are its key.
 
 #include <filesystem>
 #include <functional>
@@ -20,7 +20,7 @@ namespace vdnn::cuda {
 // The device and libraries of a trial.
 struct TrialPlace {
   std::string gpu;             // the vendor's name
-  std::string driver;          // version of CUDA that it supports
+  std::string driver;          // the version of CUDA that the driver supports
   std::string cudnn;           // version
   std::string cudnn_frontend;  // version
   friend bool operator<(const TrialPlace& a, const TrialPlace& b) {
@@ -38,13 +38,13 @@ class EngineTimings {
   // JSON (docs/engine_timings.schema.json), one line per question. The same content has the same text.
   std::string text() const;
 
-  // Null if nothing is known.
+  // Null if no trial is known.
   const EngineTrial* find(const TrialPlace& place, const std::string& question,
                           const std::string& engine) const;
   // Records the trial of an engine that could be run, and replaces an earlier one.
   void record(const TrialPlace& place, const std::string& question, const std::string& engine,
               const EngineTrial& trial);
-  // Adds the trials of `other` for engines of which nothing is known here.
+  // Adds the trials of `other` for engines without a trial here.
   void add_missing(const EngineTimings& other);
 
  private:
@@ -53,21 +53,21 @@ class EngineTimings {
   std::map<TrialPlace, ByQuestion> places_;
 };
 
-// The timings of one device and its libraries, in a file or, without one, in this object. One thread at a
-// time uses it. No failure of the file ends a run: `warn` gets it, and trials are made again.
+// The timings of one device and its libraries, in a file or, without one, in memory. One thread at a time
+// uses an object. A failure of the file never ends a run: `warn` reports it, and engines are tried again.
 class EngineTimingsFile {
  public:
   using Warn = std::function<void(const std::string&)>;
 
-  // A file that is damaged, of another format or another version is ignored, and replaced by save(). Results
-  // for other devices are kept.
+  // If a file is damaged or has another format or version, it is ignored, and save() replaces it. Results for
+  // other devices are kept.
   EngineTimingsFile(std::optional<std::filesystem::path> path, TrialPlace place, Warn warn);
 
   const EngineTrial* find(const std::string& question, const std::string& engine) const;
   void record(const std::string& question, const std::string& engine, const EngineTrial& trial);
   // Adds new results to the file. Runs that write at the same time take turns. Of two results for one engine
-  // the first stays, and find() then returns that of the file. The file is replaced as a whole or not at all.
-  // A failure is reported once, and nothing is saved after it.
+  // the first remains, and find() then returns the one in the file. The file is replaced as a whole or not at
+  // all. A failure is reported once, and nothing is saved after it.
   void save();
 
  private:
@@ -77,8 +77,8 @@ class EngineTimingsFile {
   TrialPlace place_;
   Warn warn_;
   EngineTimings timings_;
-  EngineTimings read_;                                     // what was in the file when it was read last
-  std::set<std::pair<std::string, std::string>> changed_;  // since then: questions and engines
+  EngineTimings read_;                                     // contents of the file at the last read
+  std::set<std::pair<std::string, std::string>> changed_;  // since that read: questions and engines
 };
 
 }  // namespace vdnn::cuda

@@ -18,11 +18,12 @@ namespace vdnn::cuda {
 namespace {
 
 constexpr std::uint64_t kAlignment = 256;
-// Period of the operands' values: a prime, so that no stride of a tensor repeats them.
+// Period of the operands' values. It is prime, so that no stride of a tensor repeats them.
 constexpr std::uint64_t kPeriod = 1'048'573;
 constexpr std::uint64_t kSeed = 20160317;
 constexpr std::size_t kSamples = 64;
-// For all samples together, which bounds the host's work for a trial; corners are always checked.
+// Most products for all samples together. This bounds the host's work for a trial; corners are always
+// checked.
 constexpr std::uint64_t kMostProducts = std::uint64_t{1} << 25U;
 
 constexpr double kDeviations = 8;
@@ -43,7 +44,7 @@ std::vector<float> random_values(std::uint64_t count) {
   return values;
 }
 
-// A reservation and aligned blocks of its memory, one after another; freed with this object.
+// Reserved device memory, from which take() cuts aligned blocks one after another; freed with this object.
 class DeviceBlock {
  public:
   DeviceBlock(Device& device, std::uint64_t bytes)
@@ -60,7 +61,7 @@ class DeviceBlock {
       device_.decommit(range_);
       device_.unreserve(range_);
     } catch (const Error&) {
-      // A lost device has nothing to free; the cause has been thrown already.
+      // A lost device has nothing to free. The cause has been thrown already.
     }
   }
   DeviceBlock(const DeviceBlock&) = delete;
@@ -86,7 +87,7 @@ class HostBlock {
     try {
       device_.free_pinned(range_);
     } catch (const Error&) {
-      // As for device memory.
+      // A lost device has nothing to free.
     }
   }
   HostBlock(const HostBlock&) = delete;
@@ -100,7 +101,7 @@ class HostBlock {
   AddressRange range_;
 };
 
-// The repeated values of operands: as bytes of the operands' type, and as numbers.
+// The repeated values of operands, as bytes of the operands' type and as numbers.
 struct TrialValues {
   std::vector<std::byte> stored;
   std::vector<float> numbers;
@@ -116,7 +117,7 @@ struct TrialValues {
   }
 };
 
-// An engine that is slower than the best by this factor is not timed more closely.
+// If an engine is slower than the best by this factor, it is not run again.
 constexpr double kTooSlow = 3;
 
 // How the next engine is timed.
@@ -176,17 +177,18 @@ class Bench {
     begin_timing();
   }
 
-  // Timed if there is a plan.
+  // Times the engine if there is a plan.
   EngineTrial run(const Engine& engine, const TimingPlan* plan) {
     const std::unique_ptr<VendorOp> op = library_.convolution(question_, engine.name);
     if (op->workspace_bytes() > workspace_.bytes) {
-      return {.failure = "it wants " + format_size(op->workspace_bytes()) + " of workspace on this device, " +
-                         format_size(engine.workspace_bytes) + " were listed"};
+      return {.failure = "it needs " + format_size(op->workspace_bytes()) +
+                         " of workspace on this device, but " + format_size(engine.workspace_bytes) +
+                         " were listed"};
     }
-    // NaN reveals elements that it does not write, or reads before they are written.
+    // NaN reveals elements that the engine does not write, or reads before it has written them.
     upload(result_, 0);
     upload({.begin = workspace_.begin, .bytes = op->workspace_bytes()}, 0);
-    // CUDA loads an engine's kernels in its first run, so that its time is not representative.
+    // CUDA loads an engine's kernels in the first run, so the time of that run is not representative.
     const std::optional<double> second_run = plan == nullptr ? run_once(*op) : seconds_of(*op, 1);
     EngineTrial trial{
         .worst_error = worst_error(),
@@ -203,7 +205,7 @@ class Bench {
     return checked_multiply(element_count(dims), element_bytes());
   }
   std::uint64_t padded_bytes(const Dims& dims) const { return round_up(bytes_of(dims), kAlignment); }
-  // So that operands differ.
+  // The second operand begins at another value, so that the operands differ.
   std::uint64_t second_phase() const { return values_.numbers.size() / 2; }
   std::uint64_t budget() const { return device_.properties().budget_bytes; }
   std::uint64_t workspace_room() const { return budget() - operand_bytes_; }
@@ -231,7 +233,7 @@ class Bench {
                            .source = {.range = source}});
   }
 
-  // Element i is staged value (i + phase) mod their number.
+  // Element i of `to` becomes the staged value (i + phase) mod the number of values.
   void upload(AddressRange to, std::uint64_t phase) {
     const std::uint64_t period = staging_.bytes().size();
     std::uint64_t from = phase * element_bytes();
@@ -251,7 +253,7 @@ class Bench {
     return std::nullopt;
   }
 
-  // As one submission.
+  // Submits all runs as one submission.
   void launch(const VendorOp& op, int runs) {
     const std::array reads{first_, second_};
     const std::array read{Access{.range = first_}, Access{.range = second_}};
@@ -286,8 +288,8 @@ class Bench {
     return worst;
   }
 
-  // The time of one of `runs` back-to-back runs between two events. The run before the first event is not
-  // counted: while the GPU executes it, the host submits the others.
+  // The mean time of `runs` back-to-back runs between two events. One more run comes before the first event.
+  // While the GPU executes that run, the host submits the others.
   double seconds_of(const VendorOp& op, int runs) {
     launch(op, 1);
     device_.set_tracing(true);
@@ -301,7 +303,7 @@ class Bench {
     return seconds / runs;
   }
 
-  // Tracing waits for the device when it begins, so it begins before anything is timed.
+  // When tracing begins, it waits for the device, so it must begin before anything is timed.
   void begin_timing() {
     device_.set_tracing(true);
     upload(result_, 0);
@@ -318,7 +320,7 @@ class Bench {
   const StreamId stream_;
   std::vector<SampledElement> samples_;
   double rms_product_ = 0;
-  HostBlock staging_;  // of values_, then of NaN
+  HostBlock staging_;  // contains values_, later NaN
   std::optional<HostBlock> sampled_;
   std::optional<DeviceBlock> block_;
   AddressRange first_;
@@ -327,7 +329,7 @@ class Bench {
   AddressRange workspace_;
 };
 
-// The roundoff of the inputs for fp32, of the result for narrow types.
+// The roundoff of the inputs for fp32, and of the result for narrow types.
 double rounding_of(const Engine& engine, DataType elements) {
   switch (elements) {
     case DataType::kF16:
@@ -392,7 +394,7 @@ class DeviceTrials final : public EngineTrials {
     }
   }
 
-  // After a failed run.
+  // Prepares the device for the next engine after a failed run.
   static void clear_up(Device& device) {
     device.set_tracing(false);
     device.recover();

@@ -1,5 +1,5 @@
-// Convolutions, transposed convolutions and fully connected layers: a library computes the product, kernels
-// of our own add the bias and sum its gradient.
+// Convolutions, transposed convolutions and fully connected layers. A library computes the product; our own
+// kernels add the bias and sum its gradient.
 
 #include <algorithm>
 #include <array>
@@ -33,12 +33,12 @@ AddressRange narrow_gradient(const ops::FilterShape& shape, const FilterGradient
   return {.begin = begin, .bytes = is_narrow(gradient.written) ? type.bytes() : 0};
 }
 
-// The part of the op's workspace that precedes the library's.
+// Bytes of the op's workspace that come before the library's part.
 std::uint64_t narrow_gradient_bytes(const ops::FilterShape& shape, const FilterGradient& gradient) {
   return round_up(narrow_gradient(shape, gradient, 0).bytes, kWorkspaceAlignment);
 }
 
-// The bias's gradient follows the filter's in the same workspace.
+// The bias's gradient is computed after the filter's and uses the same workspace.
 void add_workspace(const ops::FilterShape& shape, const FilterGradient& gradient,
                    std::vector<Algorithm>& algorithms) {
   for (Algorithm& algorithm : algorithms) {
@@ -67,7 +67,7 @@ LayerRecipe filter_recipe(const ops::FilterShape& shape, const char* filter_layo
   return recipe;
 }
 
-// Forward, or the gradient of the data.
+// The kernel of the forward pass or of the data gradient.
 OpKernel map_kernel(const ops::FilterShape& shape, std::unique_ptr<VendorOp> product,
                     const KernelRequest& request) {
   const bool adds_bias = shape.bias && request.op.direction == Direction::kForward;
@@ -114,8 +114,8 @@ OpKernel filter_kernel(const ops::FilterShape& shape, const FilterGradient& grad
              : map_kernel(shape, std::move(product), request);
 }
 
-// cuBLASLt's first choice within this workspace. Only a device can tell how much of it that choice uses, and
-// plans must not depend on a device, so all of it is counted.
+// cuBLASLt's first choice within this workspace. Only a device shows how much workspace that choice uses, and
+// plans must not depend on a device. So all of it is counted.
 struct ProductChoice {
   const char* name;
   std::uint64_t most_workspace_bytes;
@@ -124,7 +124,7 @@ constexpr std::array<ProductChoice, 2> kProductChoices{
     {{.name = "cublaslt", .most_workspace_bytes = std::uint64_t{4} << 20U},
      {.name = "cublaslt without workspace", .most_workspace_bytes = 0}}};
 
-// In the order of the choices.
+// One algorithm per choice, in the same order.
 std::vector<Algorithm> product_algorithms(ProductPrecision precision) {
   std::vector<Algorithm> algorithms(kProductChoices.size());
   std::ranges::transform(kProductChoices, algorithms.begin(), [&](const ProductChoice& choice) {
@@ -146,7 +146,7 @@ FilterGradient of_convolution(const ops::FilterShape& shape) {
   return {.written = shape.input.data_type};
 }
 
-// The passes of the convolution from its output to its input.
+// A transposed convolution runs the passes of the convolution from its output to its input.
 FilterGradient of_transposed_convolution(const ops::FilterShape& shape) {
   return {.reads_dy_first = true, .written = shape.input.data_type};
 }

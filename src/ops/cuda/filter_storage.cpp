@@ -6,7 +6,7 @@ namespace vdnn::cuda {
 
 namespace {
 
-// outer x middle x inner to inner x middle x outer.
+// Transposes outer x middle x inner to inner x middle x outer.
 void exchange_ends(const float* from, std::size_t outer, std::size_t middle, std::size_t inner, float* to) {
   for (std::size_t o = 0; o < outer; ++o) {
     for (std::size_t m = 0; m < middle; ++m) {

@@ -18,8 +18,8 @@ namespace cuda {
 
 namespace {
 
-// Destroys an object with its GPU as the calling thread's current one, since libraries free their resources
-// there.
+// Makes the GPU current in the calling thread while it destroys an object, since libraries free their
+// resources there.
 template <class Part>
 class OnGpu {
  public:
@@ -39,7 +39,7 @@ class OnGpu {
   std::unique_ptr<Part> part_;
 };
 
-// Runs with the GPU that the driver has made current.
+// run() uses the GPU that the driver has made current.
 class GpuProgram final : public ops::ForwardingProgram {
  public:
   GpuProgram(std::shared_ptr<CudaContext> context, std::unique_ptr<OpProgram> program)
@@ -122,7 +122,7 @@ class CudaGpus final : public GpuSystem {
     return context;
   }
 
-  // Measured once, so that planning and training have the same budget.
+  // Bytes that the libraries use. Measured once, so that planning and training have the same budget.
   std::uint64_t library_bytes(int ordinal) {
     const std::lock_guard lock(mutex_);
     if (const auto it = library_bytes_.find(ordinal); it != library_bytes_.end()) {
@@ -168,7 +168,7 @@ class CudaGpus final : public GpuSystem {
   }
 
   const GpuParts parts_;
-  std::mutex mutex_;                            // guards what follows; held while the bytes are measured
+  std::mutex mutex_;                            // guards the member below; locked during a measurement
   std::map<int, std::uint64_t> library_bytes_;  // by ordinal
 };
 
@@ -187,7 +187,7 @@ std::shared_ptr<GpuSystem> make_gpu_system() {
 int roomiest_gpu(GpuSystem& gpus) {
   const int count = gpus.count();
   if (count == 1) {
-    return 0;  // not needed
+    return 0;  // no need to compare
   }
   int best = 0;
   std::uint64_t most = 0;

@@ -13,13 +13,13 @@ namespace vdnn::cuda {
 
 struct GpuParts {
   std::shared_ptr<CudaApi> api;
-  // For the calling thread's GPU, as make_cuda_backends().
+  // Makes backends for the calling thread's GPU, like make_cuda_backends().
   std::function<Backends()> make_backends;
-  // Of these.
+  // Makes the library of layers from these backends.
   std::function<std::unique_ptr<OpLibrary>(Backends)> make_ops = [](Backends backends) {
     return make_cuda_ops(std::move(backends));
   };
-  // True if engines are tried before they are offered; false if nothing is computed.
+  // True if engines are tried before they are offered; false if kernels compute nothing.
   bool trials = true;
 };
 

@@ -1,4 +1,4 @@
-// The norm of all gradients together: each launch sums several gradients, and a last one adds up their sums.
+// The norm of all gradients together. Each launch sums several gradients, and a last one adds up their sums.
 
 #include <span>
 #include <utility>
@@ -12,7 +12,7 @@ namespace vdnn::cuda {
 
 namespace {
 
-// `sizes`: elements as stored, of each gradient.
+// Layout of the workspace. `sizes`: stored elements of each gradient.
 struct Layout {
   std::uint64_t blocks = 0;  // of all gradients
   Sums<1>* sum;
@@ -44,7 +44,7 @@ void launch_square_sums(const Launcher& launcher, const OpOperands& operands,
   }
 }
 
-// `sum`: of all squares. The loss scale is the last read.
+// `sum`: the sum of all squares. The loss scale is the last read.
 void launch_store(const Launcher& launcher, const OpOperands& operands, const GradientNormSpec& spec,
                   const Sums<1>* sum) {
   const auto max_norm = static_cast<double>(spec.max_norm);

@@ -15,7 +15,7 @@ Geometry geometry_of(const GroupNormalizationSpec& spec, const TensorType& type)
 
 struct ForwardLayout {
   GroupSumsLayout sums;
-  // For inference, which does not save them.
+  // Used in inference, which does not save the moments.
   float* mean;
   float* reciprocal_deviation;
 

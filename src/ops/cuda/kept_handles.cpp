@@ -4,7 +4,7 @@
 
 namespace vdnn::cuda {
 
-// `make` may take seconds, so it is called without the lock, which other GPUs' handles need.
+// `make` may take seconds, so take() calls it without the lock, which other GPUs' handles need.
 void* KeptHandles::take(int ordinal, const std::function<void*()>& make) {
   std::unique_lock lock(mutex_);
   Kept& mine = claim(ordinal);
@@ -38,7 +38,7 @@ void KeptHandles::give_back(void* handle) noexcept {
   std::ranges::find(all_, handle, &Kept::handle)->in_use = false;
 }
 
-// Never destroyed: static destructors run when CUDA may have been unloaded.
+// Never destroyed, since CUDA may have been unloaded when static destructors run.
 KeptHandles& cudnn_handles() {
   static auto* const kHandles = new KeptHandles;
   return *kHandles;

@@ -1,11 +1,11 @@
 #pragma once
 // Handles of cuDNN and cuBLASLt that live as long as the process.
 //
-// cudnnDestroy() and cublasLtDestroy() call cudaDeviceSynchronize(). That waits for the work of every session
-// on the GPU. If any thread captures a stream of the GPU, it fails and invalidates the capture. So no handle
-// is destroyed: when a library is destroyed, the next one on that GPU uses its handle. A GPU has as many
-// handles as libraries have used it at the same time. A program that calls cudaDeviceReset() must not use a
-// library on that GPU afterwards.
+// cudnnDestroy() and cublasLtDestroy() call cudaDeviceSynchronize(). This call waits for the work of every
+// session on the GPU. If any thread is capturing a stream of the GPU, the call fails and invalidates the
+// capture. So no handle is destroyed: when a library is destroyed, the next one on that GPU uses its handle.
+// The number of a GPU's handles is the largest number of libraries that have used it at the same time. A
+// program that calls cudaDeviceReset() must not use a library on that GPU afterwards.
 
 #include <deque>
 #include <functional>
@@ -20,7 +20,7 @@ class KeptHandles {
   KeptHandles(const KeptHandles&) = delete;
   KeptHandles& operator=(const KeptHandles&) = delete;
 
-  // An unused handle of the GPU, or a new one from `make`, whose exceptions it passes on.
+  // Returns an unused handle of the GPU, or a new one from `make`. Exceptions of `make` pass through.
   void* take(int ordinal, const std::function<void*()>& make);
   void give_back(void* handle) noexcept;
 
@@ -31,10 +31,10 @@ class KeptHandles {
     bool in_use = false;
   };
 
-  // Marks an unused entry as used and returns it. Its handle may still have to be made.
+  // Marks an unused entry as used and returns it. The entry may not have a handle yet.
   Kept& claim(int ordinal);
 
-  std::mutex mutex_;      // guards what follows
+  std::mutex mutex_;      // guards the member below
   std::deque<Kept> all_;  // addresses are stable
 };
 

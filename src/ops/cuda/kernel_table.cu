@@ -27,7 +27,7 @@ class DeviceBlock {
 template <class Kernel>
 __global__ void __launch_bounds__(kBlockThreads) run(const Kernel kernel) {
   using Shared = typename SharedOf<Kernel>::Type;
-  // As bytes: shared memory is not initialised.
+  // Bytes, since shared memory is not initialised.
   alignas(Shared) __shared__ unsigned char shared[sizeof(Shared)];
   DeviceBlock block;
   run_block(kernel, block, *reinterpret_cast<Shared*>(shared));
@@ -44,7 +44,7 @@ __global__ void __launch_bounds__(kBlockThreads) run(const Kernel kernel) {
   throw DeviceError(what);
 }
 
-// "9.0"; of the calling thread's GPU.
+// The architecture of the calling thread's GPU, for example "9.0".
 std::string architecture() {
   int ordinal = 0;
   cudaDeviceProp properties{};
@@ -56,7 +56,8 @@ std::string architecture() {
   return std::to_string(properties.major) + "." + std::to_string(properties.minor);
 }
 
-// All kernels are built for the same architectures. Other problems of the GPU show at a launch.
+// One kernel is enough for this check, since all are built for the same architectures. Launches report other
+// problems of the GPU.
 void require_code_for_this_gpu() {
   cudaFuncAttributes attributes{};
   const cudaError_t error = cudaFuncGetAttributes(&attributes, run<ReluForward<Fp32>>);
@@ -73,16 +74,16 @@ void require_code_for_this_gpu() {
 template <class Kernel>
 void submit(const Kernel& kernel, cudaStream_t stream) {
   const std::uint64_t blocks = blocks_of(kernel);
-  constexpr std::uint64_t kMostBlocks = 0x7fffffff;  // of a grid's first dimension, on every GPU
+  constexpr std::uint64_t kMostBlocks = 0x7fffffff;  // limit of a grid's first dimension on every GPU
   if (blocks > kMostBlocks) {
     fail(Kernel::kName, blocks, cudaErrorInvalidConfiguration);
   }
-  // Not <<<>>>: its errors are only in the thread's last error, which may come from the program's own calls.
+  // <<<>>> reports errors only in the thread's last error, which may come from the program's own calls.
   void* argument = const_cast<Kernel*>(&kernel);
   const cudaError_t error = cudaLaunchKernel(run<Kernel>, dim3(static_cast<unsigned>(blocks)),
                                              dim3(kBlockThreads), &argument, 0, stream);
   if (error != cudaSuccess) {
-    cudaGetLastError();  // is told here
+    cudaGetLastError();  // clears it, since fail() reports the error
     fail(Kernel::kName, blocks, error);
   }
 }

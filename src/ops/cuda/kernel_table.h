@@ -1,6 +1,5 @@
 #pragma once
-// All kernels of our own, and the table through which they are launched, on the device or by an emulation on
-// the host.
+// All our own kernels, and the table that launches them, on the device or by an emulation on the host.
 
 #include <memory>
 #include <variant>
@@ -23,7 +22,7 @@
 
 namespace vdnn::cuda {
 
-// One kernel out of all lists.
+// A variant of the kernels of all lists.
 template <class... Lists>
 struct Joined;
 template <class... Kernels>
@@ -34,7 +33,7 @@ template <class... Kernels, class... More, class... Lists>
 struct Joined<std::variant<Kernels...>, std::variant<More...>, Lists...>
     : Joined<std::variant<Kernels..., More...>, Lists...> {};
 
-// The kernels of one format, and of all formats.
+// The kernels of one format of feature maps.
 template <class Format>
 using KernelsOf =
     std::variant<ReluForward<Format>, ReluBackward<Format>, SigmoidForward<Format>, SigmoidBackward<Format>,
@@ -46,7 +45,7 @@ using KernelsOfFormats = Joined<KernelsOf<Fp32>, KernelsOf<Fp16>, KernelsOf<Bf16
 using Conversions = std::variant<Conversion<Fp32, Fp16>, Conversion<Fp32, Bf16>, Conversion<Fp16, Fp32>,
                                  Conversion<Fp16, Bf16>, Conversion<Bf16, Fp32>, Conversion<Bf16, Fp16>>;
 
-// Kernels that do not depend on the format of feature maps: for bytes, or always in fp32.
+// Kernels that do not depend on the format of feature maps: they work on bytes, or always in fp32.
 using OtherKernels =
     std::variant<CopyColumns<Word16>, CopyColumns<Word4>, CopyColumns<Word2>, ScaledDifference,
                  StoreSquaredError, Probabilities, SoftmaxGradient, StoreDice, StoreMetrics, DiceGradient,
@@ -69,8 +68,8 @@ class KernelTable {
   KernelTable& operator=(const KernelTable&) = delete;
   virtual ~KernelTable() = default;
 
-  // Submits the kernel to the stream (a cudaStream_t). Its arguments' memory must stay valid until it has
-  // run. Throws a DeviceError that names CUDA's error, the kernel and its size.
+  // Submits the kernel to the stream (a cudaStream_t). Memory that its arguments refer to must stay valid
+  // until the kernel has run. Throws a DeviceError that names CUDA's error, the kernel and its size.
   virtual void launch(const Kernel& kernel, void* stream) const = 0;
 };
 

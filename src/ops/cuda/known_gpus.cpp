@@ -15,7 +15,7 @@ std::unique_ptr<EngineSource> engines_of_gpu(std::string_view name) {
   try {
     return std::make_unique<ConvolutionEngines>(gpu->cudnn_properties);
   } catch (const DeviceError&) {
-    // No cuDNN, or one that cannot plan without a device.
+    // There is no cuDNN, or it cannot plan without a device.
   }
   return std::make_unique<RecordedEngines>(gpu->recorded_engines);
 }

@@ -1,7 +1,7 @@
 #pragma once
-// The GPUs whose engines are known without the GPU: `share/devices/` has the properties that cuDNN needs,
-// `share/engines/` its recorded answers. Both are compiled into the library, so that they do not depend on
-// where it is installed.
+// The GPUs whose engines are known on machines without them. `share/devices/` has the properties that cuDNN
+// needs, `share/engines/` cuDNN's recorded answers. Both are compiled into the library, so that lookups do
+// not depend on where it is installed.
 
 #include <memory>
 #include <span>

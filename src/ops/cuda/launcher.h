@@ -1,6 +1,6 @@
 #pragma once
-// The code of one op on a GPU: a function that launches kernels on a stream. A program holds one per op. All
-// decisions that do not depend on the step are made when it is built.
+// The code of one op on a GPU: a function that launches kernels on a stream. A program holds one per op. A
+// function makes all decisions that do not depend on the step when it is built.
 
 #include <functional>
 
@@ -28,7 +28,7 @@ class Launcher {
   void* stream_;
 };
 
-// Operands have the order of the recipe. Any thread may call it, one at a time.
+// Operands have the order of the recipe. Any thread may call an OpKernel, one at a time.
 using OpKernel = std::function<void(const OpOperands&, const StepScalars&, const Launcher&)>;
 
 }  // namespace vdnn::cuda

@@ -1,7 +1,7 @@
 #pragma once
-// Every kind of layer is a pair of overloads, chosen by the type of its spec: `make_recipe` returns its
-// recipe, `make_kernel` compiles one of its ops. Both throw InvalidArgument for a layer that cannot be
-// computed. The vendor's library, and the engines of convolutions, are arguments of the layers that use them.
+// Every kind of layer is a pair of overloads, selected by the type of its spec: `make_recipe` returns its
+// recipe, `make_kernel` compiles one of its ops. Both throw InvalidArgument for an unsupported layer. Layers
+// that use the vendor's library, or engines of convolutions, get them as arguments.
 
 #include <span>
 
@@ -73,7 +73,7 @@ OpKernel make_kernel(const AdamSpec& spec, const KernelRequest& request);
 OpKernel make_kernel(const GradientNormSpec& spec, const KernelRequest& request);
 OpKernel make_kernel(const GradientSumSpec& spec, const KernelRequest& request);
 
-// For optimizers and gradients, which are not layers.
+// Optimizers and gradients are not layers and have their own recipes.
 UpdateRecipe make_update_recipe(const SgdSpec& spec, const ParameterRecipe& parameter, bool clipped);
 UpdateRecipe make_update_recipe(const AdamSpec& spec, const ParameterRecipe& parameter, bool clipped);
 OpRecipe make_gradient_norm_recipe(const GradientNormSpec& spec, std::span<const ParameterRecipe> parameters);

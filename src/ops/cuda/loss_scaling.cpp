@@ -1,4 +1,5 @@
-// Dynamic loss scaling: gradient maps of losses times the scale, and the scale of the next step.
+// Dynamic loss scaling: multiplies gradient maps of losses by the scale, and computes the scale of the next
+// step.
 
 #include "src/ops/cuda/layer_ops.h"
 #include "src/ops/standard_recipes.h"

@@ -1,6 +1,6 @@
 // Local response normalisation across channels, through cuDNN. Narrow maps are widened into the op's
 // workspace, normalised there in fp32 and rounded: cuDNN casts alpha, beta and k to the type of the maps
-// (cudnn_ops.h), which would leave eight bits of them in bf16.
+// (cudnn_ops.h), which would reduce them to eight bits in bf16.
 
 #include <vector>
 
@@ -15,7 +15,7 @@ namespace vdnn::cuda {
 
 namespace {
 
-// cudnn_ops.h: CUDNN_LRN_MAX_N, CUDNN_LRN_MIN_K, CUDNN_LRN_MIN_BETA.
+// The limits of cudnn_ops.h: CUDNN_LRN_MAX_N, CUDNN_LRN_MIN_K, CUDNN_LRN_MIN_BETA.
 void require_limits_of_cudnn(const LrnSpec& spec) {
   constexpr std::int64_t kLargestSize = 16;
   constexpr float kSmallestK = 1e-5F;
@@ -23,11 +23,11 @@ void require_limits_of_cudnn(const LrnSpec& spec) {
   if (spec.size > kLargestSize || !(spec.k >= kSmallestK) || !(spec.beta >= kSmallestBeta)) {
     throw InvalidArgument("local response normalisation: size " + std::to_string(spec.size) + ", k " +
                           std::to_string(spec.k) + ", beta " + std::to_string(spec.beta) +
-                          "; cuDNN wants at most 16, at least 1e-5 and at least 0.01");
+                          "; cuDNN requires a size of at most 16, k >= 1e-5 and beta >= 0.01");
   }
 }
 
-// All maps of an op, which have one shape, in fp32.
+// Copies in fp32 of all maps of an op, which have the same shape.
 struct WideMaps {
   std::vector<AddressRange> reads;
   AddressRange write;

@@ -1,6 +1,6 @@
 #pragma once
 // Launches that normalise over sets of elements. A set is a group of channels of one sample, or one channel
-// of the whole batch. The latter counts as a group of one channel of a single sample with the places of all.
+// of the whole batch. In the second case each channel is a group, and the whole batch counts as one sample.
 
 #include "src/ops/cuda/column_sums.h"
 
@@ -24,7 +24,7 @@ struct Geometry {
   }
 };
 
-// Sums of a and a b over the pieces of each channel of each sample, whatever the format of both maps.
+// Sums of a and a b over the pieces of each channel of each sample, for maps of any format.
 struct ProductsLayout {
   std::uint64_t pieces;
   Sums<2>* sums;
@@ -48,14 +48,14 @@ struct GroupMoments {
   const float* reciprocal_deviation;
 };
 
-// `operands` begin as those of ops::normalization::kForward; further ones, which moments are made of, may
+// `operands` begin like those of ops::normalization::kForward. Operands from which moments are computed may
 // follow.
 void launch_normalize(const Launcher& launcher, const Geometry& geometry, const OpOperands& operands,
                       const GroupMoments& moments);
 
 struct ChannelSumsLayout {
   ProductsLayout products;
-  Sums<2>* channel_sums;  // of all samples
+  Sums<2>* channel_sums;  // summed over all samples
 
   ChannelSumsLayout(Workspace& workspace, const Geometry& geometry);
 };
@@ -65,7 +65,7 @@ void launch_scale_and_shift_gradients(const Launcher& launcher, const Geometry& 
                                       float* scale_gradient, float* shift_gradient,
                                       const ChannelSumsLayout& layout);
 
-// Per-group coefficients of dY and X, from which dX is computed; `operands` as for launch_gradients().
+// Per-group coefficients from which dX is computed. `operands` as for launch_gradients().
 struct GradientCoefficients {
   const float* of_x;
   const float* constant;

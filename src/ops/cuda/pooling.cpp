@@ -1,4 +1,4 @@
-// Pooling through cuDNN, in the type of the maps; its backward pass finds the maxima from X and Y.
+// Pooling through cuDNN, in the type of the maps. The backward pass finds the maxima from X and Y.
 
 #include "src/ops/classic/layers.h"
 #include "src/ops/cuda/layer_ops.h"
@@ -8,7 +8,7 @@ namespace vdnn::cuda {
 
 namespace {
 
-// cuDNN knows planes and volumes: a line is a plane of one row.
+// cuDNN supports planes and volumes, so a line becomes a plane of one row.
 PoolingProblem planar(PoolingProblem problem) {
   if (problem.x.size() == 3) {
     problem.x.insert(problem.x.begin() + 2, 1);

@@ -16,7 +16,7 @@ namespace {
 using Json = nlohmann::ordered_json;
 
 constexpr int kSchema = 2;
-constexpr int kDeepest = 6;  // an engine of the answer for a type of a pass of one of "convolutions"
+constexpr int kDeepest = 6;  // nesting depth of an engine in an answer
 
 constexpr std::array kNotes{
     std::pair(NumericalNote::kTensorCore, "tensor core"),
@@ -46,7 +46,7 @@ std::string text_of(NumericalNote note) {
   return "unknown";
 }
 
-// The part of an engine that several answers share: the name, then the notes.
+// The part of an engine that several answers share: its name, then its notes.
 using Kind = std::vector<std::string>;
 
 Kind kind_of(const Engine& engine) {
@@ -67,7 +67,7 @@ Engine engine_of(const Kind& kind, std::uint64_t workspace_bytes) {
 using Answers = std::map<QuestionTexts, std::vector<Engine>>;
 using Numbers = std::map<Kind, std::size_t>;
 
-// In the order of the kinds.
+// Numbers the kinds in their order.
 Numbers numbers_of(const Answers& answers) {
   Numbers numbers;
   for (const auto& [question, engines] : answers) {
@@ -135,8 +135,8 @@ std::vector<Engine> engines_of(const Json& json, const std::vector<Kind>& kinds)
   for (const Json& pair : json.get_ref<const Json::array_t&>()) {
     const auto number = pair.at(0).get_ref<const Json::number_unsigned_t&>();
     if (number >= kinds.size() || pair.size() != 2) {
-      throw DataError("recorded engines: " + pair.dump() + " is no engine of " +
-                      std::to_string(kinds.size()) + " and its workspace");
+      throw DataError("recorded engines: " + pair.dump() + " is not one of " + std::to_string(kinds.size()) +
+                      " engines and its workspace");
     }
     engines.push_back(engine_of(kinds[number], pair.at(1).get_ref<const Json::number_unsigned_t&>()));
   }
@@ -182,8 +182,8 @@ RecordedEngines::RecordedEngines(std::string_view text) {
   const auto json = parse_json_text<Json>(text, kDeepest);
   try {
     if (json.at("schema") != kSchema || json.at("type") != "engines") {
-      throw DataError("recorded engines: of schema " + json.at("schema").dump() + " and type " +
-                      json.at("type").dump() + ", known is " + std::to_string(kSchema) + ", \"engines\"");
+      throw DataError("recorded engines: schema " + json.at("schema").dump() + " and type " +
+                      json.at("type").dump() + " instead of " + std::to_string(kSchema) + " and \"engines\"");
     }
     source_ = json.at("source").get<std::string>();
     answers_ = answers_of(json);

@@ -1,11 +1,11 @@
 #pragma once
 // cuDNN's answers about a GPU's engines, recorded for machines without that GPU (`share/engines/`). Each
-// answer keeps only the engines that are the choice for some limits (engine_choice.h), so that choices are
-// those from cuDNN's whole list. Questions that were not recorded have no answer: workspaces are not
-// extrapolated.
+// answer keeps only the engines that are the first choice under some limits (engine_choice.h), so that
+// choices are the same as from cuDNN's whole list. Questions that were not recorded have no answer:
+// workspaces are not extrapolated.
 //
-// The text has each engine and each convolution once, and an answer once if it is the same for two types.
-// That takes a sixth of the size of answers that are written out.
+// The text contains each engine and each convolution once, and an answer once if it is the same for two
+// types. So it needs a sixth of the size of answers that are written out.
 
 #include <map>
 #include <span>
@@ -19,18 +19,18 @@ namespace vdnn::cuda {
 
 class RecordedEngines final : public EngineSource {
  public:
-  // Asks `source` all `questions`, and passes the exceptions of its list() on.
+  // Asks `source` all `questions`. Exceptions of its list() pass through.
   RecordedEngines(const EngineSource& source, std::span<const EngineQuestion> questions);
   // Reads the format of text(). Throws DataError for anything else.
   explicit RecordedEngines(std::string_view text);
 
-  // "cudnn 9.19.0, recorded"
+  // For example "cudnn 9.19.0, recorded".
   std::string name() const override;
   // JSON (docs/engines.schema.json), one line per engine and per convolution, in the order of their texts.
   std::string text() const;
 
  private:
-  // Throws NoEngine for a question that was not asked.
+  // Throws NoEngine for a question that was not recorded.
   std::vector<Engine> do_list(const EngineQuestion& question) const override;
 
   std::string source_;

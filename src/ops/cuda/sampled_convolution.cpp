@@ -8,7 +8,7 @@ namespace vdnn::cuda {
 
 namespace {
 
-// Of an element of N x C x space that lies channels last.
+// Coordinates of an element of N x C x space, stored channels last.
 struct Place {
   std::int64_t outer = 0;
   Dims space;
@@ -116,7 +116,7 @@ class Sum {
   }
 
  private:
-  // Finds the input at a tap of the window of `output`; false in the padding.
+  // Finds the input at a tap of the window of `output`. Returns false if the tap is in the padding.
   bool input_of(const Dims& output, const Dims& tap, Dims& input) const {
     for (std::size_t axis = 0; axis < input.size(); ++axis) {
       input[axis] = output[axis] * c_.stride[axis] - c_.padding[axis] + tap[axis] * dilation_[axis];
@@ -126,7 +126,7 @@ class Sum {
     }
     return true;
   }
-  // Finds the output whose window has `input` at this tap; false if there is none.
+  // Finds the output whose window has `input` at this tap. Returns false if there is none.
   bool output_of(const Dims& input, const Dims& tap, Dims& output) const {
     for (std::size_t axis = 0; axis < output.size(); ++axis) {
       const std::int64_t begin = input[axis] + c_.padding[axis] - tap[axis] * dilation_[axis];
@@ -147,8 +147,8 @@ class Sum {
 
   const ops::Convolution& c_;
   Dims dilation_;
-  std::int64_t inputs_;   // of one group
-  std::int64_t outputs_;  // likewise
+  std::int64_t inputs_;   // input channels of one group
+  std::int64_t outputs_;  // output channels of one group
   PassTensors tensors_;
   Place place_;
   const RepeatedValues& first_;

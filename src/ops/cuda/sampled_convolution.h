@@ -1,6 +1,6 @@
 #pragma once
-// Single elements of a convolution in double precision, the reference for checks of an engine's result.
-// Elements are numbered in memory order: feature maps channels last, filters K, window, C / groups.
+// Computes single elements of a convolution in double precision, as the reference for checks of an engine's
+// result. Elements are numbered in memory order: feature maps channels last, filters K, window, C / groups.
 
 #include <cstdint>
 #include <span>
@@ -18,7 +18,7 @@ struct PassTensors {
 };
 PassTensors tensors_of(const EngineQuestion& question);
 
-// A tensor of repeating values: element i is values[(i + phase) mod their number]. So large operands need
+// A tensor of repeating values: element i is values[(i + phase) mod values.size()]. So large operands need
 // little memory on the host.
 struct RepeatedValues {
   std::span<const float> values;
@@ -32,7 +32,7 @@ struct RepeatedValues {
 struct SampledElement {
   std::uint64_t element = 0;
   double value = 0;
-  double squares = 0;  // of its products, summed
+  double squares = 0;  // sum of the squares of its products
   std::uint64_t products = 0;
 };
 

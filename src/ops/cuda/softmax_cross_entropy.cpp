@@ -10,7 +10,7 @@ namespace {
 
 constexpr std::string_view kName = "softmax cross-entropy";
 
-// The places of the batch that count: one row.
+// Counts the places of the batch that count, as one row.
 struct BackwardLayout {
   RowSumsLayout<1> counted;
 

@@ -1,7 +1,7 @@
 #pragma once
-// The numbers of a step that kernels use, as they are in device memory when steps are replayed as graphs.
-// Numbers derived from StepScalars in double precision are always computed on the host, so that bits are the
-// same with and without graphs.
+// The numbers of a step that kernels read. When steps are replayed as graphs, the numbers are in device
+// memory. Numbers that are derived from StepScalars in double precision are always computed on the host, so
+// that bits are the same with and without graphs.
 
 #include <type_traits>
 
@@ -18,7 +18,8 @@ struct StepNumbers {
 static_assert(sizeof(StepNumbers) <= kStepNumbersBytes);
 static_assert(std::is_trivially_copyable_v<StepNumbers>);
 
-// A part of the numbers as the kernels of an op with `operands` get it; its value in this step is `value`.
+// Returns a part of the numbers as an argument of kernels of an op with `operands`. `value`: the part in this
+// step.
 template <class Numbers>
 PerStep<Numbers> per_step(const OpOperands& operands, Numbers StepNumbers::*part, const Numbers& value) {
   return {.value = value,

@@ -1,5 +1,5 @@
 #pragma once
-// Sums of rows of terms as launches: over the pieces of each row and, if there are several, over the pieces'
+// Launches sums of rows of terms: over the pieces of each row and, if a row has several, over the pieces'
 // sums.
 
 #include <cstdint>

@@ -10,14 +10,14 @@ namespace vdnn::cuda {
 
 namespace {
 
-// One question's engines while they are tried.
+// Tries the engines of one question.
 class Selection {
  public:
   Selection(const TriedEnginesParts& parts, const TriedEnginesOptions& options,
             const EngineQuestion& question)
       : parts_(parts), options_(options), question_(question), text_(to_string(question)) {}
 
-  // The correct ones of `engines`, all of which are permitted, in their order, with their times.
+  // Returns the correct ones of `engines`, in their order, with their times. All `engines` must be permitted.
   std::vector<Engine> of(std::vector<Engine> engines) {
     timed_ = wants_times() && !left_untimed(engines) && has_time();
     drop_known(engines);
@@ -47,7 +47,8 @@ class Selection {
   }
   bool has_time() const { return parts_.report->seconds < options_.most_seconds; }
 
-  // True if an earlier run with at least this time and the same engines ran out of time at this question.
+  // True if an earlier run with at least this time limit and the same engines reached its limit at this
+  // question.
   bool left_untimed(const std::vector<Engine>& engines) const {
     return std::ranges::any_of(engines, [&](const Engine& engine) {
       const EngineTrial* const trial = parts_.timings->find(text_, engine.name);
@@ -61,12 +62,13 @@ class Selection {
     return enough ? trial : nullptr;
   }
 
-  // The engines to compare. Without times, engines that no limits choose are not tried.
+  // The engines to compare. Without times, engines that are no first choice under any limits are not tried.
   std::vector<Engine> compared(const std::vector<Engine>& engines) const {
     return timed_ && options_.timing == EngineTiming::kAll ? engines : choosable(engines);
   }
 
-  // A later run with no more time then leaves exactly the same engines untimed.
+  // Records whether the question was timed, so that a later run with no larger time limit leaves exactly the
+  // same engines untimed.
   void note_whether_timed(const std::vector<Engine>& engines) {
     const std::optional<double> untimed = timed_ ? std::nullopt : std::optional(options_.most_seconds);
     if (!timed_ && left_untimed(engines)) {
@@ -82,8 +84,8 @@ class Selection {
     }
   }
 
-  // The file's results count, since another run may have written to it. Times are compared only with times.
-  // If some are missing for lack of time, the library's order is used instead.
+  // Uses the results in the file, since another run may have written to it. Times are compared only with
+  // times. If some are missing because of the time limit, the library's order is used instead.
   void go_by_timings(std::vector<Engine>& engines) {
     drop_known(engines);
     timed_ = timed_ && !left_untimed(engines);
@@ -107,7 +109,7 @@ class Selection {
 
   static std::string wrong(const EngineTrial& trial) {
     std::ostringstream text;
-    text << "its result is off by " << trial.worst_error << ", rounding explains " << trial.tolerance;
+    text << "its result is off by " << trial.worst_error << ", rounding explains at most " << trial.tolerance;
     return text.str();
   }
 
@@ -130,8 +132,8 @@ class Selection {
     return untried;
   }
 
-  // Removes failing engines from `engines`. Returns false if nothing can be tried because the operands do not
-  // fit: then no op fits either. After the time limit the remaining engines are tried without timing.
+  // Removes failing engines from `engines`. Returns false if the operands do not fit; then no op fits either.
+  // After the time limit, the remaining engines are tried without timing.
   bool try_out(const std::vector<Engine>& untried, std::vector<Engine>& engines) {
     std::vector<EngineTrial> trials;
     const double begin = parts_.clock();
@@ -182,9 +184,9 @@ class Selection {
   const TriedEnginesOptions& options_;
   const EngineQuestion& question_;
   const std::string text_;
-  bool timed_ = false;    // this question's engines are
+  bool timed_ = false;    // this question's engines are timed
   bool complete_ = true;  // all compared engines were tried
-  bool counted_ = false;  // this question is
+  bool counted_ = false;  // this question is in the report
   std::vector<std::string> without_room_;
   std::string reasons_;
 };
@@ -221,7 +223,7 @@ std::vector<Engine> TriedEngines::do_list(const EngineQuestion& question) const 
   std::vector<Engine> engines = selection.of(std::move(permitted));
   if (engines.empty()) {
     throw NoEngine(question,
-                   "no engine of " + parts_.source->name() + " stood its trial: " + selection.reasons());
+                   "no engine of " + parts_.source->name() + " passed its trial: " + selection.reasons());
   }
   engines.insert(engines.end(), untried.begin(), untried.end());
   return engines;

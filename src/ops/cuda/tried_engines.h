@@ -1,8 +1,8 @@
 #pragma once
-// Engines of a source after trials on the device: those that compute wrong values are removed, and times are
-// added if requested. The order stays the library's, so that the set of engines does not depend on times;
-// engine_algorithms.h orders by times. Without times, only engines that are the choice for some limits are
-// tried.
+// Engines of a source after trials on the device. Engines that compute wrong values are removed, and times
+// are added if requested. The order stays the library's, so that the set of engines does not depend on times;
+// engine_algorithms.h orders by times. Without times, only engines that are the first choice under some
+// limits are tried.
 
 #include <functional>
 #include <limits>
@@ -16,12 +16,13 @@
 namespace vdnn::cuda {
 
 struct TriedEnginesOptions {
-  // Only engines that these permit are tried; the others follow them, untried.
+  // Only engines that these limits permit are tried. The other engines follow them in the list, untried.
   EngineLimits limits;
-  // A question's engines get times only if all compared engines were timed, except those without room.
+  // A question's engines get times only if all compared engines were timed, except those that did not fit
+  // into memory.
   EngineTiming timing = EngineTiming::kOff;
-  // After this many seconds of trials, counted by the report, engines are checked but no longer timed. The
-  // timings record, by precision, which questions that concerns, so that a run with these timings has the
+  // After this many seconds of trials, as the report counts them, engines are checked but no longer timed.
+  // The timings record which questions this concerns, by precision, so that a run with these timings gets the
   // same answers.
   double most_seconds = std::numeric_limits<double>::infinity();
 };
@@ -31,8 +32,8 @@ struct TriedEnginesParts {
   std::shared_ptr<EngineTrials> trials;
   std::shared_ptr<EngineTimingsFile> timings;
   EngineTimingsFile::Warn warn;
-  std::shared_ptr<EngineTrialReport> report = {};  // continued if given; null: no report
-  // A clock in seconds with any origin. Empty: the steady clock.
+  std::shared_ptr<EngineTrialReport> report = {};  // a given report is continued; null: no report
+  // A clock in seconds with any origin. If empty, the steady clock.
   std::function<double()> clock = {};
 };
 
@@ -40,13 +41,13 @@ class TriedEngines final : public EngineSource {
  public:
   // No part may be null or empty.
   TriedEngines(TriedEnginesParts parts, const TriedEnginesOptions& options);
-  // "cudnn 9.19.0", or "cudnn 9.19.0, timed" if all engines are timed, which offers more of them.
+  // For example "cudnn 9.19.0". With timing of all engines, which offers more of them, "cudnn 9.19.0, timed".
   std::string name() const override;
 
  private:
-  // Each engine is tried once per device of the timings. Every run in which a wrong engine is left out gets a
-  // warning with its name, the question and the worst error. Throws NoEngine if all permitted engines are
-  // wrong or cannot be run.
+  // Each engine is tried once per device of the timings. Every run that omits a wrong engine warns with the
+  // engine's name, the question and the worst error. Throws NoEngine if all permitted engines are wrong or
+  // cannot run.
   std::vector<Engine> do_list(const EngineQuestion& question) const override;
 
   TriedEnginesParts parts_;

@@ -14,8 +14,8 @@ std::uint64_t stored_elements(const KernelRequest& request) {
   return request.tape.value(request.op.reads[0]).bytes / sizeof(float);
 }
 
-// The operands of an update beside parameter, gradient and states: a read for the scale of its gradient, and
-// a write for the parameter's copy.
+// The optional operands of an update, in addition to parameter, gradient and states: a read for the scale of
+// the gradient, and a write for the parameter's copy.
 class Additions {
  public:
   Additions(const KernelRequest& request, std::size_t states) : norm_(2 + states), copy_(1 + states) {
@@ -41,7 +41,7 @@ class Additions {
   }
 
  private:
-  std::size_t norm_;  // the operands
+  std::size_t norm_;  // index of the read
   std::size_t copy_;
   bool clipped_ = false;
   bool loss_scaled_ = false;

@@ -17,8 +17,8 @@ std::shared_ptr<const VendorOp> within_algorithm(std::unique_ptr<VendorOp> made,
   const Algorithm& algorithm = request.op.algorithms.at(request.algorithm);
   const std::uint64_t wanted = checked_add(made->workspace_bytes(), beside_bytes);
   if (wanted > algorithm.workspace_bytes) {
-    throw DeviceError("op '" + request.op.name + "': " + algorithm.name + " wants " + std::to_string(wanted) +
-                      " bytes of workspace on this device, " + std::to_string(algorithm.workspace_bytes) +
+    throw DeviceError("op '" + request.op.name + "': " + algorithm.name + " needs " + std::to_string(wanted) +
+                      " bytes of workspace on this device, but " + std::to_string(algorithm.workspace_bytes) +
                       " were planned");
   }
   return made;

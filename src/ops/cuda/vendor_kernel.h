@@ -12,12 +12,12 @@
 
 namespace vdnn::cuda {
 
-// Throws DeviceError if it needs more workspace than the op's algorithm counts, of which `beside_bytes` are
-// used for other purposes.
+// Returns `made`. Throws DeviceError if it needs more workspace than the op's algorithm counts.
+// `beside_bytes` of that workspace are used for other purposes.
 std::shared_ptr<const VendorOp> within_algorithm(std::unique_ptr<VendorOp> made, const KernelRequest& request,
                                                  std::uint64_t beside_bytes = 0);
 
-// `workspace` is the op's, of which it uses what it needs.
+// `workspace`: at least the op's workspace_bytes().
 void run_vendor_op(const VendorOp& op, std::span<const AddressRange> reads, const AddressRange& write,
                    const AddressRange& workspace, const Launcher& launcher);
 

@@ -1,11 +1,11 @@
 #pragma once
-// The problems that cuDNN and cuBLASLt compute: from numbers and shapes they make an op that can be run.
+// The problems that cuDNN and cuBLASLt compute. From sizes and shapes, the library makes an op that can run.
 // Their headers are not visible here, so that the layers and their tests need neither: a fake
 // (tests/fakes/fake_vendor_library.h) computes the same problems on the host.
 //
 // Feature maps are fp32, bf16 or fp16, dense, channels last; filters are KRSC with the channels of one group.
-// Sums are fp32 for all types and rounded once to the result. TF32 is used only on request, for a convolution
-// by the name of its engine. All ops give the same bits for the same operands.
+// Sums are fp32 for all types and rounded once to the result. TF32 is used only on request; for a
+// convolution, the name of its engine requests it. All ops compute the same bits for the same operands.
 
 #include <cstdint>
 #include <memory>
@@ -40,9 +40,9 @@ struct PoolingProblem {
   DataType elements = DataType::kF32;
 };
 
-// For fp32 maps only: cuDNN casts the factors of the formula to the type of the tensor (cudnn_ops.h), and
-// narrow types would lose most of their bits. Any number of dimensions of space; their arrangement does not
-// matter.
+// For fp32 maps only: cuDNN casts the factors of the formula to the type of the tensor (cudnn_ops.h), so
+// narrow types would lose most of their bits. Space may have any number of dimensions; their arrangement does
+// not matter.
 struct LrnProblem {
   LrnSpec spec;
   Dims x;
@@ -52,7 +52,7 @@ struct LrnProblem {
 struct VendorOperands {
   std::span<const AddressRange> reads;
   AddressRange write;
-  AddressRange workspace;  // of workspace_bytes()
+  AddressRange workspace;  // has workspace_bytes() of the op
 };
 
 class VendorOp {
@@ -69,8 +69,8 @@ class VendorOp {
   virtual void run(const VendorOperands& operands, void* stream) const = 0;
 };
 
-// The library of one GPU, which must outlive its ops. Thread-safe; its ops are, too, unless two threads run
-// the same op. For problems that it cannot compute it throws DeviceError, for convolutions NoEngine.
+// The library of one GPU. It must outlive its ops. Thread-safe; its ops are, too, unless two threads run the
+// same op. For an unsupported problem it throws DeviceError, for a convolution NoEngine.
 class VendorLibrary {
  public:
   VendorLibrary() = default;
@@ -78,7 +78,7 @@ class VendorLibrary {
   VendorLibrary& operator=(const VendorLibrary&) = delete;
   virtual ~VendorLibrary() = default;
 
-  // A convolution by an engine that an engine source named for the question; two or three dimensions of
+  // A convolution on an engine that an engine source listed for the question; two or three dimensions of
   // space. Forward reads X and W, the data gradient dY and W, the filter gradient X and dY. All operands have
   // the question's type.
   virtual std::unique_ptr<VendorOp> convolution(const EngineQuestion& question,
@@ -91,8 +91,8 @@ class VendorLibrary {
 };
 
 // cuDNN and cuBLASLt on the calling thread's GPU, whose number is `ordinal`. Throws DeviceError if one of
-// them cannot be loaded or the build did not have it. Neither this call nor the destructor waits for work of
-// the GPU, so that others may capture meanwhile.
+// them cannot be loaded, or if vdnn was built without it. Neither this call nor the destructor waits for work
+// of the GPU, so other threads may capture streams in the meantime.
 std::unique_ptr<VendorLibrary> make_vendor_library(int ordinal);
 
 }  // namespace vdnn::cuda

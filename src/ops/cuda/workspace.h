@@ -1,6 +1,6 @@
 #pragma once
-// Arrays one after another in an op's workspace. The same code computes their size, when it starts at address
-// 0, and their addresses, when it starts at the workspace.
+// Arrays one after another in an op's workspace. The same code computes their total size, starting at address
+// 0, and their addresses, starting at the workspace.
 
 #include <cstdint>
 
@@ -28,7 +28,7 @@ class Workspace {
   std::uint64_t end_;
 };
 
-// The size of a layout: a class whose constructor takes a Workspace, then these arguments.
+// The size of a layout, a class whose constructor takes a Workspace and then `arguments`.
 template <class Layout, class... Arguments>
 std::uint64_t workspace_bytes(const Arguments&... arguments) {
   Workspace workspace;

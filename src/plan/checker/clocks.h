@@ -1,5 +1,5 @@
 #pragma once
-// Vector clocks over the streams of a schedule: what each instruction is ordered after.
+// Vector clocks over the streams of a schedule: the instructions that precede each instruction.
 
 #include <array>
 #include <cstddef>
@@ -28,16 +28,16 @@ class Clocks {
  public:
   Clocks(const Schedule& schedule, std::uint32_t steps);
 
-  // The instruction is ordered after the earlier work of its stream, its waits, and all that those were
-  // ordered after. A release belongs to no stream, so only its waits count.
+  // The instruction is ordered after the earlier work of its stream, after its waits, and after everything
+  // that precedes these. A release belongs to no stream, so only its waits count.
   Clock before(const Visit& visit) const;
-  // The instruction, visited in the order of the list, is done with `clock` before it.
+  // Records an instruction; `clock` is what before() returned for it. Call it in the order of the list.
   void record(const Visit& visit, Clock clock);
 
  private:
   Position count_;
   std::array<Clock, kStreamRoles> streams_{};
-  std::vector<Clock> done_;  // by position: what is done once its instruction is
+  std::vector<Clock> done_;  // by position: the work that is done when this instruction is
 };
 
 }  // namespace vdnn::checking

@@ -51,8 +51,8 @@ void ContentCheck::require_allocated(const Visit& visit, BufferId id) {
   }
 }
 
-// The version of a value that the tape means at this instruction. Values are made once a step. Persistent
-// ones exist before the first step, and each op of the tape that rewrites them makes a new version.
+// The version of a value that the tape means at this instruction. Values are made once per step. Persistent
+// values exist before the first step, and each op of the tape that rewrites one makes a new version.
 std::uint64_t ContentCheck::meant_version(const Visit& visit, ValueId id) const {
   if (!tape_.value(id).persistent()) {
     return visit.step + 1;
@@ -98,7 +98,7 @@ void ContentCheck::write(const Visit& visit, const BufferUse& use) {
   }
 }
 
-// Makes once more the version that was made in this step.
+// Makes the version of this step once more.
 void ContentCheck::recompute(const Visit& visit, const BufferUse& use) {
   if (tape_.value(use.value).persistent()) {
     findings_.add(findings_.name(visit) + " makes " + tape_.value(use.value).name +

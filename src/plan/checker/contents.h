@@ -1,7 +1,7 @@
 #pragma once
-// The contents of buffers: every operand is in a buffer that is allocated and holds the value in the version
-// that the tape means, every value is made once a step, and every buffer that is not persistent is released
-// in its own step.
+// The contents of buffers. Every operand is in an allocated buffer that has the value in the version that the
+// tape means. Every value is made once per step. Every buffer that is not persistent is released in its own
+// step.
 
 #include <cstdint>
 #include <vector>
@@ -44,7 +44,7 @@ class ContentCheck {
   const Schedule& schedule_;
   Findings& findings_;
   std::vector<Tenancy> buffers_;
-  std::vector<std::uint64_t> made_;         // by value: how often
+  std::vector<std::uint64_t> made_;         // by value: how often it was made
   std::vector<std::vector<OpId>> writers_;  // by value: the ops that make or rewrite it, in order
 };
 

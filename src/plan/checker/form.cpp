@@ -42,7 +42,7 @@ class FormCheck {
 
   void check_instruction(std::uint32_t index) {
     const Instruction& instruction = schedule_.instructions[index];
-    // On the stream of reductions, any other work would delay what the other ranks wait for.
+    // On the stream of reductions, other work would delay collectives for which the other ranks wait.
     if (!names_what_exists(instruction) ||
         (instruction.stream == StreamRole::kReduce) != is_collective(instruction)) {
       findings_.add(findings_.name(index) +
@@ -136,8 +136,8 @@ class FormCheck {
     }
   }
 
-  // A persistent value has one place: the whole of a persistent buffer on the device that holds nothing else.
-  // It never moves, because executors bind such a buffer to the parameter store.
+  // A persistent value has a whole persistent device buffer of its own. It never moves, because executors
+  // bind such a buffer to the parameter store.
   void check_persistent_places() {
     std::vector<BufferId> place(tape_.values().size(), kNone);
     std::vector<ValueId> owner(schedule_.buffers.size(), kNone);

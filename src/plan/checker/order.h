@@ -1,7 +1,7 @@
 #pragma once
-// The order of accesses: two accesses to a buffer of which one is a write, an allocation or a release must be
-// ordered, and so must the last uses of bytes of the arena and the allocation that gets them next. Then every
-// permitted order of execution reads what the order of the list reads.
+// The order of accesses. Two accesses to a buffer must be ordered if one is a write, an allocation or a
+// release. An allocation must be ordered after the last earlier uses of its bytes of the arena. Then every
+// permitted order of execution reads the same contents as the order of the list.
 
 #include <vector>
 
@@ -19,10 +19,11 @@ class OrderCheck {
   OrderCheck(const Schedule& schedule, Findings& findings)
       : schedule_(schedule), findings_(findings), accesses_(schedule.buffers.size()) {}
 
-  // `clock`: what the instruction is ordered after.
+  // `clock`: the work that precedes the instruction.
   void allocate(const Visit& visit, const Clock& clock);
   void release(const Visit& visit, const Clock& clock);
-  // Before the instruction accesses the buffer: after the last write, and a write also after the reads since.
+  // Call it before the instruction accesses the buffer. An access must come after the last write, and a write
+  // also after the reads since that.
   void require_ordered(const Visit& visit, BufferId id, const Clock& clock, bool write);
   void note_read(const Visit& visit, BufferId id);
   void note_write(const Visit& visit, BufferId id);
@@ -33,7 +34,7 @@ class OrderCheck {
     std::vector<Access> reads;  // since the write
   };
 
-  // Bytes of the arena: the buffer that lies there, or the one that did and its last accesses.
+  // A range of the arena: the buffer there, or the previous buffer and its last accesses.
   struct Place {
     BufferId tenant = kNone;
     BufferId previous = kNone;

@@ -10,7 +10,7 @@
 
 namespace vdnn::checking {
 
-// Of one step. The tape outlives it.
+// Counts the instructions of one step. The tape outlives it.
 class StepTally {
  public:
   explicit StepTally(const Tape& tape)

@@ -34,13 +34,13 @@ void AlgorithmChooser::find_residents(const Decisions& decisions, const Recomput
   }
 }
 
-// In use when it is launched, without its workspace.
+// The bytes in use when the op is launched again, without its workspace.
 std::uint64_t AlgorithmChooser::bytes_before(const LaunchedAgain& again) const {
   return resident_[again.slot] - problem_.made_bytes(again.slot) +
          static_cast<std::uint64_t>(again.passing_bytes);
 }
 
-// Wherever an op is launched, it runs the same algorithm.
+// All launches of an op use the same algorithm, so its workspace must fit at each of them.
 void AlgorithmChooser::find_free(const Recomputations& recomputations, std::uint64_t bytes) {
   const std::size_t slots = problem_.slots();
   free_.resize(slots);

@@ -1,7 +1,7 @@
 #pragma once
-// The algorithm of each op, and the memory in use at each slot with it. An op uses the fastest algorithm that
-// the decisions permit and whose workspace fits in the memory left at its slot, and at every slot before
-// which it is launched again.
+// The algorithm of each op, and the resulting memory in use at each slot. An op uses the fastest algorithm
+// that the decisions permit and whose workspace fits at its slot and at every slot before which the op is
+// launched again.
 
 #include <cstdint>
 #include <vector>
@@ -14,8 +14,8 @@ namespace vdnn::optimal {
 // The device memory of a step, in bytes, for all that is not persistent.
 struct Room {
   std::uint64_t bytes = 0;
-  // Uses above this are only for ops that otherwise could not run, or would use an algorithm of the last
-  // resort: addresses are easier to find then.
+  // Only ops that otherwise could not run, or would use an algorithm of the last resort, may exceed this. The
+  // rest makes addresses easier to find.
   std::uint64_t soft_bytes = 0;
 };
 
@@ -28,8 +28,8 @@ struct Shortage {
 struct AlgorithmUse {
   std::vector<Shortage> shortages;    // by slot; if there are any, the rest is incomplete
   std::vector<std::uint32_t> choice;  // by op: an index into Problem::choices()
-  std::vector<double> seconds;        // by slot: of its op and of those that are launched again before it
-  std::vector<std::uint64_t> bytes;   // by slot: in use, with workspaces, while any of these runs
+  std::vector<double> seconds;        // by slot: for its op and those that are launched again before it
+  std::vector<std::uint64_t> bytes;   // by slot: the most in use, with workspaces, while these ops run
   std::vector<bool> stepped_down;     // by slot: its op lacked memory for a faster algorithm
 };
 
@@ -51,7 +51,7 @@ class AlgorithmChooser {
   const Problem& problem_;
   std::vector<std::int64_t> change_;     // by slot
   std::vector<std::uint64_t> resident_;  // by slot: without workspaces
-  std::vector<std::uint64_t> free_;      // by op: for its workspace, at most
+  std::vector<std::uint64_t> free_;      // by op: the most bytes for its workspace
   AlgorithmUse use_;
 };
 

@@ -18,13 +18,13 @@ namespace vdnn::optimal {
 
 namespace {
 
-// A value's stay on the host (plan.h): the lifetimes of its memory on the device before and after it, as
+// A value's stay on the host (plan.h), with the lifetimes of its device memory before and after the stay, as
 // positions in a list.
 struct HostStay {
   std::size_t out = 0;   // ends when the value has left
   std::size_t back = 0;  // begins when it is fetched
   OpId first_use = 0;    // of the second life
-  // As in the plan.
+  // The times in the plan.
   std::uint32_t asked_end = 0;
   std::uint32_t asked_begin = 0;
 };
@@ -32,7 +32,7 @@ struct HostStay {
 // A buffer's name, and how many earlier buffers have the same name.
 using Key = std::pair<std::string, int>;
 
-// `visit(position, key)` for each of a schedule's lifetimes.
+// Calls `visit(position, key)` for each of a schedule's lifetimes.
 template <class Visit>
 void visit_keys(const Schedule& schedule, std::span<const Lifetime> all, const Visit& visit) {
   std::map<std::string, int> seen;
@@ -65,8 +65,8 @@ std::uint64_t lowest_free(std::span<const Lifetime> all, std::span<const std::ui
   return offset;
 }
 
-// The schedule of a plan whose buffers lie where those of another schedule do that have the same name and
-// size. Those that are added lie as low as they can.
+// The schedule of a plan. A buffer with the same name and size as one of another schedule has the same
+// offset. Other buffers get the lowest free offset.
 struct SamePlaces {
   SamePlaces(const Problem& problem, const Plan& plan, const Schedule& before)
       : schedule(build_layer_wise_schedule(problem.tape(), plan, nullptr)), all(lifetimes(schedule)) {
@@ -140,8 +140,9 @@ class Arranger {
     }
   }
 
-  // A result is copied to the host after all offloads that were started earlier, so the next user of its few
-  // bytes would wait for all of them. Large results, and those that are offloaded themselves, are left out.
+  // Keeps the memory of small results to the end of the step. A result is copied to the host after all
+  // earlier offloads, so the next user of its few bytes would wait for all of them. Leaves out results that
+  // are offloaded.
   void keep_results() {
     std::vector<bool> result(schedule_.buffers.size(), false);
     std::vector<bool> offloaded(schedule_.buffers.size(), false);
@@ -159,7 +160,7 @@ class Arranger {
     }
   }
 
-  // The next step's inputs may come early if the places of these are free.
+  // The next step's inputs can be loaded early if the places of this step's inputs stay free.
   void look_ahead() {
     std::vector<bool> input(schedule_.buffers.size(), false);
     for (const Instruction& instruction : schedule_.instructions) {
@@ -174,7 +175,7 @@ class Arranger {
     }
   }
 
-  // The plan's transfers of a value, in order of time, are the schedule's prefetches of it.
+  // Finds the lifetimes of each transfer: in order of time, a value's transfers are its prefetches.
   void find_host_stays() {
     std::vector<std::size_t> lifetime_of(schedule_.buffers.size(), 0);
     for (std::size_t each = 0; each < lifetimes_.size(); ++each) {
@@ -192,7 +193,7 @@ class Arranger {
             {.out = lifetime_of[place[instruction.value]], .back = lifetime_of[instruction.buffer]});
       }
       for (const BufferUse& use : uses(problem_.tape(), instruction)) {
-        // A recomputation may also write a copy of a value that is there already.
+        // A recomputation may also write a copy of a value that is already on the device.
         const bool copy = use.write && instruction.kind == InstructionKind::kRecompute;
         if (use.value != kNone && !copy && schedule_.buffers[use.buffer].space == Space::kDevice) {
           place[use.value] = use.buffer;
@@ -221,7 +222,7 @@ class Arranger {
     return problem_.gaps()[problem_.gap_at(transfer.value, transfer.prefetch_with)];
   }
 
-  // Lifetimes shrink to what the plan needs; the times that it asks for become soft.
+  // Shrinks lifetimes to the times that the plan needs. The times that it asks for become soft.
   void soften() {
     find_starts();
     for (std::size_t each = 0; each < plan_.transfers.size(); ++each) {
@@ -245,27 +246,27 @@ class Arranger {
     }
   }
 
-  // When each op would start if there were no copies; then the end of the step.
+  // Computes when each op would start without copies, then the end of the step.
   void find_starts() {
     starts_.assign(1, 0);
     for (OpId op = 0; op < problem_.slots(); ++op) {
       starts_.push_back(starts_.back() + problem_.costs().op_seconds[op][plan_.algorithms[op]]);
     }
   }
-  // The op that is under way then.
+  // The op that runs at `seconds`.
   OpId slot_at(double seconds) const {
     const auto behind = std::ranges::upper_bound(starts_, seconds) - starts_.begin();
     return behind == 0 ? 0 : std::min(static_cast<OpId>(behind - 1), static_cast<OpId>(problem_.slots() - 1));
   }
 
-  // Writes the soft times that were granted into the plan. False: nothing changes.
+  // Writes the granted soft times into the plan. Returns false if nothing changes.
   bool harden() {
     bool changed = false;
     for (std::size_t each = 0; each < plan_.transfers.size(); ++each) {
       Transfer& transfer = plan_.transfers[each];
       const HostStay& stay = host_stays_[each];
       const std::uint32_t end = lifetimes_[stay.out].soft_end;
-      if (end < stay.asked_end) {  // released with the last op that ends before
+      if (end < stay.asked_end) {  // release with the last op that ends by then
         const auto behind = std::ranges::upper_bound(first_, end) - first_.begin();
         const Gap& gap = gap_of(transfer);
         transfer.release_with = std::max(gap.last_before, static_cast<OpId>(behind) - 2);
@@ -300,10 +301,10 @@ class Arranger {
   GiveWay give_way_;
   std::uint64_t alignment_;
   Schedule schedule_;
-  std::vector<std::uint32_t> first_;  // an op: its first instruction
+  std::vector<std::uint32_t> first_;  // by op: its first instruction
   std::vector<double> starts_;
   std::vector<Lifetime> lifetimes_;
-  std::vector<HostStay> host_stays_;  // a transfer
+  std::vector<HostStay> host_stays_;  // by transfer
 };
 
 }  // namespace

@@ -1,30 +1,35 @@
-// A lower bound on the time of a step, whatever plan, however often values come and go in it.
+// A lower bound on the time of a step under any plan, however often values leave and come back in it.
 //
-// While an op computes, the parameters, its operands and its workspace are on the device, all within B bytes.
-// That leaves some algorithms out; let the least time of an op be that of the fastest of the others.
+// While an op computes, the parameters, its operands and its workspace are on the device, together in at most
+// B bytes. This excludes algorithms with large workspaces. The least time of an op is that of its fastest
+// remaining algorithm.
 //
-// Let u be a slot whose op computes when a step is under way. Let F be the least time of all ops before it
-// and G that of it and all after it, where u uses the algorithm a: one stream computes, so that from the
-// start of a step's first op to the start of u no less than F passes, and from there to the start of the next
-// step's first op no less than G.
+// Let u be a slot of the step whose op uses algorithm a. Let F be the sum of the least times of all ops
+// before u. Let G be the time of u with a, plus the least times of all ops after u. Only one stream computes.
+// So at least F passes from the start of the step's first op to the start of u, and at least G from there to
+// the start of the next step's first op.
 //
-// When u starts, every value that has been made and is still to be used is either on the device, as all that
-// u reads is, or its copy on the host is complete and its memory released, or it will be made again. X is
-// what is needed beyond B: the values alive at u, the parameters and the workspace of a, less B. It is made
-// up of y bytes that were copied to the host before u started, after they had been made in this step, which
-// takes y / D seconds of the link to the host (inputs apart, whose copy may be older: the bound counts them
-// as gone for nothing), and come back before the step's last op has ended, which takes y / H; and of X - y
-// bytes that are made again after u has started. To make a value again its producer must run once more,
-// which only ops of the forward pass can, and with it its chain (operands.h). If no producer makes a byte for
-// less than so many seconds, the cheapest producers first, X - y bytes take at least R(X - y) seconds of the
-// compute stream: the fractional knapsack, which is convex. So with a the step takes at least
+// When u starts, each value that has been made and will still be used is in one of three states. It is on the
+// device, like all that u reads; or its copy on the host is complete and its device memory released; or it
+// will be made again. Let X be the bytes that do not fit: the values alive at u, the parameters and the
+// workspace of a, less B. So X bytes are not on the device:
 //
-//   min over y of  max(F, y / D) + max(G + R(X - y), y / H),
+//   * y bytes are on the host. They were made in this step and then copied before u started, which takes
+//     y / D seconds of the link to the host. They come back before the step's last op ends, which takes y / H
+//     seconds. (The copy of an input may be older, so the bound counts inputs as gone at no cost.)
+//   * X - y bytes are made again after u has started. The producer of each value, which must be an op of the
+//     forward pass, runs once more, and its chain (operands.h) with it. With the cheapest producers per byte
+//     first, this takes at least R(X - y) seconds of the compute stream: a fractional knapsack, which is
+//     convex.
 //
-// the sum of functions that are convex in y, whose least value is looked for by thirds; y is at least what is
-// left where all is made again that can be. Of the algorithms of u the one that leads to the least counts.
-// The bound is the greatest over all u; for u whose X is not positive with the fastest algorithm it is F + G,
-// the sum of all ops.
+// So with a the step takes at least
+//
+//   min over y of  max(F, y / D) + max(G + R(X - y), y / H).
+//
+// Both terms are convex in y, so a ternary search finds the minimum. y is at least the bytes that remain if
+// all that can be made again is made again. The bound of u is the least over its algorithms, and the bound of
+// the step is the greatest over all u. If X is not positive with the fastest algorithm of u, the bound of u
+// is F + G, the sum of all ops.
 
 #include "src/plan/optimal/bound.h"
 
@@ -46,15 +51,16 @@ namespace {
 
 // The number of slots that are evaluated.
 constexpr std::size_t kSlots = 64;
-// Each takes a third off the stretch that the least value lies in: together more than a double tells apart.
+// Rounds of the ternary search. Each removes a third of the range; together they exceed a double's precision.
 constexpr int kThirds = 90;
-constexpr double kRounding = 1e-12;  // of sums of some thousand ops, in another order than the predictor's
+// The rounding error of sums over some thousand ops, in another order than the predictor's.
+constexpr double kRounding = 1e-12;
 
 bool reads(const Op& op, ValueId value) {
   return std::ranges::find(op.reads, value) != op.reads.end();
 }
 
-// The bound holds for any choice of slots. The fullest give the greatest.
+// The slots to evaluate. The bound holds for any slots; the fullest lead to the greatest bound.
 std::vector<OpId> fullest_slots(const Problem& problem) {
   std::vector<OpId> fullest(problem.slots());
   std::iota(fullest.begin(), fullest.end(), OpId{0});
@@ -112,7 +118,7 @@ Bound::Crossing Bound::crossing(OpId slot) const {
   return result;
 }
 
-// Of the algorithms that fit beside the op's own operands.
+// Finds each op's least time among the algorithms that fit in addition to its operands.
 void Bound::find_least(double room) {
   std::vector<double> least;
   for (OpId op = 0; op < problem_.slots(); ++op) {
@@ -170,7 +176,7 @@ double Bound::seconds_at(const Crossing& alive, double room) const {
   return least;
 }
 
-// The cheapest way for `excess` bytes to be gone.
+// The seconds of a step in which `excess` bytes are not on the device, in the cheapest way.
 double Bound::split(const Crossing& alive, double excess, double before, double after) const {
   const PlanCosts& costs = problem_.costs();
   const auto seconds_again = [&alive](double bytes) {

@@ -12,18 +12,17 @@ class Bound {
  public:
   explicit Bound(const Problem& problem);
 
-  // `device_bytes`: parameters included. `enough`: seconds; once the bound reaches it, the rest is not
-  // computed.
+  // `device_bytes` include parameters. The computation stops once the bound reaches `enough` seconds.
   double seconds(std::uint64_t device_bytes, double enough);
 
  private:
   // Values of one producer.
   struct Made {
     double bytes = 0;
-    std::vector<OpId> ops;  // the producer, and those that run again with it
-    double seconds = 0;     // of them
+    std::vector<OpId> ops;  // the producer, and the ops that run again with it
+    double seconds = 0;     // for all of `ops`
   };
-  // Values that can be made again, in order of price: the sums of all up to and with each.
+  // Values that can be made again, in order of price: the sums up to and including each.
   struct Sums {
     double bytes = 0;
     double seconds = 0;
@@ -32,7 +31,7 @@ class Bound {
   struct Crossing {
     OpId slot = 0;
     double bytes = 0;
-    std::vector<Made> made;   // those that an op can make again and that the slot's op does not read
+    std::vector<Made> made;   // values that an op can make again and that the slot's op does not read
     std::vector<Sums> again;  // the cheapest first
   };
 
@@ -43,11 +42,11 @@ class Bound {
   double split(const Crossing& alive, double excess, double before, double after) const;
 
   const Problem& problem_;
-  std::vector<double> operands_;     // an op: bytes that it needs beside its workspace
-  std::vector<double> fresh_;        // an op: of results that take no read's place
-  std::vector<Crossing> crossings_;  // of the fullest slots
-  std::vector<double> least_;        // an op: seconds of the fastest algorithm that fits
-  std::vector<double> before_;       // an op: the sum of those before it
+  std::vector<double> operands_;     // by op: bytes that it needs besides its workspace
+  std::vector<double> fresh_;        // by op: bytes of results that overwrite no read
+  std::vector<Crossing> crossings_;  // at the fullest slots
+  std::vector<double> least_;        // by op: seconds of the fastest algorithm that fits
+  std::vector<double> before_;       // by op: the sum of least_ over the ops before it
   double total_ = 0;
 };
 

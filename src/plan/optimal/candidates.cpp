@@ -15,9 +15,9 @@ namespace vdnn::optimal {
 
 namespace {
 
-// How often ops step down in the search for addresses.
+// The most times that ops step down in the search for addresses.
 constexpr int kStepsDown = 3;
-// With at most this many gaps, plans are tried in which one more value leaves.
+// If there are at most this many gaps, plans in which one more value leaves are tried.
 constexpr std::size_t kFewGaps = 40;
 
 // Fractions of the memory that plans try to leave free if no addresses are found.
@@ -26,7 +26,7 @@ constexpr std::array kSlacks{0.03, 0.08};
 // A plan that exceeds its memory by a larger fraction does not fit with smaller workspaces.
 constexpr double kNear = 0.1;
 
-// Ops that are replaced one by one: each costs a forecast.
+// The most ops whose algorithms are replaced one by one: each costs a forecast.
 constexpr std::size_t kMostOneByOne = 8;
 
 // An algorithm that replaces another takes at most this fraction of its time.
@@ -67,7 +67,7 @@ void Candidates::consider(const Decisions& decisions, std::uint64_t bytes, std::
       (problem_.gaps().size() <= kFewGaps && consider_with_moves(decisions, bytes, enough))) {
     return;
   }
-  // Stepping down moves only a few workspaces.
+  // Stepping down moves only a few workspaces, so it helps only a plan that nearly fits.
   const bool near =
       static_cast<double>(committed_bytes(schedule.arena_bytes)) <= (1 + kNear) * static_cast<double>(enough);
   if (!(near && consider_with_steps(decisions, std::move(schedule), bytes, enough)) &&
@@ -108,8 +108,8 @@ void Candidates::consider_without_last_resorts(const Leader& leader, std::uint64
   }
 }
 
-// A large workspace may make its op wait for a copy that had the place earlier. So each is kept only if it
-// makes the step shorter.
+// A large workspace may make its op wait for the copy of an earlier value in the same place. So each
+// replacement is kept only if it makes the step shorter.
 void Candidates::replace_one_by_one(const Leader& leader, std::uint64_t enough) {
   PlannedSchedule known = leader.schedule;
   double seconds = leader.seconds;
@@ -135,7 +135,7 @@ double Candidates::lost_to_last_resorts(const Decisions& decisions, std::uint64_
   return seconds;
 }
 
-// The ops that lose most come first.
+// The ops that use a last resort; those that lose most come first.
 std::vector<OpId> Candidates::last_resorts(const Plan& plan) const {
   std::vector<OpId> result;
   for (OpId op = 0; op < problem_.slots(); ++op) {
@@ -148,11 +148,12 @@ std::vector<OpId> Candidates::last_resorts(const Plan& plan) const {
   return result;
 }
 
-// Everything else stays where it is. No op is in another's way: only one workspace is alive at a time.
+// Gives `ops` faster algorithms while all other buffers keep their offsets. The new workspaces do not
+// conflict, since only one workspace is alive at a time.
 bool Candidates::replace_in_place(PlannedSchedule& known, std::span<const OpId> ops,
                                   std::uint64_t enough) const {
   const std::uint64_t most = enough - std::min(enough, problem_.persistent_bytes());
-  std::map<OpId, std::uint32_t> tried;  // an op's choice
+  std::map<OpId, std::uint32_t> tried;  // by op: its choice
   for (const OpId op : ops) {
     if (faster_choices(op, known.plan.algorithms[op]) > 0) {
       tried.emplace(op, 0);
@@ -180,7 +181,7 @@ bool Candidates::replace_in_place(PlannedSchedule& known, std::span<const OpId> 
   return false;
 }
 
-// How many of the op's choices, which are its first ones, are much faster than the algorithm.
+// The number of the op's choices that are much faster than the algorithm. They are its first choices.
 std::uint32_t Candidates::faster_choices(OpId op, std::uint32_t algorithm) const {
   const double most = kMuchFaster * problem_.costs().op_seconds[op][algorithm];
   const auto is_faster = [most](const Choice& choice) { return choice.seconds <= most; };
@@ -188,7 +189,7 @@ std::uint32_t Candidates::faster_choices(OpId op, std::uint32_t algorithm) const
   return static_cast<std::uint32_t>(std::ranges::find_if_not(all, is_faster) - all.begin());
 }
 
-// With the least workspace that makes it much faster the op finds a place where all others make room.
+// Places all buffers anew, with the smallest workspace that makes the op much faster.
 bool Candidates::rearrange(PlannedSchedule& known, OpId op, std::uint64_t enough) const {
   const std::uint32_t faster = faster_choices(op, known.plan.algorithms[op]);
   if (faster == 0) {
@@ -199,7 +200,7 @@ bool Candidates::rearrange(PlannedSchedule& known, OpId op, std::uint64_t enough
   return adopt(known, std::move(plan), enough);
 }
 
-// False: there are no addresses for the plan.
+// Returns false if there are no addresses for the plan.
 bool Candidates::adopt(PlannedSchedule& known, Plan plan, std::uint64_t enough) const {
   std::optional<Schedule> schedule = arrange_as_before(
       problem_, plan, known.schedule, placements_, enough - std::min(enough, problem_.persistent_bytes()));
@@ -210,12 +211,12 @@ bool Candidates::adopt(PlannedSchedule& known, Plan plan, std::uint64_t enough) 
   return true;
 }
 
-// Results, which are smaller than a granule, give way; then one more value leaves, for another address. All
-// of these are tried: any may be the fastest that fits.
+// First, results give way; they are smaller than a granule. Then one more value leaves, so that it gets
+// another address. All of these plans are tried, since any may be the fastest that fits.
 bool Candidates::consider_with_moves(const Decisions& decisions, std::uint64_t bytes, std::uint64_t enough) {
   constexpr GiveWay kResults{.results = true};
   model_.evaluate(decisions, bytes);
-  Decisions as_chosen = decisions;  // the memory that is freed is for the value's way back, not for ops
+  Decisions as_chosen = decisions;  // keeps algorithms, so that ops do not use the freed memory
   for (OpId op = 0; op < problem_.slots(); ++op) {
     as_chosen.least_choice[op] = static_cast<std::uint8_t>(model_.choice(op));
   }
@@ -230,8 +231,8 @@ bool Candidates::consider_with_moves(const Decisions& decisions, std::uint64_t b
   return any_fits;
 }
 
-// Ops whose workspaces lie too high step down, a few times; nothing else gives way. `schedule` is that of the
-// decisions, which does not fit. False: no other fits either.
+// Ops whose workspaces are too high step down, a few times; nothing else gives way. `schedule` is that of the
+// decisions and does not fit. Returns false if no other schedule fits either.
 bool Candidates::consider_with_steps(Decisions decisions, Schedule schedule, std::uint64_t bytes,
                                      std::uint64_t enough) {
   model_.evaluate(decisions, bytes);
@@ -258,7 +259,7 @@ bool Candidates::consider_with_steps(Decisions decisions, Schedule schedule, std
   return false;
 }
 
-// A little memory stays free at every slot that permits it.
+// Tries plans that leave a little memory free at every slot that permits it.
 bool Candidates::consider_with_slack(const Decisions& decisions, std::uint64_t bytes, std::uint64_t enough) {
   return std::ranges::any_of(kSlacks, [&](double slack) {
     model_.evaluate(decisions, bytes, slack);
@@ -271,8 +272,8 @@ bool Candidates::consider_as_evaluated(std::uint64_t bytes, std::uint64_t enough
   return fits(arrange_and_enter(bytes, give_way, enough), enough);
 }
 
-// Of the decisions that were evaluated last: values that are resident without need give way. If that holds up
-// ops, less room may be faster.
+// Tries plans of the decisions evaluated last in which values that are resident without need give way. If
+// that delays ops, less room may be faster.
 void Candidates::consider_with_delays(std::uint64_t bytes, std::uint64_t enough) {
   std::uint64_t committed = 0;
   for (const GiveWay& give_way : std::span(kWaysToGive).subspan(1)) {
@@ -295,8 +296,8 @@ void Candidates::consider_with_delays(std::uint64_t bytes, std::uint64_t enough)
   }
 }
 
-// Ops whose workspaces reach beyond the goal. If none does: ops whose workspaces are alive together with
-// buffers that reach beyond it.
+// The ops whose workspaces extend beyond the goal. If there are none, the ops whose workspaces are alive
+// together with buffers that extend beyond it.
 std::vector<OpId> Candidates::ops_too_high(const Schedule& schedule, std::uint64_t goal) const {
   const std::vector<OpId> op_of = ops_of_workspaces(schedule);
   const std::vector<Lifetime> all = lifetimes(schedule);
@@ -320,8 +321,8 @@ std::vector<OpId> Candidates::ops_too_high(const Schedule& schedule, std::uint64
   return high.empty() ? beside : high;
 }
 
-// Of the decisions that were evaluated last. The schedule has waits only if it fits in `enough` bytes or has
-// a lower peak than all known.
+// The plan and schedule of the decisions evaluated last. The schedule has waits only if it fits in `enough`
+// bytes or has a lower peak than all known ones.
 PlannedSchedule Candidates::arranged(std::uint64_t goal, const GiveWay& give_way, std::uint64_t enough) {
   PlannedSchedule candidate;
   candidate.plan.options = options_;
@@ -332,7 +333,8 @@ PlannedSchedule Candidates::arranged(std::uint64_t goal, const GiveWay& give_way
   return candidate;
 }
 
-// Of the decisions that were evaluated last. Returns their schedule, entered or not.
+// Arranges the decisions evaluated last, and enters the plan if it is small enough. Returns the schedule
+// either way.
 Schedule Candidates::arrange_and_enter(std::uint64_t goal, const GiveWay& give_way, std::uint64_t enough) {
   PlannedSchedule candidate = arranged(goal, give_way, enough);
   enter_if_small(candidate, enough);

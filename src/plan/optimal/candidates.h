@@ -11,28 +11,28 @@
 
 namespace vdnn::optimal {
 
-// Whether other schedules are tried if no addresses are found.
+// Whether other schedules are tried if no addresses are found (kUsual).
 enum class Insistence : std::uint8_t { kNone, kUsual };
 
 class Candidates {
  public:
-  // `first` is the same problem without a limit but the user's. `placements` are shared by all problems: some
-  // lead to the same schedules. All outlive this.
+  // `first` is the same problem with no limit except the user's. All problems share `placements`, since some
+  // lead to the same schedules. All arguments outlive this.
   Candidates(const Problem& problem, const Problem& first, const PlanOptions& options, Contest& contest,
              Placements& placements);
 
-  // Enters the plan of the model if addresses are found within `enough` bytes; otherwise, if insisted on,
-  // plans in which something gives way. Also enters a plan whose peak is lower than all known. `bytes`: for
-  // all that is not persistent.
+  // Enters the plan of the model if addresses are found within `enough` bytes. Otherwise, with kUsual, enters
+  // plans in which something gives way. Also enters a plan whose peak is lower than all known. `bytes` are
+  // for all that is not persistent.
   void consider(const Decisions& decisions, std::uint64_t bytes, std::uint64_t enough,
                 Insistence insistence = Insistence::kUsual);
-  // The same with addresses that lie closer together than `bytes` requires. This rarely holds up an op.
+  // The same with addresses that are closer together than `bytes` requires. This rarely delays an op.
   void consider_closer(const Decisions& decisions, std::uint64_t bytes, std::uint64_t enough);
-  // An op of a leader may use an algorithm of the last resort although there is memory for another, because
-  // the search had a limit of workspace and no addresses. If the workspace of the other has a place while
-  // everything else stays where it is, the op uses it.
+  // An op of a leader may use an algorithm of the last resort although there is memory for another: the
+  // search had a workspace limit and no addresses. The op switches to the other algorithm if that one's
+  // workspace has a place while all other buffers keep theirs.
   void consider_without_last_resorts(const Leader& leader, std::uint64_t enough);
-  // The most seconds that a plan of the decisions can gain without last resorts.
+  // The most seconds that a plan of the decisions can gain by avoiding last resorts.
   double lost_to_last_resorts(const Decisions& decisions, std::uint64_t bytes);
   // Device memory for `bytes` and all that is persistent, in whole granules.
   std::uint64_t committed_bytes(std::uint64_t bytes) const;

@@ -1,21 +1,24 @@
 // A lower bound on the time of a step from the values that cannot have been fetched early.
 //
-// Let a and b be slots of one step, a before b, neither a collective, and let V be the values that ops after
-// a, up to and with b, read, that were made or loaded before a, and that are no operands of a. While a
+// Let a and b be slots of one step, a before b, neither a collective. Let V be the values that the ops after
+// a, up to and including b, read, and that were made or loaded before a and are not operands of a. While a
 // computes, the device holds the parameters, the operands of a and its workspace. The rest of the budget is
-// the room of a. So of the x bytes of V all but the room become resident between the end of a and the
-// start of b. Some are copied from the host, at most H bytes a second. The others are made again; then the
-// compute stream runs their producers once more, and the chains of these (operands.h), besides the ops
-// between a and b, which take no less than C seconds. If z bytes, the cheapest for each byte first, take at
-// least R(z) seconds of the compute stream, from the end of a to the start of b it takes at least
+// the room of a. So of the x bytes of V, at least x - room become resident between the end of a and the start
+// of b.
 //
-//   min over z of  max(C + R(z), (x - room - z) / H),
+// Some of these bytes are copied from the host, at most H bytes per second. The others are made again: the
+// compute stream runs their producers and the producers' chains (operands.h) once more, in addition to the
+// ops between a and b, which take at least C seconds. Let R(z) be the least seconds in which the compute
+// stream makes z bytes, the cheapest per byte first. Then between the end of a and the start of b at least
 //
-// which is where the two are equal, since one grows with z and the other falls. This adds up over slots
-// a < b < c ..., for what passes between a and b and between b and c does not overlap, nor do the ops
-// launched then. So the earliest start of b is at least the greatest, over a, of the earliest start of a, the
-// least time of a and that; the least over the algorithms of a, which differ in their room. The start of the
-// next step's first op follows the last op of this one.
+//   min over z of  max(C + R(z), (x - room - z) / H)
+//
+// seconds pass. At the minimum the two are equal, since one grows with z and the other falls.
+//
+// These times add up over slots a < b < c ..., since the copies and launches between a and b do not overlap
+// with those between b and c. So for every a, the earliest start of b is at least the earliest start of a
+// plus the time of a plus this minimum. The algorithms of a differ in their room; the bound uses the one with
+// the least sum. The start of the next step's first op follows the last op of this step.
 
 #include "src/plan/optimal/fetch_bound.h"
 
@@ -30,7 +33,7 @@ namespace vdnn::optimal {
 
 namespace {
 
-// Slots between a and b. Values that are needed later have time to come.
+// The most slots between a and b. Values that are needed later have time to come back.
 constexpr std::size_t kWindow = 64;
 constexpr double kSumsRounding = 1e-12;
 
@@ -57,7 +60,7 @@ class FetchBound {
     starts_.assign(slots_.size() + 1, 0);
   }
 
-  // Of the first op of the next step.
+  // The earliest start of the next step's first op.
   double seconds() {
     for (std::size_t before = 0; before < slots_.size(); ++before) {
       look_behind(before);
@@ -66,7 +69,7 @@ class FetchBound {
   }
 
  private:
-  // If none fits, no plan does, and any bound holds.
+  // If no algorithm fits, no plan does, and any bound holds.
   std::uint32_t first_that_fits(OpId op) const {
     const std::vector<Choice>& choices = problem_.choices(op);
     const auto fits = std::find_if(choices.begin(), choices.end() - 1, [&](const Choice& choice) {
@@ -76,7 +79,7 @@ class FetchBound {
   }
   double least_seconds(OpId op) const { return problem_.choices(op)[first_choice_[op]].seconds; }
 
-  // Raises the starts of those in the window.
+  // Raises the starts of the slots in the window after `before`.
   void look_behind(std::size_t before) {
     const OpId slot = slots_[before];
     needed_ = 0;
@@ -94,7 +97,7 @@ class FetchBound {
     }
   }
 
-  // The seconds from the start of the slot until the needed values are there.
+  // The least seconds from the start of the slot until the needed values are on the device.
   double least_from(OpId slot, double between) const {
     const std::vector<Choice>& choices = problem_.choices(slot);
     double least = std::numeric_limits<double>::infinity();
@@ -146,7 +149,7 @@ class FetchBound {
            std::ranges::find(op.writes, value) != op.writes.end();
   }
 
-  // All that the producer makes counts as needed: then it is cheaper for each byte, and the bound holds.
+  // All that the producer makes counts as needed. That makes it cheaper per byte, so the bound still holds.
   void add_again(OpId producer, OpId slot) {
     std::uint64_t bytes = 0;
     for (const ValueId write : tape_.op(producer).writes) {
@@ -162,11 +165,11 @@ class FetchBound {
   const Problem& problem_;
   const Tape& tape_;
   double room_;
-  std::vector<double> operands_;             // an op: bytes that it needs beside its workspace
-  std::vector<std::uint32_t> first_choice_;  // an op: its fastest that fits
-  std::vector<OpId> slots_;                  // those that compute
-  std::vector<double> starts_;               // one of slots_, then the next step: not before
-  // For the slot that is looked behind.
+  std::vector<double> operands_;             // by op: bytes that it needs besides its workspace
+  std::vector<std::uint32_t> first_choice_;  // by op: its fastest choice that fits
+  std::vector<OpId> slots_;                  // the slots that compute
+  std::vector<double> starts_;               // the earliest start of each of slots_, then of the next step
+  // For the slot of look_behind():
   std::vector<OpId> seen_value_;
   std::vector<OpId> seen_op_;
   double needed_ = 0;             // bytes

@@ -22,8 +22,8 @@ namespace vdnn {
 
 namespace {
 
-// The model's times rarely exceed the forecaster's by more than this fraction. For small tapes, whose
-// forecasts are cheap, more are made.
+// The model's times rarely exceed the forecaster's by more than this fraction. Small tapes have a larger
+// fraction and so more forecasts, which are cheap for them.
 constexpr double kModelError = 0.001;
 constexpr double kModelErrorOfSmallTapes = 0.03;
 constexpr std::size_t kSmallTape = 300;  // ops
@@ -31,40 +31,40 @@ constexpr std::size_t kSmallTape = 300;  // ops
 // A tape of fewer ops is searched faster than a thread starts.
 constexpr std::size_t kLongTape = 100;
 
-// Of each problem and those with smaller limits, at most kCloser plans are arranged again: those that the
-// model finds slower than the fastest of all by at most the fraction kNear.
+// For each problem together with those of smaller limits, at most kCloser plans are arranged again. The model
+// must find them slower than the fastest of all by at most the fraction kNear.
 constexpr std::size_t kCloser = 4;
 constexpr double kNear = 0.03;
 
-// The search is not exact: in less memory it may find a faster plan. But once successive sizes give plans
-// that are slower than the fastest, by fractions of its time that add up to kHopeless, smaller sizes are left
-// out. One size adds at most kMostLost.
+// The search is not exact: in less memory it may find a faster plan. It stops when plans of successive sizes
+// are all slower than the fastest plan, by fractions that add up to kHopeless. One size counts at most
+// kMostLost.
 constexpr double kHopeless = 0.4;
 constexpr double kMostLost = 0.2;
 
 constexpr std::array kStaticPolicies{Policy::kBaseline, Policy::kOffloadNone, Policy::kOffloadConv,
                                      Policy::kOffloadAll};
 
-// Plans tried at one size for the smallest budget: addresses are not found for all.
+// The most plans tried at one size for the smallest budget, since addresses are not found for all.
 constexpr int kMostExceeded = 2;
 
 // A leader rarely becomes faster than expected by more than this fraction.
 constexpr double kUnexpected = 0.1;
 
-// At a size that is not tight, of a tape that is not small: among the problems from any one on, schedules are
-// insisted on for this many plans, the fastest by the model.
+// For a size that is not tight and a tape that is not small: among the problems from any one on, other
+// schedules are tried only for this many plans, the fastest by the model.
 constexpr std::size_t kInsisted = 3;
 
-// The smallest twelfth of the sizes counts as tight: every plan found there is improved and insisted on,
-// unless the bound rules it out.
+// The smallest twelfth of the sizes counts as tight. Unless the bound rules it out, every plan found there is
+// improved, and other schedules are tried for it.
 constexpr std::size_t kTightSizes = 12;
 
 // At other sizes, for a tape that is not small, the search improves a plan only if it could become the
-// fastest by gaining as much as the best improvement so far, and this fraction more.
+// fastest. The assumed gain is that of the best improvement so far plus this fraction.
 constexpr double kMoreGained = 0.01;
 
-// Limits of workspace in bytes: powers of two, and 0. They are the same for all problems, so that plans found
-// under such a limit of the user's are also found without it.
+// Workspace limits in bytes: powers of two, and 0. All problems have the same limits, so that plans found
+// under such a limit of the user are also found without it.
 constexpr std::uint64_t kLargestLimit = std::uint64_t{1} << 40U;
 constexpr std::uint64_t kSmallestLimit = std::uint64_t{1} << 9U;
 
@@ -78,11 +78,11 @@ std::vector<std::uint64_t> limits_below(std::uint64_t own) {
   return limits;
 }
 
-// The problem under a limit of workspace. A limit only takes choices away, yet the search, which is not
-// exact, often finds faster plans with fewer choices.
+// The problem under a workspace limit. A limit only removes choices, but the search is not exact and often
+// finds faster plans with fewer choices.
 class Limited {
  public:
-  // `first`: see optimal::Candidates; null: this is it.
+  // `first`: see optimal::Candidates; null if this is the first problem.
   Limited(const Tape& tape, const PlanOptions& options, const PlanCosts& costs, std::uint64_t limit,
           const optimal::Problem* first, optimal::Contest& contest, Placements& placements)
       : limit_(limit == optimal::kNoLimit ? options.workspace_limit : limit),
@@ -102,7 +102,7 @@ class Limited {
   }
   const optimal::Problem& problem() const { return problem_; }
   optimal::Candidates& candidates() { return candidates_; }
-  // See optimal::Bound; `bytes`: for what is not persistent.
+  // See optimal::Bound; `bytes` are for all that is not persistent.
   double bound_seconds(std::uint64_t bytes, double enough) {
     return bound_.seconds(problem_.persistent_bytes() + bytes, enough);
   }
@@ -112,9 +112,9 @@ class Limited {
     }
     return search_->try_rules(bytes);
   }
-  // The result of the last try_rules().
+  // Improves the result of the last try_rules().
   void improve(optimal::Found& found, optimal::Effort effort) { search_->improve(found, effort); }
-  // The seconds that a plan of the decisions takes at least, by the model.
+  // The least seconds of a plan of the decisions, by the model.
   double least_seconds(const optimal::Found& found) {
     return found.seconds - candidates_.lost_to_last_resorts(found.decisions, found.bytes);
   }
@@ -147,7 +147,8 @@ class Chooser {
   }
 
  private:
-  // One for the user's limit, if any, then one for each lower limit that leaves fewer choices than the last.
+  // Opens one problem for the user's limit, if any, then one for each lower limit that leaves fewer choices
+  // than the previous limit.
   void open_problems() {
     open_problem(optimal::kNoLimit);
     const optimal::Problem& first = problems_.front()->problem();
@@ -159,7 +160,7 @@ class Chooser {
         before = std::move(now);
       }
     }
-    // The sizes do not depend on a limit of the user's either.
+    // The sizes do not depend on the user's limit either.
     if (options_.workspace_limit) {
       PlanOptions unlimited = options_;
       unlimited.workspace_limit.reset();
@@ -175,7 +176,7 @@ class Chooser {
         std::make_unique<Limited>(tape_, options_, costs_, limit, first, contest_, placements_));
   }
 
-  // By op.
+  // By op: its first choice within the limit.
   std::vector<std::uint32_t> first_choices_within(std::uint64_t limit) const {
     const optimal::Problem& first = problems_.front()->problem();
     std::vector<std::uint32_t> result;
@@ -185,8 +186,8 @@ class Chooser {
     return result;
   }
 
-  // The first plan shows the page-locked memory of a step without offloading. It also ensures that there is a
-  // plan at all.
+  // The first plan shows the page-locked memory of a step without offloading, and ensures that at least one
+  // plan exists.
   void keep_everything() {
     const std::uint64_t device = contest_.budgets().device_bytes;
     for (std::size_t problem = 0; problem < problems_.size(); ++problem) {
@@ -218,13 +219,13 @@ class Chooser {
     return least;
   }
 
-  // The least seconds that the forecaster may report for a plan of which the model says `seconds`.
+  // The least seconds that the forecaster may report for a plan for which the model predicts `seconds`.
   double at_least(double seconds) const {
     return seconds * (1 - (is_small() ? kModelErrorOfSmallTapes : kModelError));
   }
   bool is_small() const { return tape_.ops().size() <= kSmallTape; }
 
-  // From the largest size within the budget downwards.
+  // Searches from the largest size within the budget downwards.
   void choose_among_sizes() {
     const std::uint64_t device = contest_.budgets().device_bytes;
     const std::uint64_t most = device - std::min(device, problems_.front()->problem().persistent_bytes());
@@ -246,7 +247,7 @@ class Chooser {
     }
   }
 
-  // Other algorithms replace the last resorts. If that helps, smaller workspaces may help more.
+  // Replaces last resorts by other algorithms. If that helps, smaller workspaces may help more.
   void replace_last_resorts(const optimal::Leader& leader) {
     const double before = contest_.best_seconds();
     for (std::size_t problem = 0; problem <= leader.problem; ++problem) {
@@ -257,8 +258,8 @@ class Chooser {
     }
   }
 
-  // Of the fastest plan and a few that are nearly as fast: addresses that lie closer together may reverse
-  // their order. Under a limit of the user's, the same plans are tried, or fewer.
+  // Tries closer addresses for the fastest plan and a few that are nearly as fast, since closer addresses may
+  // change their ranking. Under a limit of the user, tries the same plans or fewer.
   void consider_closer() {
     std::vector<bool> chosen(found_.size(), false);
     for (std::size_t first = 0; first < problems_.size(); ++first) {
@@ -276,8 +277,8 @@ class Chooser {
     }
   }
 
-  // Indices into found_, of the problem and those after it: the one with the best forecast, then the fastest
-  // by the model.
+  // Indices into found_ of plans of problem `first` and later ones: the plan with the best forecast, then the
+  // fastest plans by the model.
   std::vector<std::size_t> fastest_from(std::size_t first) const {
     std::vector<std::size_t> result;
     for (std::size_t each = 0; each < found_.size(); ++each) {
@@ -301,14 +302,14 @@ class Chooser {
     std::size_t problem = 0;
     optimal::Found found;
     double least_seconds = std::numeric_limits<double>::infinity();  // see Limited::least_seconds()
-    optimal::Rank rank = optimal::kNoRank;                           // the best that was forecast of it
+    optimal::Rank rank = optimal::kNoRank;                           // the best forecast
     std::optional<double> gain = {};                                 // see Gains
   };
 
   // The fraction of the rules' step time that remains after improvement.
   class Gains {
    public:
-    // The least that was noted; 0: none was.
+    // The least fraction noted; 0 if none was.
     double least(optimal::Effort effort) const { return least_.at(static_cast<std::size_t>(effort)); }
     void note(optimal::Effort effort, double gain) {
       double& least = least_.at(static_cast<std::size_t>(effort));
@@ -316,11 +317,11 @@ class Chooser {
     }
 
    private:
-    std::array<double, 2> least_{};  // an effort
+    std::array<double, 2> least_{};  // by effort
   };
 
-  // First under the user's limit alone: plans found there may rule out the others. Returns the model's time
-  // of the fastest, or its least possible time if that was not improved.
+  // Searches under the user's limit alone first, since plans found there may rule out the other limits.
+  // Returns the model's time of the fastest plan, or its least possible time if that plan was not improved.
   double choose_among_limits(std::size_t size) {
     const double first = consider(find(0, 1, size), effort_of(size));
     return std::min(first, consider(find(1, problems_.size(), size), effort_of(size)));
@@ -330,7 +331,8 @@ class Chooser {
     return size <= sizes_.size() / kTightSizes ? optimal::Effort::kTight : optimal::Effort::kUsual;
   }
 
-  // In order of the model's time, as long as a plan may still be faster than the forecasts of others.
+  // Considers candidates in order of the model's time, as long as one may still be faster than the best
+  // forecast.
   double consider(std::vector<Candidate> candidates, optimal::Effort effort) {
     double least = std::numeric_limits<double>::infinity();
     for (const Candidate& each : candidates) {
@@ -340,7 +342,7 @@ class Chooser {
       least = std::min(least, each.found.seconds * (each.gain ? 1 : gains_.least(effort)));
     }
     std::ranges::stable_sort(candidates, {}, [](const Candidate& each) { return each.found.seconds; });
-    std::vector<std::size_t> considered;  // problems
+    std::vector<std::size_t> considered;  // problems of the candidates considered so far
     for (Candidate& each : candidates) {
       if (at_least(each.least_seconds) < contest_.best_seconds()) {
         contest_.begin_round(each.problem);
@@ -360,13 +362,13 @@ class Chooser {
 
   bool looks_at_all(optimal::Effort effort) const { return is_small() || effort == optimal::Effort::kTight; }
 
-  // Of the problems from `begin` up to, but not including, `end`; concurrently if that is faster.
+  // Searches the problems from `begin` up to, but not including, `end`, concurrently if that is faster.
   std::vector<Candidate> find(std::size_t begin, std::size_t end, std::size_t size) const {
     const std::uint64_t bytes = sizes_[size];
     const auto search = [this, bytes, effort = effort_of(size)](std::size_t problem) {
       return look_for(problem, bytes, effort);
     };
-    // If no thread can be started, a search waits for its turn.
+    // If no thread can be started, the search runs when its result is needed.
     const auto policy = end - begin > 1 && tape_.ops().size() >= kLongTape
                             ? std::launch::async | std::launch::deferred
                             : std::launch::deferred;
@@ -460,7 +462,7 @@ class Chooser {
     return plan;
   }
 
-  // Enters the plan unless it can only be slower than the best, and is not the one with the least memory.
+  // Enters the plan if it may be faster than the best, or if it is the plan with the least memory.
   void consider(Plan plan, bool least_memory) {
     double seconds = 0;
     double link = 0;

@@ -10,10 +10,10 @@ namespace vdnn::optimal {
 
 namespace {
 
-// Longer chains are not worth making again.
+// The most ops in a chain that is worth making again.
 constexpr std::size_t kLongestChain = 64;
-// Values smaller than this fraction of all feature maps stay: moving them costs launches and frees nothing.
-// The fraction is one in kSmallest.
+// Values smaller than 1 / kSmallest of all feature maps stay: moving them costs launches and frees almost
+// nothing.
 constexpr std::uint64_t kSmallest = 20000;
 // An algorithm that takes more than this many times as long as the fastest is a last resort.
 constexpr double kMuchSlower = 3;
@@ -135,7 +135,7 @@ std::uint32_t Problem::first_within(OpId op, std::uint64_t limit) const {
   return static_cast<std::uint32_t>(std::find_if(all.begin(), all.end() - 1, obeys) - all.begin());
 }
 
-// A value that overwrites another has that one's memory, whatever its own size.
+// A value that overwrites another has the other's memory, whatever its own size.
 void Problem::find_residents() {
   const std::size_t slots = tape_.ops().size();
   std::vector<std::int64_t> change(slots + 1, 0);
@@ -149,7 +149,7 @@ void Problem::find_residents() {
     const Value& value = tape_.value(id);
     storage_[id] = aligned(value.bytes);
     if (value.persistent() && tape_.last_use(id) == kNone) {
-      continue;  // no schedule has it
+      continue;  // no schedule has a buffer for it
     }
     if (value.persistent()) {
       persistent_bytes_ += storage_[id];
@@ -260,8 +260,8 @@ std::uint32_t Problem::main_gap(ValueId value) const {
 
 void Problem::find_cuts() {
   const OpId end = tape_.forward_ops();
-  // After an op: how many values made so far are still read in the forward pass, and the sum of their ids,
-  // which identifies a single one.
+  // After each op: the number of values made so far that the forward pass still reads, and the sum of their
+  // ids. If there is only one such value, the sum is its id.
   std::vector<std::int64_t> count(end + 1, 0);
   std::vector<std::int64_t> sum(end + 1, 0);
   for (ValueId id = 0; id < tape_.values().size(); ++id) {
@@ -292,8 +292,8 @@ void Problem::find_cuts() {
   }
 }
 
-// Seconds to make the value again at `at`, given every value that lives that long. Nothing if the chain is
-// too long or an op cannot run again.
+// Seconds to make the value again at `at`, if every value that lives that long is on the device. Returns
+// nothing if the chain is too long or an op cannot run again.
 std::optional<double> Problem::chain_seconds(ValueId value, OpId at) const {
   double seconds = 0;
   std::vector<OpId> chain;

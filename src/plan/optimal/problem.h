@@ -1,9 +1,9 @@
 #pragma once
-// A tape as the policy `optimal` sees it. Time is counted in *slots*, the positions of the ops of the tape;
-// at each slot a number of bytes is resident. A *gap* is a stretch of slots between two consecutive uses of a
+// A tape as the policy `optimal` sees it. Time is counted in *slots*, the positions of the ops of the tape.
+// At each slot a number of bytes is resident. A *gap* is a stretch of slots between two consecutive uses of a
 // value that the forward pass makes. The *main* gap of a value leads from its last use in the forward pass to
-// its first in the backward pass; a value may have other gaps on either side of it. The planner decides the
-// fate of the value in each gap separately, so a value may leave and come back several times in a step.
+// its first in the backward pass; a value may have other gaps before and after it. The planner decides the
+// value's fate in each gap separately, so a value may leave and come back several times in a step.
 
 #include <cstdint>
 #include <optional>
@@ -19,7 +19,8 @@
 namespace vdnn::optimal {
 
 // kRecompute: the value comes back at the first op that needs it, even if only to recompute another value,
-// and stays. kRemake: it is recomputed for each such op alone, and stays from its own next use on.
+// and then stays. kRemake: the value is recomputed separately for each such op, and stays only from its own
+// next use on.
 enum class Fate : std::uint8_t { kKeep, kOffload, kRecompute, kRemake };
 constexpr bool is_recomputed(Fate fate) {
   return fate == Fate::kRecompute || fate == Fate::kRemake;
@@ -36,22 +37,22 @@ struct Choice {
 // The planner's decisions.
 struct Decisions {
   Fates fates;
-  // By op: an index into Problem::choices(). Its algorithm is no faster than that one.
+  // By op: the first index into Problem::choices() that the op may use.
   std::vector<std::uint8_t> least_choice;
 };
 
 struct Gap {
   ValueId value = kNone;
-  OpId made = 0;         // the op beside which it can be offloaded: its producer, or an input's first reader
+  OpId made = 0;         // the op at which an offload can start: the producer, or an input's first reader
   OpId last_before = 0;  // the last use before the gap
   OpId first_after = 0;  // the first use after it
   bool main = false;
   std::uint64_t freed_bytes = 0;  // memory that the gap frees
-  std::uint64_t bytes = 0;        // memory that the value takes when it is back
+  std::uint64_t bytes = 0;        // memory that the value needs once it is back
   double offload_seconds = 0;
   double prefetch_seconds = 0;
   bool may_recompute = false;
-  // At some point of the forward pass, the rest of the pass needs this value alone, besides inputs.
+  // Whether at some point the rest of the forward pass needs only this value, besides inputs.
   bool cut = false;
   double recompute_seconds = 0;  // if its operands are resident for as long as they live
 };
@@ -60,26 +61,26 @@ inline constexpr std::uint64_t kNoLimit = ~std::uint64_t{0};
 
 class Problem {
  public:
-  // Obeys the workspace limit and the recorded algorithms of `options`. `limit`, in bytes: leaves out an op's
-  // choices ahead of first_within().
+  // Obeys the workspace limit and the recorded algorithms of `options`. Leaves out an op's choices ahead of
+  // first_within(limit); `limit` is in bytes.
   Problem(const Tape& tape, const PlanOptions& options, const PlanCosts& costs,
           std::uint64_t limit = kNoLimit);
 
   const Tape& tape() const { return tape_; }
   const PlanCosts& costs() const { return costs_; }
   std::size_t slots() const { return resident_.size(); }
-  // The ways to compute an op that pay: fastest first, each with less workspace than the one before it.
+  // The useful ways to compute an op: fastest first, each with less workspace than the previous one.
   const std::vector<Choice>& choices(OpId op) const { return choices_[op]; }
   double fastest(OpId op) const { return choices_[op].front().seconds; }
   std::uint64_t least_workspace(OpId op) const { return choices_[op].back().workspace_bytes; }
 
-  // The last choice that is not a last resort. Those after it take several times as long as the first, and
-  // are used only where nothing else fits.
+  // The last choice that is not a last resort. Later choices take several times as long as the first and are
+  // used only if nothing else fits.
   std::uint32_t last_choice(OpId op) const { return last_choice_[op]; }
   bool is_last_resort(OpId op, std::uint32_t algorithm) const;
-  // Seconds by which the first choice is faster if the algorithm is a last resort; else 0.
+  // Seconds by which the first choice is faster if the algorithm is a last resort; otherwise 0.
   double lost_to_last_resort(OpId op, std::uint32_t algorithm) const;
-  // The sum over all launches of a plan.
+  // The sum of lost_to_last_resort() over all launches of a plan.
   double lost_to_last_resorts(const PlannedSchedule& known) const;
   // The first choice whose workspace has at most `limit` bytes; the last if all have more. An index into
   // choices().
@@ -89,7 +90,7 @@ class Problem {
 
   // By slot: bytes in use with every value kept, without workspaces.
   const std::vector<std::uint64_t>& resident_bytes() const { return resident_; }
-  // Bytes that keeping every value takes with the fastest algorithms.
+  // Bytes to keep every value with the fastest algorithms.
   std::uint64_t most_bytes() const;
   // Bytes that any plan of the search needs.
   std::uint64_t least_bytes() const;
@@ -99,22 +100,22 @@ class Problem {
   std::uint64_t persistent_bytes() const { return persistent_bytes_; }
   std::uint64_t parameter_bytes() const { return parameter_bytes_; }  // the same, without alignment
   std::uint64_t aligned(std::uint64_t bytes) const;
-  // Bytes of the memory that the value lies in: more than its own if it overwrites a larger value.
+  // Bytes of the value's memory: more than its own if it overwrites a larger value.
   std::int64_t storage_bytes(ValueId value) const { return static_cast<std::int64_t>(storage_[value]); }
   const Relaunch& relaunch(OpId op) const { return relaunches_[op]; }
   const std::vector<Relaunch>& relaunches() const { return relaunches_; }
 
-  // In order of `made`. Those of one value are neighbours, in order of time.
+  // All gaps in order of `made`. The gaps of one value are consecutive, in order of time.
   const std::vector<Gap>& gaps() const { return gaps_; }
-  // Positions in gaps(), in order of a slot of each.
+  // Positions in gaps(), in order of the given slot of each gap.
   std::vector<std::uint32_t> gaps_by(OpId Gap::*slot) const;
   // The positions of a value's gaps in gaps(): from the first up to, but not including, the second.
   std::pair<std::uint32_t, std::uint32_t> gaps_of(ValueId value) const { return gaps_of_[value]; }
-  // The value's gap that the slot lies in, or that ends with it; kNone: none.
+  // The value's gap that contains the slot or ends with it, or kNone.
   std::uint32_t gap_at(ValueId value, OpId slot) const;
-  // The value's main gap; kNone: none.
+  // The value's main gap, or kNone.
   std::uint32_t main_gap(ValueId value) const;
-  // Of copying a step's inputs to the device.
+  // The seconds to copy a step's inputs to the device.
   double load_seconds() const { return load_seconds_; }
   // The slot from which on the rest of a step takes at least load_seconds().
   OpId load_slot() const { return load_slot_; }

@@ -51,7 +51,7 @@ void RecomputationFinder::note_back(ValueId value, OpId slot) {
   }
 }
 
-// A value on the host is fetched by then.
+// Whether the value is on the device at the slot. A value on the host is fetched in time.
 bool RecomputationFinder::is_there(ValueId value, OpId slot) {
   if (problem_.tape().last_use(value) < slot) {
     return false;

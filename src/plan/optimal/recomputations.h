@@ -1,7 +1,7 @@
 #pragma once
-// Which ops are launched again before which slots, for given fates of values. What a second launch reads,
-// makes and gives back is described in src/plan/recomputation.h; an operand that is away on the host is
-// fetched in time for it.
+// Finds the ops that are launched again, and the slots before which this happens, for given fates of values.
+// src/plan/recomputation.h describes the reads, results and releases of a second launch. An operand on the
+// host is fetched in time for it.
 
 #include <cstdint>
 #include <vector>
@@ -11,21 +11,21 @@
 
 namespace vdnn::optimal {
 
-// Before the op of `slot`, `op` is launched again.
+// A second launch of `op`, before the op of `slot`.
 struct LaunchedAgain {
   OpId slot = 0;
   OpId op = 0;
-  // Of all values that are recomputed at the slot, those that exist while the op runs, less those that stay:
-  // they count as resident from the slot on, so that this is negative while they are yet to be made.
+  // Bytes of the values recomputed at the slot that exist while the op runs, less the bytes of those that
+  // stay. The latter count as resident from the slot on, so the difference is negative until they are made.
   std::int64_t passing_bytes = 0;
 };
 
 struct Recomputations {
   std::vector<LaunchedAgain> launches;  // by slot
-  // By gap: the slot from which on the value is on the device again; kNone: it is kept.
+  // By gap: the slot from which on the value is on the device again; kNone if it is kept.
   std::vector<OpId> back;
   std::vector<bool> read_early;  // by gap: a recomputation at that slot reads the value, before the slot's op
-  // The value of this gap cannot be made again; kNone: all can. Otherwise the rest is incomplete.
+  // A gap whose value cannot be made again; then the rest is incomplete. kNone if all can.
   std::uint32_t impossible_gap = kNone;
 };
 
@@ -46,7 +46,7 @@ class RecomputationFinder {
 
   const Problem& problem_;
   std::vector<std::uint32_t> by_first_after_;  // gaps
-  const Fates* fates_ = nullptr;               // of this call
+  const Fates* fates_ = nullptr;               // those of the current call
   RelaunchSearch search_;
   Recomputations found_;
 };

@@ -15,9 +15,10 @@ namespace {
 
 constexpr double kNever = std::numeric_limits<double>::infinity();
 
-// Slots evaluated over all sizes: once for each size, and by all improvements of a kind. They bound the time
-// of the search, except for tapes so long that kFewestSizes exceed it. Short tapes, for which kMostSizes do
-// not use them up, take less. Decisions that lack memory are evaluated up to kReliefs times more.
+// The numbers of slots evaluated over all sizes, by the rules and by each kind of improvement. They bound the
+// time of the search, except for tapes so long that kFewestSizes exceed them. Short tapes, for which
+// kMostSizes do not use them up, take less time. Decisions that lack memory are evaluated up to kReliefs
+// times more.
 constexpr std::size_t kSizeSlots = 104'000;
 constexpr std::size_t kSegmentSlots = 8'000'000;
 constexpr std::size_t kImprovementSlots = 30'000'000;
@@ -40,7 +41,7 @@ std::size_t hash_of(const Decisions& decisions) {
 
 // Sizes that differ by less share a random seed.
 constexpr std::uint64_t kBytesApart = 4096;
-constexpr std::size_t kTimesWhereTight = 3;  // as many tries
+constexpr std::size_t kTimesWhereTight = 3;  // multiplies the number of tries
 // The longest stretch of gaps that is decided anew.
 constexpr std::size_t kLongestRuin = 12;
 
@@ -49,12 +50,12 @@ std::size_t size_count(const Problem& problem) {
 }
 
 constexpr int kReliefs = 8;   // rounds of relief for decisions that are short of memory
-constexpr int kAttempts = 4;  // of a rule, each told what the last one lacked
+constexpr int kAttempts = 4;  // attempts of a rule; each frees also the memory that the previous one lacked
 
 }  // namespace
 
-// From the memory that any plan needs to that of keeping everything with the fastest algorithms, in equal
-// ratios: the tighter memory is, the more a little more of it changes.
+// The sizes go from the memory that any plan needs to that of keeping everything with the fastest algorithms.
+// They have equal ratios: the less memory there is, the more a small difference matters.
 std::vector<std::uint64_t> sizes(const Problem& problem) {
   const std::size_t count = size_count(problem);
   const std::uint64_t least = problem.least_bytes();
@@ -103,7 +104,7 @@ Found Search::try_rules(std::uint64_t bytes) {
   return best;
 }
 
-// As long as a kind of move helps and tries are left.
+// Tries all kinds of moves as long as one helps and tries are left.
 void Search::improve(Found& best, Effort effort) {
   const std::size_t times = effort == Effort::kTight ? kTimesWhereTight : 1;
   offload_inputs(best);
@@ -115,7 +116,7 @@ void Search::improve(Found& best, Effort effort) {
   }
 }
 
-// If there are fewer tries than segments or gaps, each size begins elsewhere.
+// If there are fewer tries than segments or gaps, each size begins at a different one.
 void Search::begin_anew(std::uint64_t bytes) {
   const auto seed = static_cast<std::minstd_rand::result_type>(bytes / kBytesApart);
   seen_.clear();
@@ -151,8 +152,8 @@ void Search::try_rule(const SelectionRule& rule, Found& best) {
   }
 }
 
-// The selection does not count the memory that recomputations need on their way. Decisions that lack it are
-// changed until they fit, a limited number of times.
+// The selection does not count the temporary memory of recomputations. This changes decisions that lack it
+// until they fit, at most kReliefs times.
 Outcome Search::relieve(const Outcome& outcome, Decisions& decisions, const Found& best) {
   Outcome now = outcome;
   for (int round = 0; round < kReliefs && !now.shortages.empty(); ++round) {
@@ -169,7 +170,7 @@ Outcome Search::evaluate(const Decisions& decisions, const Found& best) {
   return model_.evaluate(decisions, best.bytes, 0, best.seconds);
 }
 
-// True: they are better, and have become the best.
+// Returns whether the decisions are better than the best so far, and have replaced them.
 bool Search::try_decisions(const Decisions& decisions, Found& best) {
   return take_if_better(decisions, evaluate(decisions, best), best);
 }
@@ -184,7 +185,7 @@ bool Search::take_if_better(const Decisions& decisions, const Outcome& outcome, 
   return true;
 }
 
-// Of the decisions that were evaluated last.
+// Records the tight slots of the decisions evaluated last.
 void Search::note_tight() {
   const std::vector<bool> tight = model_.tight();
   tight_before_.resize(tight.size() + 1);
@@ -215,7 +216,8 @@ bool Search::may_help(const Found& best, std::uint32_t gap, Fate fate) const {
   return now != Fate::kKeep || is_tight(problem_.gaps()[gap]);
 }
 
-// Even if there is memory for them: the next step's inputs can then be loaded while this one computes.
+// Offloads inputs even if there is memory for them, since the next step's inputs can then be loaded while
+// this step computes.
 void Search::offload_inputs(Found& best) {
   for (const ValueId input : problem_.tape().inputs()) {
     if (const std::uint32_t gap = problem_.main_gap(input); gap != kNone) {
@@ -226,7 +228,7 @@ void Search::offload_inputs(Found& best) {
   }
 }
 
-// Values between two cuts are often recomputed together, or leave together to make a difference.
+// Values between two cuts are often best recomputed together, or must leave together to make a difference.
 void Search::improve_by_segments(Found& best) {
   std::size_t tries = segment_tries_;
   const std::size_t count = segments_.size() - 1;
@@ -271,7 +273,8 @@ void Search::ruin_and_recreate(Found& best, std::size_t times) {
   }
 }
 
-// Ops whose workspaces hold up copies step down to slower algorithms with less: all at once, then each alone.
+// Ops whose workspaces delay copies step down to slower algorithms with smaller ones: first all at once, then
+// each alone.
 bool Search::step_down(Found& best, std::size_t& tries) {
   const double before = best.seconds;
   const std::vector<OpId> slots = held_up_;
@@ -332,7 +335,7 @@ bool Search::improve_algorithms(Found& best, std::size_t& tries) {
   return best.seconds < before;
 }
 
-// One value makes room for another, or for its time on the link.
+// One value frees memory, or time on the link, for another.
 bool Search::improve_in_pairs(Found& best, std::size_t& tries) {
   const double before = best.seconds;
   for (std::uint32_t one = 0; one < best.decisions.fates.size(); ++one) {
@@ -342,7 +345,7 @@ bool Search::improve_in_pairs(Found& best, std::size_t& tries) {
         const Fate fate_of_other = kFates[both % kFates.size()];
         const bool possible = fate_of_one != best.decisions.fates[one] && may_have(one, fate_of_one) &&
                               fate_of_other != best.decisions.fates[other] && may_have(other, fate_of_other);
-        // If both are kept, each alone has been tried.
+        // Moves in which both values are kept have been tried one by one.
         if (possible && (fate_of_one != Fate::kKeep || fate_of_other != Fate::kKeep)) {
           Decisions decisions = best.decisions;
           decisions.fates[one] = fate_of_one;

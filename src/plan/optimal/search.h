@@ -2,11 +2,11 @@
 // Finds good decisions for a problem in a given amount of memory.
 //
 // The search tries all rules (selection.h); StepModel::relieve() frees memory for decisions that lack some
-// for recomputations. It then improves the best of them by local moves: the fates of all gaps between two
-// cuts at once, a few neighbouring values decided anew, the fate of one gap, the algorithm of one op, and
-// pairs of moves, of which one frees the memory that the other takes. Only moves that can help are tried:
-// memory is freed at *tight* slots alone (step_model.h), and an op gives up its algorithm where a copy lacks
-// memory.
+// for recomputations. The search then improves the best decisions by local moves: the fates of all gaps
+// between two cuts at once, a few neighbouring values decided anew, the fate of one gap, the algorithm of one
+// op, and pairs of moves. In a pair, one move frees the memory that the other needs. Only moves that can help
+// are tried: memory is freed only at *tight* slots (step_model.h), and an op gives up its algorithm only
+// where a copy lacks memory.
 
 #include <cstdint>
 #include <limits>
@@ -38,8 +38,8 @@ class Search {
  public:
   Search(const Problem& problem, std::uint64_t host_bytes);
 
-  // The best of all rules. The answer does not depend on earlier calls. If nothing is found, its seconds
-  // are infinite.
+  // The best decisions of all rules. The result does not depend on earlier calls. Its seconds are infinite if
+  // no rule finds any.
   Found try_rules(std::uint64_t bytes);
   // Improves the result of the last try_rules(), if that found anything.
   void improve(Found& best, Effort effort);
@@ -70,13 +70,13 @@ class Search {
   std::vector<SelectionRule> rules_;
   std::unordered_set<std::size_t> seen_;  // hashes of the decisions that rules led to
   std::vector<std::uint64_t> too_much_;
-  // Of the best decisions, by the model; by slot, the number of tight slots ahead of it.
+  // The model's results for the best decisions. tight_before_, by slot: the number of tight slots ahead of
+  // it.
   std::vector<std::uint32_t> tight_before_;
   std::vector<OpId> held_up_;
   std::vector<std::uint8_t> choice_;
-  std::vector<std::uint32_t>
-      segments_;  // of gaps, between cuts: each begins here and ends before the next cut
-  // How many improvements may be tried.
+  std::vector<std::uint32_t> segments_;  // where each segment of gaps begins; it ends before the next cut
+  // The numbers of improvements that may be tried.
   std::size_t segment_tries_ = 0;
   std::size_t ruins_ = 0;
   std::size_t tries_ = 0;

@@ -1,5 +1,5 @@
 #pragma once
-// A row of numbers. Raising a range and finding its greatest number cost O(log n).
+// A sequence of numbers. Raising a range and finding its greatest number take O(log n).
 
 #include <algorithm>
 #include <cstddef>

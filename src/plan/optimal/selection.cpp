@@ -9,7 +9,7 @@ namespace vdnn::optimal {
 namespace {
 
 constexpr double kAny = std::numeric_limits<double>::infinity();
-// Greedy covering takes one in kParts of all sources, then ranks them anew.
+// Greedy covering uses 1 / kParts of all sources, then ranks the sources anew.
 constexpr std::size_t kParts = 12;
 // When decisions are made anew, the cost of a source is raised by a random fraction of up to kNoise.
 constexpr double kNoise = 1;
@@ -18,7 +18,7 @@ double price(const Gap& gap) {
   return gap.recompute_seconds / (gap.offload_seconds + gap.prefetch_seconds);
 }
 
-// Of a gap that is not a main one: the most that it costs for the value to be gone.
+// The most seconds that it costs to evict the value in a gap that is not a main gap.
 double minor_seconds(const Gap& gap) {
   const double moved = gap.offload_seconds + gap.prefetch_seconds;
   return gap.may_recompute ? std::min(gap.recompute_seconds, moved) : moved;
@@ -138,7 +138,7 @@ void Selection::select_by_rule(const SelectionRule& rule, std::uint64_t bytes,
 }
 
 // --- greedy covering ---------------------------------------------------------------------------------------
-// Bytes in excess under the decisions so far. Does not count the memory that recomputing takes on its way.
+// Counts the bytes in excess under the decisions so far, without the temporary memory of recomputations.
 void Selection::count_demand(std::uint64_t bytes, const std::vector<std::uint64_t>& too_much) {
   const std::vector<Gap>& gaps = problem_.gaps();
   std::vector<std::int64_t> change(problem_.slots() + 1, 0);
@@ -273,7 +273,7 @@ std::optional<Selection::Source> Selection::source_of_op(OpId op) const {
                 .before = now};
 }
 
-// False: the value has no room on the host.
+// Returns false if the host has no room for the value.
 bool Selection::take(const Source& source) {
   if (source.algorithm) {
     least_choice_[source.index] = static_cast<std::uint8_t>(source.before + 1);
@@ -371,7 +371,7 @@ bool Selection::on_host(const Gap& gap) const {
                      [](Fate fate) { return fate == Fate::kOffload; });
 }
 
-// If memory is still short: values leave between two uses in one pass. Recomputing needs memory for its
+// If memory is still short, evicts values between two uses in the same pass. Recomputing needs memory for its
 // operands, so the least memory is reached without it.
 void Selection::evict_minor(bool may_recompute) {
   for (const std::uint32_t index : minor_) {

@@ -6,7 +6,7 @@ namespace vdnn::optimal {
 
 namespace {
 
-// Of sums of some thousand ops in another order.
+// The rounding error of sums over some thousand ops in another order.
 constexpr double kSumError = 1e-12;
 
 }  // namespace

@@ -1,11 +1,11 @@
 #pragma once
-// Analytical model of one step: given the planner's decisions and the memory for all that is not persistent,
-// it chooses the algorithms, when the memory of offloaded values is released and when they are prefetched,
-// and computes how long the step takes. The search evaluates the model thousands of times; the real executor
+// Analytical model of one step, given the planner's decisions and the memory for all that is not persistent.
+// The model chooses the algorithms, and the times at which offloaded values are released and prefetched. It
+// then computes how long the step takes. The search evaluates the model thousands of times; the real executor
 // then predicts the plans that win.
 //
-// Ops follow each other on the compute stream. The model has three stages, each of which reads the results of
-// those above it:
+// Ops follow each other on the compute stream. The model has three stages. Each uses the results of those
+// above it:
 //
 //   RecomputationFinder  which ops are launched again, and before which slots (recomputations.h)
 //   AlgorithmChooser     the algorithm of each op, and the memory in use at each slot (algorithm_use.h)
@@ -27,12 +27,12 @@
 namespace vdnn::optimal {
 
 struct Outcome {
-  // By slot, where memory does not suffice. Then nothing else is meaningful.
+  // The slots where memory does not suffice. If there are any, nothing else is meaningful.
   std::vector<Shortage> shortages;
   std::uint32_t impossible_gap = kNone;  // its value cannot be made again under these decisions
 
-  double seconds = 0;            // from step to step; infinite: longer than asked for
-  std::uint64_t host_bytes = 0;  // offloaded
+  double seconds = 0;            // from step to step; infinite if longer than `longest`
+  std::uint64_t host_bytes = 0;  // bytes offloaded
 
   bool feasible() const { return shortages.empty() && impossible_gap == kNone; }
 };
@@ -42,33 +42,32 @@ class StepModel {
  public:
   explicit StepModel(const Problem& problem);
 
-  // `bytes`: for all that is not persistent.
-  // `slack`: this fraction of the memory is used only by ops that could not run otherwise, so that addresses
-  // are easier to find.
-  // `longest`: in seconds; a longer step is of no use, and is not timed to its end.
-  // `decisions` must live until the last call of one of the functions below, which describe what was
-  // evaluated last.
+  // `bytes` are for all that is not persistent. Only ops that could not run otherwise use the fraction
+  // `slack` of the memory, so that addresses are easier to find. A step of more than `longest` seconds is of
+  // no use and is not timed to its end. The functions below describe the last evaluation, and `decisions`
+  // must outlive their calls.
   Outcome evaluate(const Decisions& decisions, std::uint64_t bytes, double slack = 0,
                    double longest = std::numeric_limits<double>::infinity());
 
-  // All but relieve() require that it was feasible, and not too long.
+  // All functions below except relieve() require that the step was feasible and not too long.
+
   // Writes algorithms, transfers and recomputations.
   void write(Plan& plan) const;
-  // The slot from which on there is room for the next step's inputs. If there is none,
-  // Problem::load_slot(), since the places of the inputs may be free all the same.
+  // The slot from which on there is room for the next step's inputs. If there is no such slot,
+  // Problem::load_slot(), since the places of the inputs may still be free.
   OpId next_load() const { return timing_->next_load; }
   // The algorithm of an op, as an index into Problem::choices().
   std::uint32_t choice(OpId op) const { return algorithms_->choice[op]; }
-  // The slots at which more memory might make the step shorter: an algorithm stepped down there, a copy held
-  // up an op, or a prefetch had to start late.
+  // The slots at which more memory might make the step shorter: an algorithm stepped down there, a copy
+  // delayed an op, or a prefetch had to start late.
   std::vector<bool> tight() const;
-  // Of those, the ones at which a copy, not the choice of an algorithm, lacked memory. In any order.
+  // The tight slots at which a copy, not the choice of an algorithm, lacked memory. In any order.
   const std::vector<OpId>& held_up() const { return timing_->held_up; }
 
-  // `decisions`: those that were evaluated last, and were short of memory. Frees some at each slot before
-  // which ops are launched again, with what was freed at earlier slots. A value that is recomputed ahead of
-  // its own next use is recomputed again for that use. If there is none, a random one of the recomputed
-  // values is offloaded. False: no op is launched again before any of the slots.
+  // `decisions` were evaluated last and were short of memory. Frees memory at each slot before which ops are
+  // launched again, in addition to memory freed at earlier slots. A value that is recomputed ahead of its own
+  // next use is recomputed again for that use. If there is no such value, a random one of the recomputed
+  // values is offloaded. Returns false if no op is launched again before any of the slots.
   bool relieve(const std::vector<Shortage>& shortages, Decisions& decisions, std::minstd_rand& random) const;
 
  private:
@@ -78,7 +77,7 @@ class StepModel {
   RecomputationFinder recomputation_finder_;
   AlgorithmChooser algorithm_chooser_;
   StepTimer step_timer_;
-  // Of the last evaluation.
+  // The arguments and results of the last evaluation.
   const Decisions* decisions_ = nullptr;
   const Recomputations* recomputations_ = nullptr;
   const AlgorithmUse* algorithms_ = nullptr;

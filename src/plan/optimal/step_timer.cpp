@@ -13,7 +13,7 @@ constexpr double kTooLong = std::numeric_limits<double>::infinity();
 // Safety margin for prefetches, as a fraction of the copy time.
 constexpr double kLead = 0.1;
 
-// The smallest on top.
+// Heaps here have their smallest item on top.
 template <class Item>
 void push(std::vector<Item>& heap, Item item) {
   heap.push_back(item);
@@ -27,7 +27,7 @@ void pop(std::vector<Item>& heap) {
 
 }  // namespace
 
-// One copy after the other.
+// The link to the host, which runs one copy after the other.
 class StepTimer::Outbound {
  public:
   // `copied`: by gap, when its value is on the host.
@@ -43,7 +43,7 @@ class StepTimer::Outbound {
       std::fill(copied_.begin() + copy.gap, copied_.begin() + problem_.gaps_of(gap.value).second, free_);
     }
   }
-  // When all copies that were started are done. Seconds.
+  // The time in seconds at which all started copies are done.
   double free() const { return free_; }
 
  private:
@@ -77,8 +77,8 @@ const Timing& StepTimer::time(const UntimedStep& step) {
   return timing_;
 }
 
-// A value is copied once, as soon as it is made; or, if it was recomputed before it first leaves for the
-// host, as soon as that is done.
+// A value is copied once, as soon as it is made. If it is recomputed before it first leaves for the host, it
+// is copied as soon as it is recomputed.
 void StepTimer::find_copies(const UntimedStep& step) {
   const std::vector<Gap>& gaps = problem_.gaps();
   timing_.copies.clear();
@@ -107,9 +107,9 @@ void StepTimer::find_copies(const UntimedStep& step) {
                            [](const CopyToHost& copy) { return std::pair(copy.slot, copy.gap); });
 }
 
-// While an input is in use until the end of its step, the next step's cannot be loaded into its place
-// earlier. An input that is offloaded leaves its place: the load is hidden from the slot on after which
-// nothing needs the memory.
+// If an input is in use until the end of its step, the next step's input cannot be loaded into its place
+// earlier. An input that is offloaded frees its place. The load is then hidden from the slot on after which
+// nothing else needs the memory.
 StepTimer::NextLoad StepTimer::hide_next_load(const UntimedStep& step) const {
   NextLoad load{.slot = static_cast<OpId>(problem_.slots()), .seconds = problem_.load_seconds()};
   for (const ValueId input : problem_.tape().inputs()) {
@@ -129,7 +129,7 @@ StepTimer::NextLoad StepTimer::hide_next_load(const UntimedStep& step) const {
   return load;
 }
 
-// Offloads, and when their memory is given back.
+// Times the offloads and the release of their memory.
 const StepTimer::Departures& StepTimer::depart(const UntimedStep& step, double all_seconds,
                                                const NextLoad& load) {
   const std::vector<Gap>& gaps = problem_.gaps();
@@ -142,7 +142,7 @@ const StepTimer::Departures& StepTimer::depart(const UntimedStep& step, double a
   timing_.release.assign(gaps.size(), kNone);
   const std::vector<double>& copied = departures_.copied;
   lingering_.clear();
-  due_.clear();  // those that are fetched soon must have left, whatever is copied earlier
+  due_.clear();  // a value that is fetched soon must leave first, whatever is copied earlier
   std::uint64_t lingering_bytes = 0;
   std::size_t next_done = 0;
   double clock = load.seconds;
@@ -237,7 +237,7 @@ void StepTimer::place_prefetches(const UntimedStep& step, const Departures& depa
   }
 }
 
-// How long a copy takes from `begin` when the other direction is busy for a while.
+// The seconds of a copy that starts at `begin` while the other direction is busy until `other_until`.
 double StepTimer::copy_beside(double begin, double seconds, double seconds_both_ways,
                               double other_until) const {
   if (other_until <= begin) {
@@ -254,7 +254,7 @@ double StepTimer::run(const UntimedStep& step, double all_seconds, const NextLoa
   const PlanCosts& costs = problem_.costs();
   const Recomputations& recomputations = step.recomputations;
   const double slower = costs.host_to_device / costs.host_to_device_both_ways;
-  // In order of release: only values whose memory was forced away hold up an op.
+  // In order of release: only values whose memory was needed before they were copied delay an op.
   held_.clear();
   for (const std::uint32_t gap : offloaded_) {
     if (departures.forced[gap]) {

@@ -1,13 +1,14 @@
 #pragma once
-// When each copy of a step runs, and how long the step takes: the part of the planner's model (step_model.h)
-// that knows time. It goes through the step twice. First come the copies to the host, as if every value that
-// is fetched were back in time: this gives the memory in use at each slot. Prefetches are placed in what that
-// leaves, the last one first. Then both directions of the link run together.
+// Computes when each copy of a step runs, and how long the step takes: the part of the planner's model
+// (step_model.h) that models time. It goes through the step twice. The first pass times the copies to the
+// host, as if every fetched value were back in time, and yields the memory in use at each slot. Prefetches
+// are then placed in the remaining memory, the last one first. The second pass runs both directions of the
+// link together.
 //
-// An offload starts when its value is made, one after the other. What has been copied lingers until its
-// memory is needed; the compute stream waits only if the copy is not done by then. A prefetch starts as late
-// as the link permits without delaying an op, later where memory is short, and never out of the order of
-// need.
+// Offloads start when their values are made, and run one after the other. A copied value lingers on the
+// device until its memory is needed; the compute stream waits only if the copy is not done by then. A
+// prefetch starts as late as the link permits without delaying an op, and later if memory is short.
+// Prefetches start in the order of need.
 
 #include <cstdint>
 #include <utility>
@@ -25,25 +26,25 @@ struct UntimedStep {
   const Fates& fates;
   const Recomputations& recomputations;
   const AlgorithmUse& algorithms;
-  std::uint64_t bytes = 0;  // that copies may use
+  std::uint64_t bytes = 0;  // memory that copies may use
   double longest = 0;       // seconds; a longer step is not timed to its end
 };
 
-// Of the value of `gap`, for all its later gaps.
+// The copy of the value of `gap`, which also serves the value's later gaps.
 struct CopyToHost {
-  OpId slot = 0;  // the op beside which it starts
+  OpId slot = 0;  // the op at which it starts
   std::uint32_t gap = 0;
-  bool at_start = false;  // of the op; else at its end
+  bool at_start = false;  // at the start of the op; otherwise at its end
 };
 
 struct Timing {
-  double seconds = 0;            // from step to step; infinite: longer than asked for, the rest is incomplete
-  std::uint64_t host_bytes = 0;  // offloaded
+  double seconds = 0;  // from step to step; infinite if longer than `longest`: then the rest is incomplete
+  std::uint64_t host_bytes = 0;    // bytes offloaded
   std::vector<CopyToHost> copies;  // in the order in which they start
-  std::vector<OpId> release;   // by gap: with this op, the memory of a value that was copied is given back
-  std::vector<OpId> prefetch;  // by gap: with this op it is fetched
-  OpId next_load = 0;          // see StepModel::next_load()
-  std::vector<OpId> held_up;   // slots at which a copy lacked memory, in any order
+  std::vector<OpId> release;       // by gap: the op with which the memory of a copied value is released
+  std::vector<OpId> prefetch;      // by gap: the op with which the value is fetched
+  OpId next_load = 0;              // see StepModel::next_load()
+  std::vector<OpId> held_up;       // slots at which a copy lacked memory, in any order
 };
 
 // Keeps its memory from call to call. Belongs to one thread; the problem outlives it.
@@ -57,19 +58,18 @@ class StepTimer {
  private:
   // The load of the next step's inputs, of which a part may run while this step computes.
   struct NextLoad {
-    OpId slot = 0;  // from which on there is room for them
+    OpId slot = 0;  // the slot from which on there is room for them
     std::uint64_t bytes = 0;
-    double seconds = 0;  // that the next step waits
+    double seconds = 0;  // time that the next step waits for them
   };
-  // The step without prefetches; by slot, then by gap.
+  // The step without prefetches.
   struct Departures {
-    bool in_time = false;              // not longer than asked for; else the rest is incomplete
-    std::vector<std::uint64_t> bytes;  // in use, with what lingers and the next inputs
-    std::vector<double> start;         // seconds
-    std::vector<double> copied;        // when the value is on the host
-    std::vector<bool> forced;          // its memory was needed before it was copied
+    bool in_time = false;              // not longer than `longest`; otherwise the rest is incomplete
+    std::vector<std::uint64_t> bytes;  // by slot: in use, with lingering values and the next inputs
+    std::vector<double> start;         // by slot: seconds
+    std::vector<double> copied;        // by gap: the time at which the value is on the host
+    std::vector<bool> forced;          // by gap: whether its memory was needed before it was copied
   };
-  // The link to the host.
   class Outbound;
 
   void find_copies(const UntimedStep& step);
@@ -87,7 +87,7 @@ class StepTimer {
   std::vector<std::uint32_t> offloaded_;  // gaps, in order of `last_before`
   std::vector<std::uint32_t> fetched_;    // the same gaps, in order of need
   Departures departures_;
-  // Room for what one stage needs alone.
+  // Temporary storage of single stages.
   std::vector<std::pair<double, std::uint32_t>> lingering_;  // heap of times and gaps
   std::vector<std::pair<OpId, std::uint32_t>> due_;          // heap of slots and gaps
   std::vector<std::int64_t> in_use_;

@@ -55,7 +55,8 @@ class BlockFinder {
     return std::ranges::count_if(tape_.readers(value), in_forward) > 1;
   }
 
-  // For example an addition, and a ReLU that overwrites the result of one.
+  // Whether the op joins several values, for example an addition, or a ReLU that overwrites an addition's
+  // result.
   bool joins(OpId op) const {
     const auto is_map = [this](ValueId value) { return tape_.value(value).kind == ValueKind::kFeatureMap; };
     return std::ranges::count_if(tape_.op(op).reads, is_map) > 1 ||
@@ -87,7 +88,7 @@ class BlockFinder {
 
   const Tape& tape_;
   OpId begin_ = 0;
-  std::vector<ValueId> needed_;  // made by the block so far, and read by the forward pass after the op
+  std::vector<ValueId> needed_;  // values made by the block so far that the forward pass reads after the op
 };
 
 }  // namespace

@@ -107,7 +107,7 @@ class StagedTape {
 
   bool is_there(ValueId value, OpId at) const { return !is_dropped_[value] && tape_.last_use(value) >= at; }
 
-  // From values that are there before op `at`.
+  // Whether the value can be made again from values that are on the device before op `at`.
   bool may_be_made_again(ValueId value, OpId at) const {
     const OpId producer = tape_.producer(value);
     return producer != kNone && may_run_again(tape_, producer) &&
@@ -144,7 +144,7 @@ class StagedTape {
   std::vector<std::size_t> stage_of_layer_;
   std::vector<std::vector<ValueId>> inner_;
   std::vector<std::vector<ValueId>> outputs_;
-  std::vector<bool> is_dropped_;  // by value: it is not there before its stage's backward pass
+  std::vector<bool> is_dropped_;  // by value: it is not on the device before its stage's backward pass
   std::vector<OpId> entry_;
 };
 
@@ -196,7 +196,7 @@ std::size_t square_root(std::size_t blocks) {
 
 // --- offloading --------------------------------------------------------------------------------------------
 
-// The first op of a later stage than its producer's that reads the value; kNone: none does.
+// The first op that reads the value in a later stage than its producer's, or kNone.
 OpId first_reader_outside(const StagedTape& staged, ValueId value) {
   const Tape& tape = staged.tape();
   const OpId producer = tape.producer(value);
@@ -209,8 +209,8 @@ OpId first_reader_outside(const StagedTape& staged, ValueId value) {
   return kNone;
 }
 
-// An input of stages leaves when the forward pass of the first of them begins. It is fetched one stage before
-// the backward pass of the last of them.
+// An input of one or more stages leaves when the forward pass of its first stage begins. It is fetched one
+// stage before the backward pass of its last stage.
 std::vector<Transfer> transfers_of_inputs(const StagedTape& staged) {
   const Tape& tape = staged.tape();
   std::vector<OpId> back_with(tape.values().size(), kNone);
@@ -281,8 +281,8 @@ std::uint64_t bytes_of(const Tape& tape, const std::vector<ValueId>& values) {
                          [&](std::uint64_t sum, ValueId value) { return sum + tape.value(value).bytes; });
 }
 
-// Measures what rotor knows of each stage. The memory of a stage's ops is that of its fullest op, without
-// values saved for the backward pass.
+// Measures the figures of each stage that rotor uses. The memory of a stage's ops is that of its fullest op,
+// without values saved for the backward pass.
 class StageMeter {
  public:
   StageMeter(const StagedTape& staged, const Plan& plan, const PlanCosts& costs)
@@ -295,7 +295,7 @@ class StageMeter {
       chain[stage].output_bytes = bytes_of(tape, staged_.outputs(stage));
       chain[stage].saved_bytes = chain[stage].output_bytes + bytes_of(tape, staged_.inner(stage));
     }
-    std::uint64_t alive = 0;  // of values that are not saved
+    std::uint64_t alive = 0;  // bytes of values that are not saved
     for (OpId op = 0; op < tape.ops().size(); ++op) {
       const double seconds = costs_.op_seconds[op][plan_.algorithms[op]];
       alive += unsaved_bytes(tape.op(op).writes, [](ValueId) { return true; });

@@ -1,20 +1,20 @@
 #pragma once
-// Peers of `optimal`: the methods by which programs save memory today, as plans for the same tape. So both
-// are scheduled, checked and predicted alike (docs/comparison.md).
+// Peers of `optimal`: the methods by which programs save memory today, as plans for the same tape. So peers
+// and `optimal` are scheduled, checked and predicted alike (docs/comparison.md).
 //
 //   checkpoint-blocks  keeps the inputs of blocks and runs each block again before its backward pass
 //                      (torch.utils.checkpoint around every block)
 //   checkpoint-sqrt    the same with about the square root as many segments of blocks (Chen et al. 2016;
-//                      torch.utils.checkpoint_sequential, which keeps all of the last one)
-//   save-on-cpu        copies all that backward reads to the host and back, on the stream that computes
+//                      torch.utils.checkpoint_sequential, which keeps all of the last segment)
+//   save-on-cpu        copies all that backward reads to the host and back, on the compute stream
 //                      (torch.autograd.graph.save_on_cpu with pinned memory)
-//   offload-inputs     checkpoint-blocks whose inputs leave for the host on a stream of their own and are
-//                      fetched one block ahead (torchtune's OffloadActivations)
+//   offload-inputs     checkpoint-blocks whose inputs are offloaded on a separate stream and fetched one
+//                      block ahead (torchtune's OffloadActivations)
 //   rotor              the optimal persistent schedule of checkpoints for a chain in a memory limit (Beaumont
 //                      et al. 2019; rotor.h)
 //
-// All use the algorithms that `none` has with the same options. A cost that the model of a peer leaves out is
-// in the peer's favour: nothing is copied twice, and weights are not saved.
+// All peers use the algorithms that `none` has with the same options. Costs that the model of a peer leaves
+// out are in the peer's favour: nothing is copied twice, and weights are not saved.
 
 #include <cstdint>
 #include <memory>
@@ -48,7 +48,7 @@ class RotorSchedules {
   RotorSchedules(const Tape& tape, const PlanOptions& options, const PlanCosts& costs);
 
   static constexpr std::size_t kLimits = 500;
-  // `limit`: up to kLimits. Empty if that is too little memory.
+  // `limit` is at most kLimits. Returns nothing if it is too little memory.
   std::optional<PlannedSchedule> within(std::size_t limit) const;
 
  private:

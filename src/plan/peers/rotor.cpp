@@ -45,7 +45,7 @@ void Rotor::consider_saving_all(std::size_t first, std::size_t last, std::size_t
   found.seconds = stage.forward_seconds + rest + stage.backward_seconds;
 }
 
-// Of several stages that are equally fast, the first.
+// Prefers the first of several stages that are equally fast.
 void Rotor::consider_keeping_one(std::size_t first, std::size_t last, std::size_t limit, Best& found) const {
   double swept = 0;
   std::size_t input = 0;  // slots of the stage's input; 0 for the input of the stretch

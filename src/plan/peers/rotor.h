@@ -3,11 +3,11 @@
 // Eyraud-Dubois, Herrmann, Joly and Shilova, "Optimal checkpointing for heterogeneous chains: how to train
 // deep neural networks with limited memory" (2019), which the tool rotor implements.
 //
-// The program solves stretches of stages whose input is there. A forward pass over a stretch (a *sweep*) has
-// two choices. It saves all that the backward pass of the stretch's first stage reads. Or it keeps only the
-// output of some stage and goes on from there; the stages up to that one are swept again after the backward
-// pass of those after it. Persistent means that nothing is dropped before its backward pass has used it.
-// Memory is counted in equal slots, with sizes rounded up.
+// The program solves stretches of stages whose input is on the device. A forward pass over a stretch (a
+// *sweep*) has two choices. It saves all that the backward pass of the stretch's first stage reads. Or it
+// keeps only the output of some stage and continues from there. The stages up to that one are then swept
+// again, after the backward pass of the later stages. Persistent means that nothing is dropped before its
+// backward pass has used it. Memory is counted in equal slots, with sizes rounded up.
 
 #include <cstddef>
 #include <cstdint>
@@ -19,14 +19,14 @@ namespace vdnn::peers {
 struct Stage {
   double forward_seconds = 0;
   double backward_seconds = 0;
-  std::uint64_t output_bytes = 0;    // what the next stage reads
-  std::uint64_t saved_bytes = 0;     // what the backward pass reads, with the output
-  std::uint64_t forward_bytes = 0;   // more than input and output while the forward pass runs
-  std::uint64_t backward_bytes = 0;  // more than what is saved while the backward pass runs
+  std::uint64_t output_bytes = 0;    // values that the next stage reads
+  std::uint64_t saved_bytes = 0;     // values that the backward pass reads, including the output
+  std::uint64_t forward_bytes = 0;   // needed by the forward pass in addition to input and output
+  std::uint64_t backward_bytes = 0;  // needed by the backward pass in addition to saved values
 };
 
 // The sweeps that save the output of a stage, and all that its backward pass reads. A sweep is identified by
-// the stage before whose backward pass it runs, the forward pass itself by the number of stages.
+// the stage whose backward pass follows it; the forward pass itself has the number of stages.
 struct Saving {
   std::size_t output = 0;
   std::size_t all = 0;
@@ -34,7 +34,7 @@ struct Saving {
 
 class Rotor {
  public:
-  // `most_bytes` are `limits` slots.
+  // `most_bytes` are divided into `limits` slots.
   Rotor(std::vector<Stage> chain, std::uint64_t most_bytes, std::size_t limits);
 
   // Seconds of the forward and the backward pass in `limit` slots; infinite if those are too few.
@@ -45,8 +45,7 @@ class Rotor {
  private:
   struct Best {
     double seconds = 0;
-    std::size_t next =
-        0;  // the first stage after the output that is kept; 0: all of the first stage is saved
+    std::size_t next = 0;  // the first stage after the kept output; 0 if all of the first stage is saved
   };
 
   const Best& best(std::size_t first, std::size_t last, std::size_t limit) const {

@@ -1,4 +1,4 @@
-// The C interface: what goes in is checked, what goes wrong is a status, nothing is thrown across.
+// The C interface: arguments are checked, every failure is a status, and no exception leaves the library.
 
 #include "allocator/dropin/c_abi.h"
 
@@ -113,7 +113,7 @@ TEST_F(CAbi, CallbackMayFreeAndHaveItTriedAgain) {
   EXPECT_EQ(asked, 5 * kMiB);
 }
 
-// It must not, but a callback that is written in C++ may.
+// The header forbids a callback to throw, but a callback written in C++ can.
 TEST_F(CAbi, WhatACallbackThrowsStaysInside) {
   allocate(6 * kMiB);
   void* address = nullptr;
@@ -155,7 +155,7 @@ TEST_F(CAbi, SaysWhichStreamABlockIsOf) {
 TEST_F(CAbi, AReservedPoolGrowsNoMore) {
   EXPECT_EQ(vdnn_allocator_reserve(allocator_, 3 * kMiB), VDNN_OK);
   EXPECT_EQ(device_->counters().committed_bytes, 3 * kMiB);
-  EXPECT_EQ(vdnn_allocator_reserve(allocator_, 2 * kMiB), VDNN_OK) << "there is more already";
+  EXPECT_EQ(vdnn_allocator_reserve(allocator_, 2 * kMiB), VDNN_OK) << "more is committed already";
   allocate(2 * kMiB);
   allocate(kMiB);
   EXPECT_EQ(statistics_of(allocator_).growths, 1U);
@@ -310,7 +310,7 @@ TEST_F(CAbi, OptionsThatCannotBeAreRefused) {
     vdnn_allocator* made = nullptr;
     EXPECT_EQ(create_allocator(make_pool_backend(*device_), &options, &made), VDNN_INVALID_ARGUMENT);
     EXPECT_EQ(made, nullptr);
-    EXPECT_EQ(vdnn_allocator_create(&options, &made), VDNN_INVALID_ARGUMENT) << "before a device is asked";
+    EXPECT_EQ(vdnn_allocator_create(&options, &made), VDNN_INVALID_ARGUMENT) << "before any call of a device";
     return std::string(vdnn_last_error());
   };
   EXPECT_THAT(refused([](auto& options) { options.version = VDNN_ALLOCATOR_VERSION + 1; }),
@@ -388,7 +388,7 @@ TEST(CAbiNames, EveryStatusHasOneOfItsOwn) {
   EXPECT_STREQ(vdnn_status_name(-1), "unknown status");
 }
 
-// --- every failure below, in turn --------------------------------------------------------------------------
+// --- each failure of backend and heap in turn --------------------------------------------------------------
 
 // Calls that reach every part of the pool, one after the other. A failed call is repeated and then works,
 // since a failed call changes nothing.
@@ -405,7 +405,7 @@ class FailedInTurn {
 
   std::uint64_t heap_allocations() const { return heap_allocations_; }
 
-  // How many calls failed; their statuses are among `allowed`.
+  // Returns how many calls failed; their statuses are among `allowed`.
   int run(const std::set<vdnn_status>& allowed) {
     allowed_ = allowed;
     vdnn_allocator_options options = default_options();
@@ -413,7 +413,7 @@ class FailedInTurn {
     options.high_water_bytes = 4 * kMiB;
     options.name = "failed in turn";
     options.history_events = 8;
-    // Two, since a call that fails takes its backend with it.
+    // Two backends, because a failed `create` destroys its backend.
     std::vector<std::unique_ptr<PoolBackend>> backends(2);
     for (std::unique_ptr<PoolBackend>& backend : backends) {
       backend = std::make_unique<FailingBackend>(make_pool_backend(*device_), strikes_);
@@ -483,7 +483,7 @@ class FailedInTurn {
     free(large);
     free(allocate(3 * kMiB, other, VDNN_TRANSIENT));
     step("free_on", [&] { return vdnn_allocator_free_on(allocator_, lasting, other); });
-    // All memory but the slab of `ready`: this empties the caches and merges fragments.
+    // Needs all memory but the slab of `ready`, so the pool empties its caches and merges fragments.
     free(allocate(kBudget - (64 << 10), one, VDNN_TRANSIENT));
     step("free_idle", [&] { return vdnn_allocator_free_idle(allocator_, ready); });
     step("forget", [&] { return vdnn_allocator_forget_stream(allocator_, other); });
@@ -541,7 +541,7 @@ TEST(CAbiFailures, OfEveryCallOfTheBackendAreStatuses) {
   }
 }
 
-// Snapshots that were made of nlohmann's values ended the process: their destructors take memory.
+// Regression: the process ended, because destructors of nlohmann's values allocate and snapshots used them.
 TEST(CAbiFailures, OfEveryAllocationOfTheHeapAreStatuses) {
   int failures = 0;
   std::uint64_t fail_at = 0;

@@ -7,8 +7,8 @@
 extern "C" {
 #endif
 
-// Returns text about a broken promise of the header, or null. `allocator` is empty before and after; `stream`
-// and `other` are two of its streams.
+// Returns a text about the first broken promise of the header, or null. `allocator` is empty before and
+// after; `stream` and `other` are two of its streams.
 const char* run_c_program(vdnn_allocator* allocator, void* stream, void* other);
 
 #ifdef __cplusplus

@@ -1,4 +1,4 @@
-// The headers for C++, as a program in C++17 has them.
+// The C++ headers compile in a program that uses C++17.
 
 #include "vdnn/allocator_failure.h"
 #include "vdnn/cccl_resource.h"

@@ -25,9 +25,9 @@ namespace {
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 
-// The requirements of later versions of CCCL, restated so that the installed version can check them, too:
-// `synchronous_resource` and `resource` of cuda/__memory_resource/resource.h in CCCL 3.1.2 (CUDA 13.1), the
-// same in 3.2 and 3.5.
+// The requirements of later versions of CCCL, restated so that a build with the installed version checks
+// them, too. They are `synchronous_resource` and `resource` of cuda/__memory_resource/resource.h in CCCL
+// 3.1.2 (CUDA 13.1), and are the same in 3.2 and 3.5.
 template <class R>
 concept LaterSynchronousResource = std::equality_comparable<R> &&
     requires(R& resource, void* block, std::size_t bytes, std::size_t alignment) {
@@ -40,15 +40,15 @@ concept LaterResource = LaterSynchronousResource<R> &&
   { resource.allocate(stream, bytes, alignment) } -> std::same_as<void*>;
   { resource.deallocate(stream, block, bytes, alignment) } -> std::same_as<void>;
 };
-// Further calls of cub/detail/temporary_storage.cuh in 3.1 and 3.2, for algorithms that are given a resource
-// in their environment.
+// Further calls that cub/detail/temporary_storage.cuh makes in 3.1 and 3.2 when an algorithm's environment
+// contains a resource.
 template <class R>
 concept TemporaryStorage = LaterResource<R> &&
     requires(R& resource, void* block, std::size_t bytes, cuda::stream_ref stream) {
   { resource.allocate(stream, bytes) } -> std::same_as<void*>;
   { resource.deallocate(stream, block, bytes) } -> std::same_as<void>;
 };
-// Those of CCCL 3.0 (CUDA 13.0): `resource` and `async_resource`.
+// The requirements of CCCL 3.0 (CUDA 13.0): `resource` and `async_resource`.
 template <class R>
 concept EarlierResource = std::equality_comparable<R> &&
     requires(R& resource, void* block, std::size_t bytes, std::size_t alignment) {
@@ -66,7 +66,7 @@ static_assert(TemporaryStorage<CcclResource>);
 static_assert(EarlierAsyncResource<CcclResource>);
 static_assert(cuda::has_property<CcclResource, cuda::mr::device_accessible>);
 
-// As a library takes it that knows nothing of us, under the names of the installed version.
+// The resource as a library sees it that knows only CCCL, under the names of the installed version.
 using Accessible = cuda::mr::device_accessible;
 #if CCCL_VERSION < 3001000
 using AnyResource = cuda::mr::async_resource_ref<Accessible>;
@@ -113,7 +113,7 @@ TEST_F(CcclResourceTest, BlocksBelongToTheStreamThatTheyWereAllocatedFor) {
   resource.deallocate_async(block, 1000, 256, one_);
 }
 
-// The block is free when the second stream is done with it, so the first has to wait, on the device.
+// The block is free once the second stream is done with it, so the first stream has to wait, on the device.
 TEST_F(CcclResourceTest, BlocksAreGivenBackInTheOrderOfTheStreamThatIsNamed) {
   CcclResource resource(allocator_);
   for (int round = 0; round < 2; ++round) {
@@ -128,14 +128,14 @@ TEST_F(CcclResourceTest, SynchronousBlocksAreReadyForAnybody) {
   CcclResource resource(allocator_);
   resource.deallocate_async(resource.allocate_async(kBudget, 256, one_), kBudget, 256, one_);
   void* const block = resource.allocate_sync(kBudget, 1);
-  EXPECT_EQ(statistics().host_waits, 1U) << "for what stream one was given";
+  EXPECT_EQ(statistics().host_waits, 1U) << "for the work of stream one";
   resource.deallocate_sync(block, kBudget, 1);
   EXPECT_EQ(resource.allocate(kBudget, 256), block);
   EXPECT_EQ(statistics().host_waits, 1U) << "it was given back idle";
   resource.deallocate(block, kBudget, 256);
 }
 
-TEST_F(CcclResourceTest, ServesWhoIsHandedAReferenceToAnyResource) {
+TEST_F(CcclResourceTest, WorksThroughATypeErasedReference) {
   CcclResource resource(allocator_);
   void* const block = take(AnyResource(resource), 3000, other_);
   EXPECT_EQ(figures(other_).requested.current, 3000U);
@@ -145,7 +145,7 @@ TEST_F(CcclResourceTest, ServesWhoIsHandedAReferenceToAnyResource) {
   give_back(AnySynchronousResource(resource), ready, 500);
 }
 
-TEST_F(CcclResourceTest, LongLivesAreThePoolsToKnow) {
+TEST_F(CcclResourceTest, TellsThePoolThatBlocksArePersistent) {
   CcclResource resource(allocator_, VDNN_PERSISTENT);
   void* const block = resource.allocate(cuda::stream_ref(one_), 1000, 256);
   void* const ready = resource.allocate_sync(2000, 256);
@@ -171,7 +171,7 @@ std::string shortage_of(const Call& call) {
   return "nothing was thrown";
 }
 
-TEST_F(CcclResourceTest, WantOfMemoryIsBadAllocWithTheNumbers) {
+TEST_F(CcclResourceTest, ExhaustionIsBadAllocWithTheNumbers) {
   CcclResource resource(allocator_);
   constexpr std::uint64_t kTooMuch = kBudget + 1;
   EXPECT_THAT(shortage_of([&] { resource.allocate(cuda::stream_ref(one_), kTooMuch, 256); }),
@@ -195,7 +195,7 @@ TEST_F(CcclResourceTest, MisuseIsRefusedAndChangesNothing) {
   resource.deallocate(cuda::stream_ref(one_), block, 1, 1);
 }
 
-// Failed before: 512 was refused, which vdnn/allocator.h promises of every block.
+// Regression: an alignment of 512 was refused, although vdnn/allocator.h promises it for every block.
 TEST_F(CcclResourceTest, GivesTheAlignmentThatIsPromisedOfEveryBlock) {
   CcclResource resource(allocator_);
   void* const block = resource.allocate(cuda::stream_ref(one_), 1, 512);
@@ -204,7 +204,7 @@ TEST_F(CcclResourceTest, GivesTheAlignmentThatIsPromisedOfEveryBlock) {
   resource.deallocate_sync(ready, 1, 512);
 }
 
-// The block once stayed in use for ever without an error.
+// Regression: the block stayed in use forever without an error.
 TEST_F(CcclResourceTest, BlocksAreGivenBackOnStreamsThatDoNotExistAnyMore) {
   CcclResource resource(allocator_);
   const auto gone = static_cast<cudaStream_t>(stream_handle(7));
@@ -212,14 +212,14 @@ TEST_F(CcclResourceTest, BlocksAreGivenBackOnStreamsThatDoNotExistAnyMore) {
     void* const block = resource.allocate(cuda::stream_ref(one_), kBudget, 512);
     resource.deallocate(cuda::stream_ref(gone), block, kBudget, 512);
     EXPECT_EQ(figures().blocks.current, 0U);
-    EXPECT_EQ(statistics().device_waits, round - 1) << "nobody has taken the memory yet";
+    EXPECT_EQ(statistics().device_waits, round - 1) << "nobody has reused the memory yet";
     resource.deallocate(cuda::stream_ref(gone), block, kBudget, 512);
     EXPECT_THAT(vdnn_last_error(), HasSubstr("no block in use"));
   }
 }
 
-// Where the heap was exhausted the block was lost. Where the device refused, the host waited for the GPU,
-// which would have invalidated a capture.
+// Regression: with the heap exhausted, the block was lost. After a refusal of the device, the host waited for
+// the GPU, which would have invalidated a capture.
 TEST_F(CcclResourceTest, RefusedBlocksGoBackWithoutAWaitOfTheHost) {
   CcclResource resource(allocator_);
   const auto no_wait = [](const void*) {
@@ -229,7 +229,7 @@ TEST_F(CcclResourceTest, RefusedBlocksGoBackWithoutAWaitOfTheHost) {
   void* const block = resource.allocate(cuda::stream_ref(one_), 1000, 256);
   for (const vdnn_status status : {VDNN_OK, VDNN_DEVICE_LOST}) {
     finish_deallocation(status, allocator_, block, no_wait);
-    EXPECT_EQ(figures().blocks.current, 1U) << "it was given back, or cannot be: " << status;
+    EXPECT_EQ(figures().blocks.current, 1U) << "already given back, or the GPU is lost: " << status;
   }
   for (const vdnn_status status : {VDNN_INVALID_ARGUMENT, VDNN_DEVICE_ERROR, VDNN_NO_HOST_MEMORY}) {
     void* const mine = resource.allocate(cuda::stream_ref(one_), 2000, 256);
@@ -240,7 +240,7 @@ TEST_F(CcclResourceTest, RefusedBlocksGoBackWithoutAWaitOfTheHost) {
   resource.deallocate(cuda::stream_ref(one_), block, 1000, 256);
 }
 
-// The pool has no memory to remember the block. A block that the host cannot wait for stays in use.
+// If the pool has no memory to record the free, the host waits. If it cannot, the block stays in use.
 TEST_F(CcclResourceTest, AnExhaustedHeapHasTheHostWait) {
   CcclResource resource(allocator_);
   void* const block = resource.allocate(cuda::stream_ref(one_), 1000, 256);
@@ -258,7 +258,7 @@ TEST_F(CcclResourceTest, AnExhaustedHeapHasTheHostWait) {
   }
 }
 
-// Failed before: that the stream is captured was taken for its end, and the block given back in no order.
+// Regression: a captured stream was treated as ended, and its block was given back without any order.
 TEST(CcclResourceInCapture, AThreadsBlocksGoBackInTheOrderOfItsDefaultStream) {
   const auto fake = std::make_shared<FakeCuda>(FakeCudaOptions{.logical_memory = true});
   fake->set_device(0);

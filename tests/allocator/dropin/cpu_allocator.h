@@ -1,6 +1,6 @@
 #pragma once
-// A handle of vdnn/allocator.h over a cpu device: what its blocks hold can be looked at. At the end
-// everything has been given back.
+// A handle of vdnn/allocator.h over a cpu device, so that tests can read the contents of blocks. Each test
+// must have freed all blocks at its end.
 
 #include <cuda_runtime_api.h>
 #include <gtest/gtest.h>

@@ -1,5 +1,5 @@
-// The pool under Thrust. The host runs Thrust's algorithms here (THRUST_DEVICE_SYSTEM_CPP), on the cpu
-// device's memory. Containers and algorithms are Thrust's own; only kernels are missing.
+// The pool under Thrust. Containers and algorithms are Thrust's own. They run on the host
+// (THRUST_DEVICE_SYSTEM_CPP) in the cpu device's memory, so no kernels run.
 
 #include "vdnn/thrust_allocator.h"
 
@@ -72,7 +72,7 @@ TEST_F(ThrustAllocatorTest, IsEqualForOneStreamOfOnePool) {
   EXPECT_NE(one, ThrustAllocator<int>(nullptr, one_));
 }
 
-TEST_F(ThrustAllocatorTest, WhatCannotBeHadIsBadAlloc) {
+TEST_F(ThrustAllocatorTest, AnImpossibleSizeIsBadAlloc) {
   ThrustAllocator<int> numbers(allocator_, one_);
   EXPECT_THROW(numbers.allocate(kBudget), std::bad_alloc);
   EXPECT_THROW(numbers.allocate(std::numeric_limits<std::size_t>::max() / 2), std::bad_array_new_length)

@@ -102,7 +102,7 @@ TEST_F(TorchAllocatorTest, RecordedStreamsAreWaitedFor) {
   EXPECT_EQ(statistics().stream_waits + statistics().host_waits, 1U);
 }
 
-// The block used to go to the next stream while its reader was running: the hook cannot report a failure.
+// Regression: since the hook cannot report a failure, the block went to the next stream while its reader ran.
 TEST_F(TorchAllocatorTest, ReaderThatWasRefusedIsRecordedBeforeTheBlockGoes) {
   void* const block = torch_.allocate(2 * kMiB, 0, one_);
   strikes_ = [](const char* call) {
@@ -120,7 +120,7 @@ TEST_F(TorchAllocatorTest, ReaderThatWasRefusedIsRecordedBeforeTheBlockGoes) {
   EXPECT_EQ(statistics().stream_waits + statistics().host_waits, 1U);
 }
 
-// A call that a capture forbids was once taken for misuse, and the reader forgotten.
+// Regression: a call that a capture forbids was treated as misuse, and the reader was forgotten.
 TEST_F(TorchAllocatorTest, ReaderThatACaptureForbidsIsRecordedBeforeTheBlockGoes) {
   void* const block = torch_.allocate(2 * kMiB, 0, one_);
   strikes_ = [](const char* call) {
@@ -137,7 +137,7 @@ TEST_F(TorchAllocatorTest, ReaderThatACaptureForbidsIsRecordedBeforeTheBlockGoes
   EXPECT_EQ(statistics().freed_unordered, 0U);
 }
 
-// The same for a reader whose stream is gone by then: no event can tell when it is done.
+// If the reader's stream is gone by then, no event can tell when the reader is done.
 TEST_F(TorchAllocatorTest, BlockOfAReaderThatIsGoneGoesBackInNoOrder) {
   void* const block = torch_.allocate(2 * kMiB, 0, one_);
   torch_.used_on(block, stream_handle(7));
@@ -187,7 +187,7 @@ TEST_F(TorchAllocatorTest, ABudgetInBytesGoesBeforeTheFraction) {
   EXPECT_THAT(vdnn_last_error(), HasSubstr("budget 2 MiB"));
   EXPECT_NE(torch_.allocate(kBudget / 4, 0, one_, &status), nullptr);
   EXPECT_EQ(status, VDNN_OK);
-  EXPECT_EQ(torch_.set_budget(kBudget, 0), VDNN_INVALID_ARGUMENT) << "its first block is there";
+  EXPECT_EQ(torch_.set_budget(kBudget, 0), VDNN_INVALID_ARGUMENT) << "its first block is already allocated";
   EXPECT_EQ(torch_.set_budget(0, 1), VDNN_INVALID_ARGUMENT);
 }
 
@@ -207,7 +207,7 @@ TEST_F(TorchAllocatorTest, MemoryFractionIsTheBudget) {
   EXPECT_NE(torch_.allocate(kBudget, 1, one_), nullptr) << "nothing was changed";
 }
 
-TEST_F(TorchAllocatorTest, MisuseIsRefusedAndSaid) {
+TEST_F(TorchAllocatorTest, MisuseIsRefusedWithAMessage) {
   torch_.give_back(nullptr);
   torch_.used_on(nullptr, one_);
   EXPECT_EQ(torch_.base_of(nullptr, nullptr), nullptr);
@@ -254,7 +254,7 @@ TEST_F(TorchAllocatorTest, GraphsHaveAPoolOfTheirOwn) {
   }
 }
 
-// A graph's memory once came from the shared pool in this case, which handed it to others between replays.
+// Regression: the shared pool supplied the graph's memory and handed it to others between replays.
 TEST_F(TorchAllocatorTest, GraphWithoutAPoolGetsNoMemoryOfOthers) {
   strikes_ = [](const char* call) {
     if (std::string_view(call) == "reserve") {
@@ -273,7 +273,7 @@ TEST_F(TorchAllocatorTest, GraphWithoutAPoolGetsNoMemoryOfOthers) {
   EXPECT_EQ(committed(), 0U);
 }
 
-// They used to wait for the lock of the GPU, and here for ever.
+// Regression: other threads waited for the GPU's lock, in this test forever.
 TEST_F(TorchAllocatorTest, OthersAllocateAndFreeWhileThePoolOfAGraphEnds) {
   torch_.begin(0, kGraph, [this](void* stream) { return stream == one_; });
   void* const block = torch_.allocate(2 * kMiB, 0, one_);
@@ -319,7 +319,7 @@ TEST_F(TorchAllocatorTest, PoolOfAGraphGoesWithItsLastBlock) {
   EXPECT_THAT(vdnn_last_error(), HasSubstr("of one's own"));
 }
 
-// A GPU of 8 MiB, whose other pool caches 6: the request was refused by the device.
+// Regression: on a GPU of 8 MiB, the device refused the request because another pool cached 6 MiB.
 TEST_F(TorchAllocatorTest, PoolsGiveToEachOtherWhatTheyCache) {
   torch_.give_back(torch_.allocate(6 * kMiB, 0, one_));
   torch_.begin(0, kGraph, [](void*) { return true; });
@@ -338,11 +338,11 @@ TEST_F(TorchAllocatorTest, FilterThatThrowsIsAFailure) {
   torch_.give_back(block);
 }
 
-// At every call of the backend in turn: nothing is thrown, a block whose free was refused can be freed again,
-// and in the end all is free.
+// Each call of the backend fails in turn. Nothing is thrown, a block whose free was refused can be freed
+// again, and all memory is free in the end.
 class TorchFailures : public TorchAllocatorTest {
  protected:
-  // The allocated block, or null.
+  // Returns the allocated blocks; null for each that failed.
   std::vector<void*> use() {
     torch_.begin(0, kGraph, [this](void* stream) { return stream == one_; });
     std::vector<void*> blocks(4);
@@ -400,7 +400,7 @@ TEST(TorchLibrary, ExportsTheHooksAndNothingElseOfOurs) {
   EXPECT_EQ(dlsym(library, "cudaMalloc"), nullptr) << "the runtime inside is not the program's";
 }
 
-// Where there is a GPU, too, this one is not there.
+// GPU 4096 does not exist even on a machine with GPUs.
 TEST(TorchLibrary, SaysWhyThereIsNoMemory) {
   void* const library = dlopen(VDNN_TORCH_LIBRARY, RTLD_NOW | RTLD_LOCAL);
   ASSERT_NE(library, nullptr) << dlerror();

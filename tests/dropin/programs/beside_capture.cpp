@@ -1,5 +1,5 @@
-// Memory is freed while a stream is captured: by another thread, and, where allowed, by the capturing one.
-// Each round frees so much that the next one fails unless the memory is reused.
+// Frees memory while a stream is captured: in another thread and, where allowed, in the capturing one. Each
+// round frees so much that the next round fails unless it reuses the memory.
 
 #include "program.h"
 
@@ -14,7 +14,7 @@ struct Memory {
   program::PinnedBuffer pinned;
 };
 
-// The memory has been used on a stream that is not captured, and the host has not waited for that.
+// Frees memory that a stream outside the capture uses. The host has not waited for this use.
 void give_back(Memory* memory, cudaStream_t stream) {
   CHECK(cudaMemsetAsync(memory->block.data, 1, kBytes, stream));
   CHECK(cudaFree(std::exchange(memory->block.data, nullptr)));
@@ -22,7 +22,7 @@ void give_back(Memory* memory, cudaStream_t stream) {
 }
 
 #if CUDART_VERSION >= 12030
-// Captures a second time into the graph that a first capture has made.
+// Captures a second time into the graph of a first capture.
 void append_to_graph(cudaStream_t stream) {
   const program::Buffer block(kBytes);
   Memory freed;

@@ -1,4 +1,4 @@
-// A thread keeps the capture mode that it has set, whichever library maps memory for it meanwhile.
+// A thread keeps its capture mode, whichever library maps memory for it meanwhile.
 
 #include "program.h"
 
@@ -13,7 +13,7 @@ std::uint64_t body() {
   constexpr std::size_t kNewMemory = 1'000'000;
   program::Checksum sum;
   const program::Stream stream;
-  std::vector<program::Buffer> kept;  // so that the next one needs memory that is not mapped yet
+  std::vector<program::Buffer> kept;  // forces the next buffer to need newly mapped memory
   for (const cudaStreamCaptureMode next : {cudaStreamCaptureModeThreadLocal, cudaStreamCaptureModeRelaxed,
                                            cudaStreamCaptureModeGlobal, cudaStreamCaptureModeGlobal}) {
     { const program::Block passing(kNewMemory, stream.handle); }

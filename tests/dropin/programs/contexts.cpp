@@ -1,6 +1,5 @@
-// A program that speaks to the driver itself, as some do beside the runtime: it finds functions by the names
-// that the driver's library exports, has a context of its own beside the GPU's primary one, and frees memory
-// where there is none.
+// A program that also calls the driver directly. It finds functions by the names that the driver's library
+// exports, has its own context beside the GPU's primary one, and tries to allocate without any context.
 
 #include <cuda.h>
 #include <dlfcn.h>
@@ -38,7 +37,7 @@ class Driver {
     found("cuDevicePrimaryCtxRelease", release);
     found("cuDevicePrimaryCtxReset", reset);
     found("cuDevicePrimaryCtxGetState", state);
-    // As in CUDA 11.3.
+    // cuGetProcAddress as in CUDA 11.3.
     CUresult (*older)(const char*, void**, int, cuuint64_t) = nullptr;
     found("cuGetProcAddress", older, 11030);
     void* address = nullptr;
@@ -111,7 +110,7 @@ std::uint64_t use_primary(const Driver& driver) {
   return sum;
 }
 
-// Of a context of its own, while there is memory of the primary one, which it gives back.
+// Uses memory of a context of its own, and frees memory of the primary context there.
 std::uint64_t use_own(const Driver& driver) {
   CUdeviceptr memory = 0;
   CHECK_DRIVER(driver.allocate(&memory, kBytes));
@@ -130,7 +129,7 @@ std::uint64_t body() {
   const Driver driver;
   CUdeviceptr memory = 0;
   if (driver.allocate(&memory, kBytes) != CUDA_ERROR_INVALID_CONTEXT) {
-    throw program::Failure("memory of no context");
+    throw program::Failure("memory was allocated without a context");
   }
   std::uint64_t sum = 0;
   for (int round = 0; round < 2; ++round) {
@@ -148,7 +147,7 @@ std::uint64_t body() {
     int active = 0;
     CHECK_DRIVER(driver.state(0, &flags, &active));
     if (round == 0 && active != 0) {
-      throw program::Failure("the GPU is in use after it was reset");
+      throw program::Failure("the GPU is in use after its reset");
     }
   }
   return sum;

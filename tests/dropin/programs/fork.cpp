@@ -1,5 +1,5 @@
-// A program that forks while it uses the GPU. The child ends as programs end and calls nothing of CUDA, which
-// must not be used there.
+// A program that forks while it uses the GPU. The child exits normally and makes no call of CUDA, which would
+// be forbidden there.
 
 #include <sys/wait.h>
 #include <unistd.h>

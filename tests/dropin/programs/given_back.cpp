@@ -1,6 +1,6 @@
 // Memory that the program has freed is available to others: to a library with its own runtime, if there is
-// one, and to the program itself for memory of another kind. Each time it is more than half of the GPU's
-// memory.
+// one, and otherwise to the program's allocations of another kind. Each allocation is more than half of the
+// GPU's memory.
 
 #include "program.h"
 
@@ -46,7 +46,7 @@ std::uint64_t body() {
     take_otherwise();
   }
   if (cudaGetLastError() != cudaSuccess) {
-    throw program::Failure("an error is left that the program has not seen");
+    throw program::Failure("the last error is set, although no call has failed");
   }
   return 0;
 }

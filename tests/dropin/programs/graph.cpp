@@ -1,4 +1,4 @@
-// A step that is captured once and launched again and again, with memory that comes and goes beside it.
+// Captures a step once and launches it repeatedly, with allocations and frees beside it.
 
 #include "program.h"
 

@@ -1,5 +1,5 @@
-// Graphs that allocate: one frees its memory itself; for the other, the program does after each launch. Other
-// allocations have other addresses.
+// Graphs that allocate memory. One frees it itself; for the other, the program frees it after each launch.
+// Other allocations have other addresses.
 
 #include "program.h"
 
@@ -18,7 +18,7 @@ std::vector<unsigned char> content_of(const void* data, cudaStream_t stream) {
   return content;
 }
 
-// Launches the graph, with a block beside it; then `check()`.
+// Launches the graph while another block exists, then calls `check()`.
 template <class Check>
 void launch(const program::Graph& graph, void* in, cudaStream_t stream, std::uint64_t seed,
             program::Checksum& sum, const Check& check) {
@@ -50,7 +50,7 @@ std::uint64_t body() {
   const program::Buffer out(kBytes);
   const auto expect = [&](const void* data, const std::vector<unsigned char>& content) {
     if (content_of(data, stream.handle) != content) {
-      throw program::Failure("what a graph wrote is not there");
+      throw program::Failure("a graph's result is wrong");
     }
   };
   const program::Graph passing(stream.handle, [&] {

@@ -1,4 +1,4 @@
-// A program that does all with a library of its own, opened as plugins are.
+// A program whose work is all in a library that it opens as a plugin.
 
 #include <dlfcn.h>
 
@@ -6,7 +6,7 @@
 
 int main() {
   void* const library = dlopen(VDNN_LIBRARY, RTLD_NOW | RTLD_LOCAL);
-  // run_library() of C++.
+  // The C++ function run_library().
   using Run = int (*)();
   const auto run = library == nullptr ? nullptr : reinterpret_cast<Run>(dlsym(library, "_Z11run_libraryv"));
   if (run == nullptr) {

@@ -1,4 +1,4 @@
-// Asks for a handle by which another process could open the memory.
+// Requests a handle by which another process could open the memory.
 
 #include "program.h"
 

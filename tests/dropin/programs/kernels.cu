@@ -1,5 +1,5 @@
-// A program as nvcc builds it: it registers its kernels before main() and launches them by their address. The
-// stand-in does not compute them, so the program reads no result of a kernel.
+// A program as nvcc builds it: it registers its kernels before main() and launches them by their addresses.
+// The stand-in does not execute kernels, so the program reads none of their results.
 
 #include "program.h"
 

@@ -1,4 +1,4 @@
-// A library with a runtime of its own, for programs that do not know vdnn (shared_memory.cpp).
+// A library with its own runtime, for programs that do not know vdnn (shared_memory.cpp).
 
 #include <cuda_runtime_api.h>
 

@@ -1,4 +1,4 @@
-// Memory that host and GPUs share, and a program's queries of its GPUs and streams before it uses them.
+// Memory that host and GPUs share, and queries of GPUs and streams before their first use.
 
 #include "program.h"
 
@@ -21,7 +21,7 @@ void add_gpu(program::Checksum& sum, int gpu) {
   cudaDeviceProp properties{};
   CHECK(cudaGetDeviceProperties(&properties, gpu));
   if (properties.managedMemory == 0 || properties.totalGlobalMem < kBytes) {
-    throw program::Failure("a GPU that has no managed memory");
+    throw program::Failure("a GPU has no managed memory");
   }
   sum.add(properties.name, std::strlen(properties.name));
   sum.add(&properties.major, sizeof properties.major);
@@ -31,12 +31,12 @@ void add_flags(program::Checksum& sum, cudaStream_t stream, unsigned expected) {
   unsigned flags = ~0U;
   CHECK(cudaStreamGetFlags(stream, &flags));
   if (flags != expected) {
-    throw program::Failure("a stream that says other flags than it was made with");
+    throw program::Failure("a stream reports other flags than it was created with");
   }
   sum.add(&flags, sizeof flags);
 }
 
-// Each GPU copies the host's data to the next, and the host reads the copy of the last one.
+// Each GPU copies the data and half of it back, and the host reads the last GPU's copy.
 void pass_on(program::Checksum& sum, int gpus) {
   const std::vector<unsigned char> content = program::pattern(kBytes, 7);
   const Managed first;
@@ -53,7 +53,7 @@ void pass_on(program::Checksum& sum, int gpus) {
   cudaPointerAttributes attributes{};
   CHECK(cudaPointerGetAttributes(&attributes, second.data));
   if (attributes.type != cudaMemoryTypeManaged || attributes.hostPointer != attributes.devicePointer) {
-    throw program::Failure("managed memory that does not say so");
+    throw program::Failure("managed memory is not reported as managed");
   }
   sum.add(second.data, kBytes);
 }
@@ -64,7 +64,7 @@ void expect_refusals() {
   if (cudaMallocManaged(&data, 0, cudaMemAttachGlobal) != cudaErrorInvalidValue ||
       cudaMallocManaged(&data, kBytes, 0) != cudaErrorInvalidValue ||
       cudaGetDeviceProperties(&properties, 99) != cudaErrorInvalidDevice) {
-    throw program::Failure("a call that should have been refused");
+    throw program::Failure("an invalid call succeeds");
   }
   cudaGetLastError();
 }

@@ -1,4 +1,4 @@
-// Pushes a context again and again until the stand-in has no room for more, and pops all of them.
+// Pushes contexts until the stand-in has no room for more, and pops all of them.
 
 #include <cuda.h>
 
@@ -25,7 +25,7 @@ std::uint64_t body() {
     --pushed;
   }
   if (pushed != 0) {
-    throw program::Failure("contexts that were pushed cannot be popped");
+    throw program::Failure("pushed contexts cannot be popped");
   }
   return 0;
 }

@@ -1,5 +1,5 @@
-// A pipeline over streams that come and go: stream-ordered memory, handed on by events, and freed on the
-// stream that allocated it or on the one that used it last.
+// A pipeline over streams that come and go. Events order the streams that share stream-ordered memory, which
+// is freed on the stream that allocated it or on the one that used it last.
 
 #include <algorithm>
 #include <array>
@@ -37,7 +37,7 @@ std::uint64_t body() {
       const std::vector<unsigned char> content = program::pattern(bytes / 2, random());
       CHECK(cudaMemcpyAsync(made.data, content.data(), content.size(), cudaMemcpyHostToDevice, from));
       wait_for(from, to);
-      made.stream = to;  // who uses it from here on
+      made.stream = to;  // the stream of later uses
       const program::Block copied(bytes, to);
       CHECK(cudaMemcpyAsync(copied.data, made.data, bytes, cudaMemcpyDeviceToDevice, to));
       CHECK(cudaMemcpyAsync(result.bytes_of() + consumer * 200'000, copied.data, bytes,

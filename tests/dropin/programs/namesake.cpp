@@ -1,4 +1,4 @@
-// A library that has a function of one of the driver's names, for programs of others (namesakes.cpp).
+// A library with a function that has the same name as one of the driver's (namesakes.cpp).
 
 #include <cuda.h>
 

@@ -1,5 +1,5 @@
-// Looks up a function of a library that has one of the driver's names. Another library, with a runtime of its
-// own, goes on to use the driver's.
+// Looks up a library's function that has the same name as one of the driver's. Another library, with its own
+// runtime, goes on to use the driver's function.
 
 #include <cuda.h>
 #include <dlfcn.h>
@@ -34,7 +34,7 @@ std::uint64_t body() {
     auto* const namesake = find<CUresult(CUdeviceptr*, std::size_t)>(VDNN_NAMESAKE, "cuMemAlloc_v2");
     CUdeviceptr nothing = 1;
     if (namesake(&nothing, kBytes) != CUDA_ERROR_NOT_SUPPORTED || nothing != 0) {
-      throw program::Failure("the function that was looked up is another's");
+      throw program::Failure("the lookup has returned another library's function");
     }
   }
   return sum.value();

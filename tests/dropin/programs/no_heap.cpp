@@ -1,5 +1,5 @@
-// A program in which the heap fails for the preloaded library and for no other code: "no_heap N" makes every
-// Nth allocation of the library fail.
+// A program in which only the preloaded library's heap allocations fail: "no_heap N" makes every Nth one
+// fail.
 
 #include <dlfcn.h>
 

@@ -1,4 +1,4 @@
-// Many buffers of changing sizes, one after the other on the default stream.
+// Allocates many buffers of changing sizes, one after the other, on the default stream.
 
 #include "program.h"
 

@@ -1,4 +1,5 @@
-// Allocates memory until there is none, frees some and goes on: the reported free memory must be available.
+// Allocates memory until there is none, frees some and goes on. The memory reported as free must be
+// available.
 
 #include "program.h"
 
@@ -27,8 +28,8 @@ void fill(std::vector<Buffer>& live) {
     void* data = nullptr;
     const cudaError_t error = cudaMalloc(&data, kBytes);
     if (error == cudaErrorMemoryAllocation) {
-      require(cudaGetLastError() == cudaErrorMemoryAllocation, "the last error is another one");
-      require(cudaGetLastError() == cudaSuccess, "the last error stays");
+      require(cudaGetLastError() == cudaErrorMemoryAllocation, "the last error is not that of cudaMalloc");
+      require(cudaGetLastError() == cudaSuccess, "reading the last error does not clear it");
       return;
     }
     program::check(error, "cudaMalloc");
@@ -43,12 +44,12 @@ std::uint64_t body() {
   for (int round = 0; round < 4; ++round) {
     std::vector<Buffer> live;
     fill(live);
-    require(free_bytes() < kBytes, "memory is said to be free that cannot be had");
-    require(live.size() >= all / kBytes - 1, "memory that was free cannot be had");
+    require(free_bytes() < kBytes, "memory reported as free cannot be allocated");
+    require(live.size() >= all / kBytes - 1, "memory that was free cannot be allocated");
     for (std::size_t freed = 0; freed < 3; ++freed) {
       live.pop_back();
     }
-    require(free_bytes() >= 3 * kBytes, "what was given back is not said to be free");
+    require(free_bytes() >= 3 * kBytes, "freed memory is not reported as free");
     const Buffer large(3 * kBytes);
     const std::vector<unsigned char> content = program::pattern(100'000, static_cast<std::uint64_t>(round));
     CHECK(cudaMemset(large.data, round, large.bytes));
@@ -57,7 +58,7 @@ std::uint64_t body() {
     CHECK(cudaMemcpy(back.data(), large.data, back.size(), cudaMemcpyDeviceToHost));
     sum.add(back.data(), back.size());
   }
-  require(free_bytes() == all, "not all that was free is said to be free again");
+  require(free_bytes() == all, "less memory is reported as free than at first");
   return sum.value();
 }
 

@@ -1,5 +1,5 @@
-// A thread with a context of the program's own, in which the shared runtime works. None of the runtime's
-// calls for memory makes another one current.
+// A thread's current context is the program's own, and the shared runtime works in it. None of the runtime's
+// calls for memory may make another context current.
 
 #include <cuda.h>
 #include <cudaTypedefs.h>
@@ -43,7 +43,7 @@ class Context {
 };
 
 std::uint64_t body() {
-  constexpr std::size_t kBytes = 5'000'000;  // more than a pool has at hand
+  constexpr std::size_t kBytes = 5'000'000;  // more than a pool has already mapped
   const program::Stream stream;
   const program::Buffer stays(kBytes);
   program::Buffer before(kBytes);
@@ -66,13 +66,13 @@ std::uint64_t body() {
     CHECK(cudaMemGetInfo(&free, &total));
     own.expect_current("cudaMemGetInfo");
     CHECK(cudaFree(std::exchange(before.data, nullptr)));
-    own.expect_current("cudaFree of memory of the primary context");
+    own.expect_current("cudaFree of the primary context's memory");
     CHECK(cudaFreeAsync(block_before, stream.handle));
     own.expect_current("cudaFreeAsync");
     { const program::Block block(kBytes, stream.handle); }
     own.expect_current("cudaMallocAsync");
     CHECK(cudaFreeHost(pinned_before));
-    own.expect_current("cudaFreeHost of memory of the primary context");
+    own.expect_current("cudaFreeHost of the primary context's memory");
     { const program::Stream brief; }
     own.expect_current("cudaStreamDestroy");
     CHECK(cudaDeviceReset());

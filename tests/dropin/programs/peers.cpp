@@ -1,4 +1,4 @@
-// Memory of one GPU that work of the other reads and writes.
+// Memory of one GPU that the other GPU's work reads and writes.
 
 #include "program.h"
 
@@ -17,7 +17,7 @@ void let_each_other_in() {
   }
 }
 
-// From the one GPU to the other on a stream of that one, and back on one of its own.
+// Copies from the first GPU to the other and back, on a stream of the second GPU.
 std::uint64_t body() {
   let_each_other_in();
   program::Checksum sum;

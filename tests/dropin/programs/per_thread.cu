@@ -1,5 +1,5 @@
-// Compiled for per-thread default streams: stream 0 is each thread's own. Threads take memory on it, and hand
-// it to one another with an event: who takes it frees it on its own.
+// Compiled for per-thread default streams, so stream 0 is each thread's own. Threads allocate memory on it
+// and hand it to one another with an event. The receiving thread frees it on its own stream.
 
 #include <memory>
 #include <mutex>
@@ -21,7 +21,7 @@ __global__ void scale(float* data, int count) {
   }
 }
 
-// A block as its thread left it; freed in the order of the thread that lets go of it.
+// A block that a thread has left for others. The thread that destroys it frees it in its own order.
 struct Handed {
   explicit Handed(std::unique_ptr<Block> block_) : block(std::move(block_)) {
     CHECK(cudaEventRecord(made.handle, kOwn));
@@ -40,11 +40,11 @@ struct Handed {
 };
 
 struct Shared {
-  std::mutex mutex;  // guards what follows
+  std::mutex mutex;  // guards `left`
   std::vector<std::unique_ptr<Handed>> left;
 };
 
-// Exchanges `mine` for a block that other threads have left, once there are several.
+// Leaves `mine`, and takes all blocks that threads have left once there are several.
 std::vector<std::unique_ptr<Handed>> exchange(Shared& shared, std::unique_ptr<Handed> mine) {
   std::vector<std::unique_ptr<Handed>> taken;
   const std::lock_guard lock(shared.mutex);
@@ -55,7 +55,7 @@ std::vector<std::unique_ptr<Handed>> exchange(Shared& shared, std::unique_ptr<Ha
   return taken;
 }
 
-// Sums of the thread's own contents: they do not depend on who was first.
+// Sums only the thread's own contents, so the result does not depend on the threads' order.
 std::uint64_t work(Shared& shared, std::size_t index) {
   std::mt19937_64 random(index);
   program::Checksum sum;
@@ -80,7 +80,7 @@ std::uint64_t work(Shared& shared, std::size_t index) {
   return sum.value();
 }
 
-// The streams of threads that failed are done before the program ends.
+// Lets the streams of failed threads finish before the program ends.
 struct WaitAtEnd {
   ~WaitAtEnd() {
     if (cudaDeviceSynchronize() != cudaSuccess) {

@@ -1,4 +1,4 @@
-// Page-locked buffers of several kinds, taken and given back again and again, in two directions of copies.
+// Allocates and frees page-locked buffers of several kinds repeatedly, for copies in both directions.
 
 #include <array>
 

@@ -1,6 +1,6 @@
-// An allocator for PyTorch without a cache: cudaMalloc and cudaFree. Since cudaFree synchronises, the streams
-// that read a freed block need not be named. Memory of a graph stays until the graph's pool is released. One
-// GPU, one thread.
+// An allocator for PyTorch without a cache: cudaMalloc and cudaFree. Since cudaFree synchronises, it need not
+// know the streams that read a freed block. A graph's memory stays until the graph's pool is released.
+// Supports one GPU and one thread.
 
 #include <cuda_runtime_api.h>
 #include <sys/types.h>
@@ -23,8 +23,8 @@ struct State {
   std::size_t most = ~std::size_t{0};
   std::size_t live_bytes = 0;
   std::map<void*, Block> blocks;
-  std::vector<void*> freed;                  // of the pool, until that is released
-  std::function<bool(cudaStream_t)> filter;  // empty: none is captured
+  std::vector<void*> freed;                  // the pool's, until its release
+  std::function<bool(cudaStream_t)> filter;  // empty: no stream is captured
   bool pool_is_there = false;
 };
 
@@ -49,7 +49,7 @@ void* plain_malloc(ssize_t bytes, int, cudaStream_t stream) {
   if (wanted > state().most - state().live_bytes) {
     return nullptr;
   }
-  // cudaMalloc() is refused to a thread that captures in another mode.
+  // cudaMalloc() fails in a thread that captures in another mode.
   cudaStreamCaptureMode mode = cudaStreamCaptureModeRelaxed;
   if (cudaThreadExchangeStreamCaptureMode(&mode) != cudaSuccess) {
     return nullptr;

@@ -1,6 +1,7 @@
 #pragma once
-// Shared by the programs: plain use of CUDA's runtime, errors as exceptions, a checksum of the results. They
-// know nothing of vdnn. Each prints "checksum X" and exits with 0, or "failed: CALL: ERROR" and exits with 3.
+// Shared by the programs: plain use of CUDA's runtime, errors as exceptions, a checksum of the results. The
+// programs know nothing of vdnn. Each prints "checksum X" and exits with 0, or "failed: CALL: ERROR" and
+// exits with 3.
 
 #include <cuda_runtime_api.h>
 
@@ -49,7 +50,7 @@ class Buffer {
   std::size_t bytes;
 };
 
-// Memory of a stream, given back in the order of the stream where it dies.
+// Stream-ordered memory; the destructor frees it in the order of `stream`.
 class Block {
  public:
   Block(std::size_t bytes_, cudaStream_t stream_) : bytes(bytes_), stream(stream_) {
@@ -61,7 +62,7 @@ class Block {
 
   void* data = nullptr;
   std::size_t bytes;
-  cudaStream_t stream;  // may become another one, which comes after all uses
+  cudaStream_t stream;  // may be replaced by one that comes after all uses
 };
 
 class PinnedBuffer {
@@ -105,7 +106,7 @@ class Event {
   cudaEvent_t handle = nullptr;
 };
 
-// Of what `give` gives the stream.
+// A graph of the work that `give` submits to the stream.
 class Graph {
  public:
   template <class Give>
@@ -148,7 +149,7 @@ class Checksum {
   std::uint64_t value_ = 0xcbf29ce484222325U;
 };
 
-// Memory comes and goes, in all more than the GPU has.
+// Allocates and frees more memory in total than the GPU has.
 inline void come_and_go() {
   constexpr std::size_t kBytes = 12 << 20;
   for (int i = 0; i < 20; ++i) {
@@ -167,7 +168,7 @@ inline std::vector<unsigned char> pattern(std::size_t bytes, std::uint64_t seed)
   return result;
 }
 
-// Combines the results of `work(index)`, which runs on a separate thread for each index.
+// Runs `work(index)` on a separate thread for each index, and combines the results.
 template <class Work>
 std::uint64_t sum_over_threads(std::size_t count, const Work& work) {
   std::vector<std::uint64_t> sums(count);

@@ -1,5 +1,5 @@
-// A request in the order of a stream that is not captured, for more memory than there is, leaves the capture
-// of another one as it is. The error is the last one, too.
+// Requests more memory than there is, in the order of a stream that is not captured. This must not disturb
+// the capture of another stream, and must set the last error.
 
 #include "program.h"
 
@@ -16,7 +16,7 @@ std::uint64_t body() {
     void* block = nullptr;
     if (cudaMallocAsync(&block, std::size_t{1} << 40, other.handle) != cudaErrorMemoryAllocation ||
         cudaGetLastError() != cudaErrorMemoryAllocation) {
-      throw program::Failure("there is too much memory");
+      throw program::Failure("a request for 1 TiB has not failed");
     }
     cudaGraph_t graph = nullptr;
     CHECK(cudaStreamEndCapture(captured.handle, &graph));

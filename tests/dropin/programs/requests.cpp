@@ -1,5 +1,5 @@
-// A server: a stream for each request, created, used and destroyed. Some requests have a thread of their own
-// and its default stream.
+// A server that creates, uses and destroys a stream for each request. Some requests run on a thread of their
+// own and use its default stream.
 
 #include <cuda_runtime_api.h>
 

@@ -1,4 +1,4 @@
-// A GPU is reset while the thread, which uses it, captures a stream of another GPU: that capture goes on.
+// Resets the thread's GPU while the thread captures a stream of another GPU. That capture must go on.
 
 #include "program.h"
 

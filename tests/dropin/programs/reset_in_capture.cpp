@@ -1,4 +1,4 @@
-// The GPU is reset while one of its streams is captured. Afterwards the program starts over on this GPU.
+// Resets the GPU while one of its streams is captured. Afterwards the program starts over on this GPU.
 
 #include "program.h"
 

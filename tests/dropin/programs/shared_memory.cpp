@@ -1,5 +1,5 @@
-// A program and its library, each with a runtime of its own inside: what one allocates the other gives back,
-// and the library resets the GPU. Meanwhile a plugin comes and goes that brings the shared runtime.
+// A program and its library, each with its own runtime inside. Either frees what the other allocated, and the
+// library resets the GPU. Meanwhile a plugin that brings the shared runtime is loaded and unloaded.
 
 #include <dlfcn.h>
 
@@ -42,7 +42,7 @@ std::uint64_t body() {
   std::uint64_t sum = use(memory, kBytes, 1);
   CHECK(library_free(memory));
   if (library_free(memory) != cudaErrorInvalidValue) {
-    throw program::Failure("a library can give memory back twice");
+    throw program::Failure("a library can free memory twice");
   }
 
   void* host = nullptr;

@@ -1,5 +1,5 @@
-// A thread begins with the GPU, the mode of captures and the last error that CUDA gives to every new thread,
-// also where a thread that has ended had others.
+// A thread begins with the GPU, the capture mode and the last error that CUDA gives every new thread, even
+// after a thread with others has ended.
 
 #include "program.h"
 
@@ -10,7 +10,7 @@ void leave_traces() {
   cudaStreamCaptureMode mode = cudaStreamCaptureModeRelaxed;
   CHECK(cudaThreadExchangeStreamCaptureMode(&mode));
   if (cudaSetDevice(99) != cudaErrorInvalidDevice) {
-    throw program::Failure("a GPU that is not there");
+    throw program::Failure("an absent GPU has been set");
   }
 }
 
@@ -21,7 +21,7 @@ void add_state(program::Checksum& sum) {
   cudaStreamCaptureMode mode = cudaStreamCaptureModeGlobal;
   CHECK(cudaThreadExchangeStreamCaptureMode(&mode));
   if (last != cudaSuccess || gpu != 0 || mode != cudaStreamCaptureModeGlobal) {
-    throw program::Failure("a new thread that has the state of one that has ended");
+    throw program::Failure("a new thread has the state of an ended one");
   }
   sum.add(&gpu, sizeof gpu);
 }

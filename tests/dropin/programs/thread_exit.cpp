@@ -1,5 +1,5 @@
-// The GPU is reset by the name that this had before CUDA 4, which CUDA 12 still has. Two streams take memory
-// in turns before and after.
+// Resets the GPU by the function's name before CUDA 4, which CUDA 12 still has. Before and after, two streams
+// allocate memory in turns.
 
 #include "program.h"
 

@@ -1,4 +1,4 @@
-// Threads with a stream each, that hand buffers to one another: who takes one frees it.
+// Threads, each with its own stream, hand buffers to one another; the thread that takes a buffer frees it.
 
 #include <mutex>
 
@@ -12,11 +12,11 @@ constexpr std::size_t kThreads = 4;
 constexpr int kRounds = 40;
 
 struct Shared {
-  std::mutex mutex;  // guards what follows
+  std::mutex mutex;  // guards `left`
   std::vector<Buffer> left;
 };
 
-// Sums of the thread's own contents: they do not depend on who was first.
+// Sums only the thread's own contents, so the result does not depend on the threads' order.
 std::uint64_t work(Shared& shared, std::size_t index) {
   std::mt19937_64 random(index);
   program::Checksum sum;

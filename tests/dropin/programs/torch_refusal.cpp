@@ -1,4 +1,4 @@
-// Asks PyTorch's hook for more memory than there is, in a process that has some libraries of PyTorch, and
+// Requests more memory from PyTorch's hook than there is, in a process with some libraries of PyTorch, and
 // prints the exception.
 //
 //   torch_refusal ALLOCATOR [LIBRARY ...]

@@ -1,6 +1,6 @@
-// What PyTorch does with an allocator that is plugged in, without PyTorch: a library by its path, two
-// functions and the optional hooks by their names, of the types of torch/csrc/cuda/CUDAPluggableAllocator.h.
-// Tensors come and go on streams, are read on others, lie in the pools of graphs; caches are emptied
+// Uses a pluggable allocator as PyTorch does, without PyTorch. It opens a library by its path, and finds two
+// functions and the optional hooks by name, with the types of torch/csrc/cuda/CUDAPluggableAllocator.h.
+// Tensors come and go on streams, are read on others, and belong to pools of graphs. Caches are emptied
 // meanwhile.
 //
 //   torch_tensors LIBRARY PREFIX          the functions are PREFIX_malloc and so on
@@ -27,7 +27,7 @@ void require(bool holds, const char* what) {
   }
 }
 
-// Where the library has it.
+// An optional function; calling it does nothing if the library lacks it.
 template <class... Arguments>
 class Hook {
  public:
@@ -43,7 +43,7 @@ class Hook {
   void (*function_)(Arguments...);
 };
 
-// Stays open, as PyTorch's does.
+// Never closes the library, like PyTorch.
 class Allocator {
  public:
   Allocator(const char* path, const std::string& prefix)
@@ -58,7 +58,7 @@ class Allocator {
         end_pool(library_, prefix + "_end_allocate_to_pool"),
         release_pool(library_, prefix + "_release_pool") {}
 
-  // Null: there is no memory.
+  // Null if there is no memory.
   void* allocate(std::size_t bytes, cudaStream_t stream) const {
     return malloc_(static_cast<ssize_t>(bytes), kGpu, stream);
   }
@@ -96,7 +96,8 @@ class Tensor {
   }
   Tensor(const Tensor&) = delete;
   Tensor& operator=(const Tensor&) = delete;
-  // Freed on the stream that it was made for; record_stream() has named the other streams that used it.
+  // Frees on the stream of the allocation; record_stream() has reported the other streams that used the
+  // tensor.
   ~Tensor() { allocator_.free(data, bytes, stream_); }
 
   void* data;
@@ -131,7 +132,7 @@ void add_content(program::Checksum& sum, const void* data, std::size_t bytes, cu
   sum.add(back.data(), bytes);
 }
 
-// Half of the memory can be had, and no more.
+// Half of the memory can be allocated, and no more.
 void fill(const Allocator& allocator, std::size_t half) {
   constexpr std::size_t kBytes = 3 << 20;
   const program::Stream stream;
@@ -142,11 +143,11 @@ void fill(const Allocator& allocator, std::size_t half) {
   for (void* const data : live) {
     allocator.free(data, kBytes, stream.handle);
   }
-  require(live.size() * kBytes <= half, "more memory was had than is permitted");
-  require((live.size() + 2) * kBytes > half, "memory that is permitted cannot be had");
+  require(live.size() * kBytes <= half, "more memory was allocated than is permitted");
+  require((live.size() + 2) * kBytes > half, "permitted memory cannot be allocated");
 }
 
-// Tensors of one stream, read on another one and gone before that has read them.
+// Tensors of one stream that another stream reads; they are destroyed before the read is done.
 void hand_on(const Allocator& allocator, program::Checksum& sum) {
   constexpr std::size_t kStreams = 3;
   constexpr std::size_t kMost = 200'000;
@@ -180,7 +181,7 @@ void hand_on(const Allocator& allocator, program::Checksum& sum) {
   }
 }
 
-// Allocations on `stream` while `give` gives it work come from a pool that lasts as long as this object.
+// While `give` runs, allocations on `stream` come from a pool that lasts as long as this object.
 class PooledGraph {
  public:
   template <class Give>
@@ -243,7 +244,7 @@ void replay(const Allocator& allocator, PoolId id, program::Checksum& sum) {
   }
 }
 
-// CUDA may refuse to free some of it. Memory that repeated requests cannot get back has leaked.
+// CUDA may refuse to free some memory at first. Memory that stays after repeated requests has leaked.
 void empty_all(const Allocator& allocator) {
   constexpr int kAttempts = 20;
   for (int attempt = 0; attempt < kAttempts; ++attempt) {
@@ -269,7 +270,7 @@ std::uint64_t body(const char* path, const char* prefix) {
     throw;
   }
   empty_all(allocator);
-  require(memory().free == before.free, "not all memory was given back");
+  require(memory().free == before.free, "not all memory was freed");
   return sum.value();
 }
 
@@ -277,7 +278,7 @@ std::uint64_t body(const char* path, const char* prefix) {
 
 int main(int count, char** arguments) {
   return program::run([&] {
-    require(count == 3, "a library and the prefix of its functions are wanted");
+    require(count == 3, "usage: torch_tensors LIBRARY PREFIX");
     return body(arguments[1], arguments[2]);
   });
 }

@@ -1,4 +1,4 @@
-// Memory of two GPUs, given back while the thread is at the other one; then one of them is reset.
+// Frees memory of two GPUs while the thread's GPU is the other one, then resets one of them.
 
 #include "program.h"
 

@@ -1,4 +1,4 @@
-// Page-locked memory that a GPU still reads when it is given back, while the thread is at another one.
+// Frees page-locked memory that a GPU still reads, while the thread's GPU is another one.
 
 #include "program.h"
 

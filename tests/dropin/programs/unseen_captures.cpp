@@ -1,5 +1,5 @@
-// Captures that begin, or end, by functions that were looked up in the runtime's library itself, so that
-// nothing in front of it sees them. Meanwhile and afterwards memory is given back.
+// Captures that begin or end by functions looked up in the runtime's library itself, so that no library in
+// front of it sees them. Meanwhile and afterwards, memory is freed.
 
 #include <dlfcn.h>
 
@@ -29,7 +29,7 @@ cudaError_t destroy_unseen(cudaStream_t stream) {
   return find<decltype(&cudaStreamDestroy)>("cudaStreamDestroy")(stream);
 }
 
-// Captures a memset; `meanwhile()` is done before `end`.
+// Captures a memset, and calls `meanwhile()` before `end`.
 template <class Begin, class End, class Meanwhile>
 void capture(cudaStream_t stream, const Begin& begin, const End& end, const Meanwhile& meanwhile) {
   constexpr std::size_t kBytes = 10'000;
@@ -44,7 +44,7 @@ void capture(cudaStream_t stream, const Begin& begin, const End& end, const Mean
 
 void nothing() {}
 
-// By a thread that captures nothing.
+// Allocates and frees on a thread that captures nothing.
 void allocate_and_free() {
   program::sum_over_threads(1, [](std::size_t) {
     const program::Buffer passing(10'000);
@@ -52,8 +52,8 @@ void allocate_and_free() {
   });
 }
 
-// Streams that are destroyed unseen, each with a block, while another one is captured; the last one frees
-// all.
+// Allocates a block on each of many streams that are destroyed unseen, while another stream is captured. The
+// last stream frees all blocks.
 void leave_blocks() {
   constexpr int kStreams = 1200;
   std::vector<void*> blocks(kStreams);
@@ -73,12 +73,12 @@ std::uint64_t body() {
   const program::Stream stream;
   const program::Stream blocking(cudaStreamDefault);
   for (int round = 0; round < 2; ++round) {
-    // One that began unseen, and has ended, hides no other.
+    // A capture that began unseen and has ended must not hide a later one.
     capture(stream.handle, begin_unseen, cudaStreamEndCapture, nothing);
     capture(stream.handle, cudaStreamBeginCapture, cudaStreamEndCapture, allocate_and_free);
-    // The legacy stream knows of those of blocking streams.
+    // The legacy stream reveals captures of blocking streams.
     capture(blocking.handle, begin_unseen, cudaStreamEndCapture, allocate_and_free);
-    // Those that have ended unseen hold nothing up.
+    // Captures that have ended unseen must not keep memory from being reused.
     for (const cudaStream_t each : {stream.handle, cudaStreamPerThread}) {
       capture(each, cudaStreamBeginCapture, end_unseen, nothing);
       program::come_and_go();

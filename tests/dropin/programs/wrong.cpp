@@ -1,5 +1,5 @@
-// Does what must not be done: two streams write a buffer without order, memory is given back twice, memory is
-// not given back.
+// Misuses CUDA: two streams write a buffer without order, one block is freed twice, and another is never
+// freed.
 
 #include "program.h"
 
@@ -15,7 +15,7 @@ std::uint64_t body() {
   CHECK(cudaMalloc(&twice, 1000));
   CHECK(cudaFree(twice));
   if (cudaFree(twice) != cudaErrorInvalidValue) {
-    throw program::Failure("memory can be given back twice");
+    throw program::Failure("memory can be freed twice");
   }
   void* lost = nullptr;
   CHECK(cudaMalloc(&lost, 1000));

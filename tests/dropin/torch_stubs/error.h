@@ -1,5 +1,5 @@
 #pragma once
-// PyTorch's exceptions, as far as their shape goes (c10/util/Exception.h).
+// PyTorch's exceptions, with the layout of c10/util/Exception.h.
 
 #include <cstdint>
 #include <exception>

@@ -1,4 +1,4 @@
-// The library that throws the exception defines its type and its table of virtual functions.
+// The library that throws the exception defines its type and virtual table.
 #include "error.h"
 
 extern "C" __attribute__((visibility("default"))) void throw_out_of_memory() {

@@ -1,4 +1,4 @@
-// The driver's calls that a program can ask the runtime for.
+// The functions of the driver that a program can request from the runtime.
 
 #include <cuda.h>
 
@@ -27,7 +27,7 @@ CUresult call(std::string_view name, const Work& work, std::string_view releases
 }
 
 // --- contexts
-// The following functions are called inside a call that has begun.
+// These functions are called inside a call that has begun.
 
 CUcontext current() {
   vdnn::CudaContextHandle found = nullptr;
@@ -45,13 +45,13 @@ CudaStatus find_primary(CUcontext& context, int ordinal) {
   return status;
 }
 
-// Of a thread, below the current one. Trivial to destroy, as programs call the driver when their threads' own
-// objects are gone.
+// The contexts of a thread below the current one. The type is trivial to destroy, because programs call the
+// driver after their threads' own objects are gone.
 struct Contexts {
   std::array<CUcontext, 16> below{};
   std::size_t count = 0;
 
-  // An exception where there is no room changes nothing.
+  // Throws if there is no room, and then changes nothing.
   void push(CUcontext context) {
     below.at(count) = context;
     ++count;
@@ -59,7 +59,7 @@ struct Contexts {
 };
 thread_local Contexts contexts;
 
-// --- calls that deal with them
+// --- calls that use contexts
 
 CUresult current_context(CUcontext* context) {
   return static_cast<CUresult>(cuda().quietly([&] {
@@ -79,7 +79,7 @@ CUresult push_context(CUcontext context) {
   });
 }
 
-// Never made to fail: who has pushed one has no other way to get rid of it.
+// This call never fails on request: a program has no other way to remove a context that it pushed.
 CUresult pop_context(CUcontext* context) {
   return static_cast<CUresult>(cuda().quietly([&] {
     if (contexts.count == 0) {
@@ -118,7 +118,7 @@ CUresult stream_context(CUstream stream, CUcontext* context) {
   });
 }
 
-// Nobody is the last to release it: here it stays.
+// The primary context stays here, so no release is the last.
 CUresult primary_retain(CUcontext* context, CUdevice device) {
   return call("cuDevicePrimaryCtxRetain", [&] { return find_primary(*context, device); });
 }
@@ -320,7 +320,7 @@ void* vdnn::stand_in::find_driver_function(std::string_view name) {
       {"cuMemMap", pointer(map)},
       {"cuMemUnmap", pointer(unmap)},
       {"cuMemSetAccess", pointer(set_access)},
-      // What PyTorch has to find, whether or not it calls it.
+      // PyTorch must find these functions, whether or not it calls them.
       {"cuCtxFromGreenCtx", pointer(refused)},
       {"cuDevResourceGenerateDesc", pointer(refused)},
       {"cuDevSmResourceSplitByCount", pointer(refused)},

@@ -1,4 +1,4 @@
-// What PyTorch calls of the runtime besides, and kernels that are computed.
+// Functions of the runtime that only PyTorch calls, and kernels whose results are computed.
 
 #include <cuda_runtime_api.h>
 
@@ -103,7 +103,7 @@ cudaError_t cudaEventRecordWithFlags(cudaEvent_t event, cudaStream_t stream, uns
              : static_cast<cudaError_t>(vdnn::stand_in::refuse("cudaEventRecordWithFlags"));
 }
 #if CUDART_VERSION >= 13000
-// Reports that there is a capture, and not its contents.
+// Reports that there is a capture, but not its contents.
 cudaError_t cudaStreamGetCaptureInfo(cudaStream_t stream, cudaStreamCaptureStatus* status,
                                      unsigned long long* id, cudaGraph_t*, const cudaGraphNode_t**,
                                      const cudaGraphEdgeData**, std::size_t*) {

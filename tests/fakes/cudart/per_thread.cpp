@@ -1,6 +1,5 @@
-// The functions for programs that are compiled for per-thread default streams
-// (CUDA_API_PER_THREAD_DEFAULT_STREAM, nvcc's --default-stream per-thread): the same calls, in which stream 0
-// is the calling thread's.
+// The functions for programs compiled for per-thread default streams (CUDA_API_PER_THREAD_DEFAULT_STREAM,
+// nvcc's --default-stream per-thread). The calls are the same, but stream 0 is the calling thread's.
 
 #include <cuda_runtime_api.h>
 

@@ -1,4 +1,4 @@
-// What PyTorch is linked with and the stand-in does not have.
+// Functions that PyTorch links with and that the stand-in does not implement.
 
 #include "tests/fakes/cudart/refused.h"
 

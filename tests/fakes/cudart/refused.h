@@ -1,10 +1,10 @@
 #pragma once
-// Functions that libraries are linked with and that nothing calls where it has an alternative. Sources that
-// define them include no header of CUDA, so that their parameters need not be spelled out.
+// Functions that libraries link with but need not call. Sources that define them include no header of CUDA,
+// so they need not declare the parameters.
 
 namespace vdnn::stand_in {
 
-// Counts the call; cudaErrorNotSupported, which is CUDA_ERROR_NOT_SUPPORTED.
+// Counts the call and returns cudaErrorNotSupported, which equals CUDA_ERROR_NOT_SUPPORTED.
 int refuse(const char* name);
 
 }  // namespace vdnn::stand_in

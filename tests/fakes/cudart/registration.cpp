@@ -1,4 +1,4 @@
-// The functions that programs built by nvcc with -cudart shared call before main() and to launch kernels.
+// Functions that programs built by nvcc with -cudart shared call before main() and at kernel launches.
 
 #include <cuda_runtime_api.h>
 
@@ -17,7 +17,7 @@ struct Configuration {
   cudaStream_t stream = nullptr;
 };
 
-// Between <<<...>>> and the launch, on one thread.
+// The launch configuration between <<<...>>> and the launch, on one thread.
 Configuration& configuration() {
   thread_local Configuration current;
   return current;
@@ -25,7 +25,7 @@ Configuration& configuration() {
 
 }  // namespace
 
-// The names are the compiler's.
+// These names are the compiler's.
 // NOLINTBEGIN(bugprone-reserved-identifier)
 extern "C" {
 
@@ -55,7 +55,7 @@ cudaError_t __cudaPopCallConfiguration(dim3* grid, dim3* block, std::size_t* sha
   return cudaSuccess;
 }
 
-// Older compilers launch by the address of the stub, newer ones ask for a handle first.
+// Older compilers launch by the stub's address, newer ones first request a handle.
 cudaError_t cudaLaunchKernel(const void*, dim3, dim3, void**, std::size_t, cudaStream_t stream) {
   return launch(stream);
 }

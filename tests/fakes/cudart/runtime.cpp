@@ -64,7 +64,7 @@ int attribute_of_gpu(cudaDeviceAttr attribute) {
     case cudaDevAttrMaxSharedMemoryPerBlockOptin:
       return 48 << 10;
     default:
-      return 1;  // multiprocessors among them
+      return 1;  // includes the number of multiprocessors
   }
 }
 
@@ -92,7 +92,7 @@ cudaDeviceProp properties_of_gpu(const vdnn::CudaDeviceInfo& info) {
   return properties;
 }
 
-// Contents of our handles for other processes.
+// The contents of our handles for other processes.
 struct IpcContent {
   std::uint64_t address = 0;
 };
@@ -149,12 +149,12 @@ cudaError_t cudaDeviceSynchronize() {
   return cuda().call("cudaDeviceSynchronize", [] { return cuda().fake().device_synchronize(); });
 }
 cudaError_t cudaDeviceReset() {
-  // In a context that the program made, cudaDeviceReset() ends only what the runtime keeps there (CUDA
+  // If the program made the current context, cudaDeviceReset() ends only what the runtime keeps there (CUDA
   // Runtime API).
   return cuda().call("cudaDeviceReset",
                      [] { return cuda().fake().has_own_context() ? CudaStatus::kSuccess : cuda().reset(); });
 }
-// Of CUDA 12 and earlier, where it is deprecated.
+// In CUDA 12 and earlier, where it is deprecated.
 cudaError_t cudaThreadExit() {
   return cudaDeviceReset();
 }
@@ -164,7 +164,7 @@ cudaError_t cudaDeviceGetPCIBusId(char* id, int bytes, int ordinal) {
     return CudaStatus::kSuccess;
   });
 }
-// Of a small GPU: what libraries of kernels ask before they launch any.
+// Attributes of a small GPU, which libraries of kernels query before they launch any.
 cudaError_t cudaDeviceGetAttribute(int* value, cudaDeviceAttr attribute, int ordinal) {
   return cuda().call("cudaDeviceGetAttribute", [&] {
     vdnn::CudaDeviceInfo info;
@@ -282,7 +282,7 @@ cudaError_t cudaPointerGetAttributes(cudaPointerAttributes* attributes, const vo
 }
 cudaError_t cudaIpcGetMemHandle(cudaIpcMemHandle_t* handle, void* address) {
   return cuda().call("cudaIpcGetMemHandle", [&] {
-    // As CUDA's: what cuMemMap() has mapped has no such handle, nor has memory of a graph.
+    // As in CUDA, memory mapped by cuMemMap() and memory of a graph have no such handle.
     const auto* const found = cuda().find_memory(address_of(address));
     if (found == nullptr || found->second.type != cudaMemoryTypeDevice || found->second.host_flags != 0) {
       return CudaStatus::kInvalidValue;
@@ -402,7 +402,7 @@ cudaError_t cudaStreamBeginCaptureToGraph(cudaStream_t stream, cudaGraph_t graph
 }
 #endif
 cudaError_t cudaStreamEndCapture(cudaStream_t stream, cudaGraph_t* graph) {
-  // Where it fails the capture has ended, too.
+  // A failed end ends the capture, too.
   return cuda().call(
       "cudaStreamEndCapture",
       [&] {
@@ -456,7 +456,7 @@ cudaError_t cudaGraphExecDestroy(cudaGraphExec_t exec) {
 }
 
 // --- kernels
-// The questions that libraries ask about a kernel before they launch it.
+// Queries of libraries about a kernel before they launch it.
 cudaError_t cudaFuncGetAttributes(cudaFuncAttributes* attributes, const void*) {
   return cuda().call("cudaFuncGetAttributes", [&] {
     *attributes = {};

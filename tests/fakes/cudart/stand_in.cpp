@@ -41,7 +41,7 @@ bool is_allocation(std::string_view name) {
   return name.starts_with("cudaMalloc") || name == "cudaHostAlloc" || name == "cuMemCreate";
 }
 
-// Runs at the end of the process, after its static objects and its functions of atexit().
+// Runs at the end of the process, after destructors of static objects and atexit() functions.
 __attribute__((destructor)) void report() {
   StandIn::instance().write_report();
 }
@@ -71,7 +71,7 @@ bool StandIn::is_in_child(std::string_view name) const {
 }
 
 void StandIn::enter_thread() {
-  // The runtime makes its context current to each thread that calls it.
+  // The runtime makes its context current on each thread that calls it.
   if (threads_.insert(thread_number()).second) {
     fake_.set_device(ordinal());
   }
@@ -86,12 +86,12 @@ CudaStatus StandIn::next_failure(std::string_view name) {
     return CudaStatus::kSuccess;
   }
   failed_.emplace_back(name);
-  // Errors after which the device still works.
+  // These errors leave the device working.
   return is_allocation(name) ? CudaStatus::kMemoryAllocation
                              : static_cast<CudaStatus>(cudaErrorOperatingSystem);
 }
 
-// The driver's calls leave no last error.
+// The driver's calls set no last error.
 cudaError_t StandIn::finish(std::string_view name, CudaStatus status) {
   const auto error = static_cast<cudaError_t>(status);
   if (error != cudaSuccess && error != cudaErrorNotReady && name.starts_with("cuda")) {
@@ -221,7 +221,7 @@ CudaStatus StandIn::allocate_by(void** address, std::size_t bytes, int ordinal, 
   std::uint64_t made = 0;
   CudaStatus status = make(made);
   if (status == CudaStatus::kMemoryAllocation) {
-    fake_.rest();  // memory that is freed in stream order counts until the free has run
+    fake_.rest();  // memory freed in stream order counts until the free has run
     status = make(made);
   }
   if (status == CudaStatus::kSuccess) {
@@ -258,7 +258,7 @@ CudaStatus StandIn::allocate_async(void** address, std::size_t bytes, cudaStream
                      [&](std::uint64_t& made) { return fake_.malloc_async(made, bytes, mine); });
 }
 
-// Memory of a graph has its address for ever.
+// A graph's memory has its address forever.
 void StandIn::forget(const void* address) {
   if (!fake_.is_graph_memory(address_of(address))) {
     remove(address_of(address));
@@ -353,7 +353,7 @@ CudaStatus StandIn::copy(void* destination, const void* source, std::size_t byte
   const Access read{.range = {.begin = address_of(source), .bytes = bytes}};
   const bool from_pageable = find_memory(read.range.begin) == nullptr;
   const bool to_pageable = find_memory(write.range.begin) == nullptr;
-  // Ordinary memory of the host is read before the call returns, and written before it does.
+  // Ordinary host memory is read and written before the call returns.
   std::shared_ptr<std::vector<char>> staged;
   if (from_pageable) {
     const char* const begin = static_cast<const char*>(source);

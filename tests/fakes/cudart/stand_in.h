@@ -1,8 +1,8 @@
 #pragma once
-// CUDA's runtime for programs that are linked with it and know nothing of us: the toolkit's libcudart.so over
-// one fake runtime (tests/fakes/fake_cuda.h) that lives as long as the process. It adds the parts that the
-// fake leaves to its user: handles that are reused for other streams, pageable host memory in copies,
-// settings from the environment, and a report at the end of the process.
+// CUDA's runtime for programs that link with it and know nothing of vdnn: the toolkit's libcudart.so over one
+// fake runtime (tests/fakes/fake_cuda.h) that lives as long as the process. It adds the parts that the fake
+// leaves to its user: handles that are reused for other streams, pageable host memory in copies, settings
+// from the environment, and a report at the end of the process.
 //
 //   VDNN_STAND_IN_SEED=7            the order in which streams run
 //   VDNN_STAND_IN_MEMORY=64MiB      of each GPU
@@ -14,7 +14,7 @@
 //   VDNN_STAND_IN_REPORT=FILE       lines: "misuse ..." and "finding ..." as they occur; at the end of the
 //                                   process "call NAME COUNT", "failed NAME" and "leak ..."
 //
-// Kernels are not computed: a launch only takes its place in the order of its stream. Tests that compute them
+// Kernels are not executed: a launch only has its place in the order of its stream. Tests that execute them
 // use declared_launch.h.
 
 #include <cuda_runtime_api.h>
@@ -38,12 +38,12 @@
 
 namespace vdnn::stand_in {
 
-// Properties that the GPUs report.
+// Properties that each GPU reports.
 inline constexpr int kComputeCapability = 90;
 inline constexpr int kThreadsPerBlock = 1024;
 inline constexpr int kGreatestPriority = -5;  // of streams; the least is 0
 
-// A stream of the program: its handle is this object's address, which another stream has after it.
+// A stream of the program. Its handle is this object's address, which a later stream may reuse.
 struct Stream {
   CudaStream fake = nullptr;  // null: none
   int ordinal = 0;
@@ -60,7 +60,7 @@ struct Memory {
   cudaMemoryType type = cudaMemoryTypeDevice;
   int ordinal = 0;
   unsigned host_flags = 0;
-  std::optional<Mapping> host;  // what cudaMallocHost has given
+  std::optional<Mapping> host;  // memory of cudaMallocHost
 };
 
 struct Settings {
@@ -73,17 +73,17 @@ struct Settings {
 
 class StandIn {
  public:
-  // Lives as long as the process, its static objects' destructors included.
+  // Lives as long as the process, even while static objects are destroyed.
   static StandIn& instance();
 
   explicit StandIn(Settings settings);
 
   FakeCuda& fake() { return fake_; }
 
-  // The program's call `name`, which may have been chosen to fail. `work` returns a CudaStatus. `releases` is
-  // the fake's name for the resource that the call releases: the fake itself then makes the call fail, so
-  // that it does not count the resource as leaked. No exception passes the C interface: the call fails, and
-  // the report has a misuse with its text.
+  // Runs the program's call `name`, or makes it fail if it has been chosen to. `work` returns a CudaStatus.
+  // `releases` is the fake's name for the resource that the call releases: the fake itself then makes the
+  // call fail, so that it does not count the resource as leaked. No exception crosses the C interface: the
+  // call fails, and the report has a misuse with the exception's text.
   template <class Work>
   cudaError_t call(std::string_view name, const Work& work, std::string_view releases = {}) {
     if (is_in_child(name)) {
@@ -100,11 +100,11 @@ class StandIn {
       fake_.fail_call(1, failure, releases);
     }
     const cudaError_t error = finish(name, without_exceptions(name, work));
-    fake_.fail_call(0, CudaStatus::kSuccess);  // where it was not reached
+    fake_.fail_call(0, CudaStatus::kSuccess);  // in case the failing call was not reached
     report_what_is_wrong();
     return error;
   }
-  // A call that cannot fail; it is not counted.
+  // Runs a call that cannot fail. It is not counted.
   template <class Work>
   auto quietly(const Work& work) {
     const std::lock_guard lock(mutex_);
@@ -115,18 +115,18 @@ class StandIn {
   // --- for what calls do
   // ------------------------------------------------------------------------------------
   int ordinal();
-  // The fake's stream; null: there is no such stream.
+  // The fake's stream; null if there is no such stream.
   CudaStream find(cudaStream_t handle);
   CudaStatus create(cudaStream_t& handle, bool blocking, int priority = 0);
   CudaStatus destroy(cudaStream_t handle);
   CudaStatus flags_of(cudaStream_t handle, unsigned& flags);
   CudaStatus priority_of(cudaStream_t handle, int& priority);
-  // The GPU of a stream, which is the thread's of default ones.
+  // The GPU of a stream; the thread's GPU for default streams.
   int ordinal_of(cudaStream_t handle);
 
   void add(std::uint64_t address, Memory memory) { memory_.emplace(address, std::move(memory)); }
   void remove(std::uint64_t address) { memory_.erase(address); }
-  // What `address` lies in, or null: ordinary memory of the host.
+  // The memory that contains `address`; null for ordinary host memory.
   const std::pair<const std::uint64_t, Memory>* find_memory(std::uint64_t address) const;
 
   std::uint64_t memory_bytes() const { return settings_.fake.memory_bytes; }
@@ -136,7 +136,7 @@ class StandIn {
   CudaStatus free(void* address);
   CudaStatus free_async(void* address, cudaStream_t stream);
   CudaStatus allocate_host(void** address, std::size_t bytes, unsigned flags);
-  // Waits for all GPUs in use, any of which may be reading it.
+  // Waits for all used GPUs, since any of them may still read the memory.
   CudaStatus free_host(void* address);
   CudaStatus copy(void* destination, const void* source, std::size_t bytes, cudaStream_t stream);
   CudaStatus set(void* destination, int value, std::size_t bytes, cudaStream_t stream);
@@ -148,11 +148,11 @@ class StandIn {
   void write_report();
 
  private:
-  // CUDA must not be used in a child of fork(): reports a misuse there.
+  // Whether the process is a child of fork(), where CUDA must not be used. Reports a misuse if so.
   bool is_in_child(std::string_view name) const;
   void enter_thread();
   void forget(const void* address);
-  // `make(address)` gives the memory.
+  // `make(address)` allocates the memory.
   template <class Make>
   CudaStatus allocate_by(void** address, std::size_t bytes, int ordinal, const Make& make);
   CudaStatus next_failure(std::string_view name);
@@ -166,7 +166,7 @@ class StandIn {
     }
   }
   cudaError_t finish(std::string_view name, CudaStatus status);
-  // At once, so that nothing is lost with the process.
+  // Reports at once, so that nothing is lost if the process dies.
   void report_what_is_wrong();
   void report_misuse(const std::string& text);
   CudaStatus synchronize_used();
@@ -174,7 +174,7 @@ class StandIn {
 
   const Settings settings_;
   const pid_t process_ = getpid();
-  std::mutex mutex_;  // guards what follows
+  std::mutex mutex_;  // guards all members below
   std::ofstream report_;
   std::size_t misuses_reported_ = 0;
   std::size_t findings_reported_ = 0;
@@ -190,7 +190,7 @@ class StandIn {
   std::map<std::uint64_t, Memory> memory_;  // by begin
 };
 
-// The driver's function that a program can ask the runtime for, or null.
+// The driver's function that a program can request from the runtime, or null.
 void* find_driver_function(std::string_view name);
 
 }  // namespace vdnn::stand_in

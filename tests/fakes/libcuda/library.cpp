@@ -1,6 +1,6 @@
-// CUDA's driver for programs that know nothing of us: libcuda.so.1 over the same fake as the stand-in runtime
-// (tests/fakes/cudart/stand_in.h), whose calls do the work: numbers of errors, handles and arguments are the
-// same in both. The driver adds contexts: without a context, or with a destroyed one, its calls fail.
+// CUDA's driver for programs that know nothing of vdnn: libcuda.so.1 over the same fake as the stand-in
+// runtime (tests/fakes/cudart/stand_in.h), whose calls do the work. Error numbers, handles and arguments are
+// the same in both. The driver adds contexts: without a context, or with a destroyed one, its calls fail.
 
 #include <cuda.h>
 
@@ -13,7 +13,7 @@
 
 #include "tests/fakes/cudart/stand_in.h"
 
-// Declared only to programs that are compiled for them.
+// CUDA's headers declare these only in programs compiled for per-thread default streams.
 extern "C" {
 cudaError_t cudaMallocAsync_ptsz(void** address, std::size_t bytes, cudaStream_t stream);
 cudaError_t cudaFreeAsync_ptsz(void* address, cudaStream_t stream);
@@ -28,11 +28,11 @@ StandIn& cuda() {
   return StandIn::instance();
 }
 
-// A handle is its address.
+// The handle of a context is its address.
 struct Context {
   int ordinal = 0;
   bool lives = true;
-  int references = 0;  // of a primary one
+  int references = 0;  // of a primary context
 };
 
 Context* context_of(CUcontext handle) {
@@ -43,7 +43,8 @@ CUcontext handle_of(Context* context) {
   return reinterpret_cast<CUcontext>(context);
 }
 
-// Of a thread. Trivial to destroy: programs call the driver when their threads' own objects are gone.
+// The contexts of a thread. The type is trivial to destroy, because programs call the driver after their
+// threads' own objects are gone.
 struct Stack {
   std::array<Context*, 16> contexts{};
   std::size_t count = 0;
@@ -88,7 +89,8 @@ class Contexts {
     const std::lock_guard lock(mutex_);
     return primary_[ordinal] != nullptr;
   }
-  // A thread that has it current is left with a context that is gone. Each retain still requires a release.
+  // A thread for which the context is current keeps a context that is gone. Each retain still requires a
+  // release.
   void reset_primary(int ordinal) {
     const std::lock_guard lock(mutex_);
     Context*& mine = primary_[ordinal];
@@ -110,12 +112,12 @@ class Contexts {
  private:
   static void end(Context*& context) { std::exchange(context, nullptr)->lives = false; }
 
-  std::mutex mutex_;  // guards what follows
+  std::mutex mutex_;  // guards all members below
   std::deque<Context> all_;
   std::map<int, Context*> primary_;
 };
 
-// The thread's GPU is that of its context.
+// Sets the thread's GPU to that of its context.
 CUresult follow() {
   Context* const mine = Contexts::current();
   return mine == nullptr
@@ -131,7 +133,7 @@ CUresult context_error() {
   return mine->lives ? CUDA_SUCCESS : CUDA_ERROR_CONTEXT_IS_DESTROYED;
 }
 
-// The runtime's call by that name, within a context.
+// The runtime's call of that name, within a context.
 template <auto kCall>
 struct InContext;
 
@@ -231,7 +233,7 @@ CUresult push_context(CUcontext context) {
   }));
 }
 
-// Never made to fail: who has pushed one has no other way to get rid of it.
+// This call never fails on request: a program has no other way to remove a context that it pushed.
 CUresult pop_context(CUcontext* context) {
   if (Contexts::current() == nullptr) {
     return CUDA_ERROR_INVALID_CONTEXT;
@@ -253,7 +255,7 @@ CUresult enable_peer_access(CUcontext peer, unsigned flags) {
   return static_cast<CUresult>(cudaDeviceEnablePeerAccess(context_of(peer)->ordinal, flags));
 }
 
-// --- questions that the runtime answers otherwise
+// --- queries that the runtime answers differently
 
 CUresult init(unsigned) {
   return CUDA_SUCCESS;
@@ -269,7 +271,7 @@ CUresult error_name(CUresult result, const char** name) {
   return CUDA_SUCCESS;
 }
 
-// The contexts of streams that the driver has made.
+// The contexts of streams that the driver has created.
 std::map<CUstream, Context*>& contexts_of_streams() {
   static auto* const contexts = new std::map<CUstream, Context*>;
   return *contexts;
@@ -405,7 +407,7 @@ CUresult cuGetProcAddress_v2(const char* symbol, void** function, int version, c
   if (answer != nullptr) {
     *answer = found == nullptr ? CU_GET_PROC_ADDRESS_SYMBOL_NOT_FOUND : CU_GET_PROC_ADDRESS_SUCCESS;
   }
-  return CUDA_SUCCESS;  // also where it is null, which the answer tells
+  return CUDA_SUCCESS;  // even if `function` is null, which `answer` reports
 }
 
 CUresult cuGetProcAddress(const char* symbol, void** function, int version, cuuint64_t flags) {

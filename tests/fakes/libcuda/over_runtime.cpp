@@ -1,6 +1,5 @@
-// libcuda.so.1 for a process that has the stand-in runtime: what PyTorch's library for run-time compilation
-// is linked with. The functions are the runtime's own (fakes/cudart/driver.cpp), so that there is one fake in
-// the process.
+// libcuda.so.1 for a process that has the stand-in runtime. PyTorch's library for run-time compilation links
+// with it. The functions are the runtime's own (fakes/cudart/driver.cpp), so the process has only one fake.
 
 #include <cuda.h>
 #include <cuda_runtime_api.h>

@@ -1,4 +1,4 @@
-// Functions for modules that are compiled at run time. There are none here; programs need the symbols to
+// Functions for modules compiled at run time, which are not supported here. Programs need the symbols to
 // link.
 
 #include "tests/fakes/cudart/refused.h"

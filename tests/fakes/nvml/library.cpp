@@ -1,9 +1,10 @@
-// The driver's management library (NVML) with one GPU, as far as it is called. By the environment the GPU is
-// divided into instances (MIG): its own handle then tells of all of them together.
+// The driver's management library (NVML) with one GPU and the functions that are called. Depending on the
+// environment, the GPU is divided into instances (MIG). The GPU's own handle then reports all of them
+// together.
 //
-//   VDNN_STAND_IN_MIG=1  it is
-//   VDNN_STAND_IN_MIG=0  the GPU can be divided and is not
-//   otherwise            it cannot be divided
+//   VDNN_STAND_IN_MIG=1  the GPU is divided
+//   VDNN_STAND_IN_MIG=0  the GPU can be divided, but is not
+//   otherwise            the GPU cannot be divided
 
 #include <string>
 #include <string_view>
@@ -20,7 +21,7 @@ constexpr int kNotFound = 6;
 
 constexpr unsigned long long kGiB = 1ULL << 30U;
 
-// Where the first GPU of the stand-in runtime is; programs write domains in four digits or eight.
+// The address of the stand-in runtime's first GPU; programs write domains with four digits or eight.
 constexpr std::string_view kFirstOfRuntime = "0000:01:00.0";
 
 struct Device {
@@ -94,7 +95,7 @@ int nvmlDeviceGetMemoryInfo(const Device* device, Memory* memory) {
   return kSuccess;
 }
 
-// --- what PyTorch has to find
+// --- functions that PyTorch must find
 int nvmlDeviceGetComputeRunningProcesses(const Device*, unsigned* count, void*) {
   *count = 0;
   return kSuccess;

@@ -1,7 +1,7 @@
-// CUDA's runtime inside a program that knows nothing of us, as the toolkit's static one comes to the driver:
-// it opens libcuda.so.1, looks up cuGetProcAddress_v2 in it with dlsym(), and all else with that; each call
-// is made within the primary context of the thread's GPU. The toolkit's own cannot be had on a machine
-// without a GPU: it also asks the driver for tables that are documented nowhere.
+// CUDA's runtime inside a program that knows nothing of vdnn. Like the toolkit's static runtime, it opens
+// libcuda.so.1, looks up cuGetProcAddress_v2 in it with dlsym(), and everything else with that function. Each
+// call runs within the primary context of the thread's GPU. The toolkit's own runtime does not run on a
+// machine without a GPU: it also requires undocumented tables from the driver.
 
 #include <cuda.h>
 #include <cuda_runtime_api.h>
@@ -50,8 +50,6 @@ class Driver {
     }
   }
 
-  // As the toolkit's runtime does, it closes at the end the library that it has opened.
-  void* library_ = nullptr;
   LookUp look_up_ = nullptr;
   std::mutex mutex_;  // guards what follows
   std::map<std::pair<std::string, cuuint64_t>, void*> found_;
@@ -68,8 +66,8 @@ cudaError_t finish(CUresult result) {
   return error;
 }
 
-// The versions in which the functions called here have their present signatures. Functions without a known
-// version are looked up as the newest.
+// The version whose signatures these calls use. Functions without a known version are looked up as the
+// newest.
 constexpr int kVersion = CUDA_VERSION;
 
 template <class... Arguments>
@@ -84,7 +82,7 @@ CUresult enter_once() {
   return result == CUDA_SUCCESS ? ask("cuCtxSetCurrent", 0, context) : result;
 }
 
-// Random failures are for the program's calls, not for these.
+// Random failures are meant for the program's calls, not for these, so these are repeated.
 CUresult enter() {
   CUresult result = enter_once();
   for (int again = 0; again < 20 && result == CUDA_ERROR_OPERATING_SYSTEM; ++again) {
@@ -99,7 +97,7 @@ cudaError_t driver(const char* name, Arguments... arguments) {
   return finish(result == CUDA_SUCCESS ? ask(name, CU_GET_PROC_ADDRESS_LEGACY_STREAM, arguments...) : result);
 }
 
-// For programs that are compiled for per-thread default streams.
+// The same for programs compiled for per-thread default streams.
 template <class... Arguments>
 cudaError_t driver_per_thread(const char* name, Arguments... arguments) {
   const CUresult result = enter();
@@ -198,7 +196,7 @@ cudaError_t cudaHostGetFlags(unsigned* flags, void* address) {
 cudaError_t cudaMemGetInfo(std::size_t* free, std::size_t* total) {
   return driver("cuMemGetInfo", free, total);
 }
-// Of memory of a device.
+// Supports only device memory.
 cudaError_t cudaPointerGetAttributes(cudaPointerAttributes* attributes, const void* address) {
   *attributes = {};
   attributes->type = cudaMemoryTypeDevice;

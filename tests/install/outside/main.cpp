@@ -1,5 +1,5 @@
-// A program outside the tree: a network with a layer of its own, five steps in its own loop. It trains twice
-// and prints the results to the bit, so that a test can compare them.
+// A program outside the tree: a network with a layer of its own, trained for five steps in its own loop. It
+// trains twice and prints results exact to the bit, so that a test can compare them.
 
 #include <cmath>
 #include <cstdint>

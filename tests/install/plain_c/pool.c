@@ -1,5 +1,5 @@
-/* A program in C that knows the installed library by pkg-config alone. It needs no GPU: it says what the library
-   answers to a version that is none. */
+/* A program in C that finds the installed library only by pkg-config. It needs no GPU, since it only prints the
+   library's error for an unknown version. */
 
 #include <stdio.h>
 #include <vdnn/allocator.h>

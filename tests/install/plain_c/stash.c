@@ -1,5 +1,5 @@
-/* A program in C that knows the installed library by pkg-config alone. It needs no GPU: a saved tensor leaves for the host,
-   is overwritten, and comes back. */
+/* A program in C that finds the installed library only by pkg-config. Without a GPU, it offloads a saved tensor,
+   overwrites the original, and fetches the tensor back. */
 
 #include <stdio.h>
 #include <string.h>
@@ -7,7 +7,7 @@
 
 enum { kBytes = 4096 };
 
-/* The line that fails; 0: none does. */
+/* Returns the line that fails; 0 if none does. */
 static int move_tensor(vdnn_stash* stash) {
   unsigned char source[kBytes];
   unsigned char target[kBytes];

@@ -1,5 +1,5 @@
 #pragma once
-// The choice of an engine by limits, by which tests judge lists of engines.
+// Chooses an engine by limits; tests judge lists of engines by this choice.
 
 #include <algorithm>
 #include <cstddef>

@@ -1,4 +1,4 @@
-// Engines of convolutions as cuDNN itself lists them, for GPUs that are not there.
+// Convolution engines as cuDNN itself lists them for GPUs that this machine need not have.
 
 #include "src/ops/cuda/convolution_engines.h"
 
@@ -54,7 +54,7 @@ ops::Convolution small_convolution() {
           .dilation = {}};
 }
 
-// Ascending; where one more byte permits an engine, the byte before, too.
+// In ascending order: each budget that permits one more engine, and one byte less.
 std::vector<std::uint64_t> interesting_budgets(const std::vector<Engine>& engines) {
   std::set<std::uint64_t> budgets{0, std::numeric_limits<std::uint64_t>::max()};
   for (const Engine& engine : engines) {
@@ -78,16 +78,16 @@ void expect_choices(const std::vector<Engine>& engines, bool deterministic, bool
       EXPECT_TRUE(!engine.rounds_inputs() || rounded_inputs) << engine.name;
     }
     if (before) {
-      ASSERT_TRUE(chosen) << "no engine any more with " << budget << " bytes";
+      ASSERT_TRUE(chosen) << "the choice is lost with " << budget << " bytes";
       EXPECT_LE(*chosen, *before) << "a slower engine with " << budget << " bytes";
     }
     before = chosen;
   }
-  // Whatever else is wanted of an engine, cuDNN has a deterministic one for each of these convolutions.
+  // For each of these convolutions cuDNN has a deterministic engine that meets all other requirements.
   EXPECT_TRUE(before || !rounded_inputs) << "no engine with any budget";
 }
 
-// Limits make the same choice of those that are kept as of all.
+// Under any limits the choice from the kept engines equals the choice from all engines.
 void expect_same_choices(const std::vector<Engine>& engines, const std::vector<Engine>& kept) {
   const auto choice = [](const std::vector<Engine>& from, const EngineLimits& limits) {
     const std::optional<std::size_t> chosen = choose_engine(from, limits);
@@ -124,7 +124,8 @@ class EnginesOfDevice : public ::testing::TestWithParam<const char*> {
 };
 
 TEST_P(EnginesOfDevice, ChoicesForTheZooKeepToTheBudgetAndAreTheSameTwice) {
-  // Without a divisor in common with the number of directions and types: all of them have their turns.
+  // The stride has no divisor in common with the number of directions and types, so that all of them have
+  // their turn.
   const std::size_t stride = testing::extent({.usual = 19, .in_long_run = 1});
   const std::vector<EngineQuestion> questions = zoo_questions(16, kElements);
   std::size_t asked = 0;
@@ -157,8 +158,8 @@ TEST_P(EnginesOfDevice, ThreeDimensionsGroupsAndDilation) {
   }
 }
 
-// The convolution of pytorch#95024: more than 2^31 elements, and the engine that cuDNN lists first needs a
-// workspace many times as large as the operands.
+// The convolution of pytorch#95024 has more than 2^31 elements. The engine that cuDNN lists first for it
+// needs a workspace many times as large as the operands.
 TEST_P(EnginesOfDevice, WantNoMoreThanTheOperandsTakeAbove2To31Elements) {
   ops::Convolution volume = small_convolution();
   volume.batch = 1;
@@ -199,7 +200,7 @@ TEST_P(EnginesOfDevice, AreThoseThatAreRecorded) {
     GTEST_SKIP() << "recorded with another version: " << recorded.name() << ", not " << device_.name();
   }
   const std::size_t stride =
-      testing::extent({.usual = 10, .in_long_run = 1});  // each direction has its turns
+      testing::extent({.usual = 10, .in_long_run = 1});  // every direction has its turn
   const std::vector<EngineQuestion> questions = recorded_questions();
   for (std::size_t i = 0; i < questions.size(); i += stride) {
     EXPECT_EQ(recorded.list(questions[i]), choosable(device_.list(questions[i]))) << to_string(questions[i]);
@@ -210,7 +211,7 @@ INSTANTIATE_TEST_SUITE_P(Devices, EnginesOfDevice,
                          ::testing::Values("a100", "rtx4090", "h100", "h200", "b200"),
                          [](const auto& device) { return std::string(device.param); });
 
-// cuDNN by itself loads its compiler anew for each question.
+// By default cuDNN loads its compiler anew for each question.
 TEST(ConvolutionEngines, TheCompilerStaysOpenBetweenQuestions) {
   ConvolutionEngines(properties_of("a100")).list({small_convolution(), Direction::kForward, DataType::kF32});
   std::ifstream maps("/proc/self/maps");
@@ -241,8 +242,8 @@ TEST(ConvolutionEngines, AreThoseOfTheBatch) {
   EXPECT_GT(largest(512), largest(32));
 }
 
-// Failed while tensors were numbered as function arguments were evaluated, in an order that is the
-// compiler's: cuDNN took filters for the feature map, and the feature map for filters.
+// Regression: tensors were numbered while function arguments were evaluated, in an order that the compiler
+// chooses. cuDNN took the filters for the feature map and the feature map for the filters.
 TEST(ConvolutionEngines, OperandsAreInTheOrderOfVendorOps) {
   const ConvolutionEngines device(properties_of("h200"));
   ops::Convolution convolution = small_convolution();
@@ -288,7 +289,8 @@ TEST(ConvolutionEngines, TheVersionIsThatOfTheLibrary) {
   EXPECT_EQ(ConvolutionEngines(properties_of("h200")).name(), "cudnn " + cudnn_version());
 }
 
-// By cuDNN's own words, which a GPU that is full would otherwise be needed for. Once a DeviceError.
+// Uses cuDNN's own messages, since real ones would need a full GPU. Regression: a shortage was reported as a
+// DeviceError.
 TEST(ConvolutionEngines, WantOfTheGpusMemoryIsToldFromOtherFailures) {
   const std::string version = cudnn_version();
   const LoadedLibrary cudnn("libcudnn.so." + version.substr(0, version.find('.')));
@@ -302,7 +304,7 @@ TEST(ConvolutionEngines, WantOfTheGpusMemoryIsToldFromOtherFailures) {
   }
 }
 
-// All functions are found in cuDNN and cuBLASLt by name, then the first call fails.
+// The library finds all functions in cuDNN and cuBLASLt by name; then the first call fails.
 TEST(VendorLibrary, SaysWhatFailedWhereThereIsNoGpu) {
   for (const bool library : {true, false}) {
     try {

@@ -19,7 +19,7 @@ namespace {
 using enum NumericalNote;
 using ::testing::ElementsAre;
 
-// The direction is in the name.
+// Engine names contain the direction.
 class Source final : public EngineSource {
  public:
   explicit Source(std::size_t* asked) : asked_(asked) {}
@@ -78,7 +78,7 @@ TEST_F(CudaCatalogConvolutions, OffersWhatKeepsFp32AndBitsAndIsAChoice) {
   EXPECT_EQ(catalog_->algorithms_source(), "library 1.2");
 }
 
-// Nobody has timed the engines of this source: each costs 5 % more than the one before it.
+// The engines of this source have no measured times: each costs 5 % more than the previous one.
 TEST_F(CudaCatalogConvolutions, CostMoreTheLaterTheyAreListed) {
   const LayerRecipe made = recipe(convolution_, x_, y_);
   for (const OpRecipe& op : {made.forward.at(0), made.backward.at(0), made.backward.at(1)}) {
@@ -92,7 +92,7 @@ TEST_F(CudaCatalogConvolutions, CostMoreTheLaterTheyAreListed) {
   }
 }
 
-// Measured times override the assumption; an engine that had no room for its trial follows the timed ones.
+// Measured times override the assumed costs. An engine without room for its trial comes after the timed ones.
 TEST(CudaCatalogCosts, AreMeasuredTimesWhereThereAreAny) {
   const auto timed = std::make_shared<ListedEngines>(
       "timed", std::vector<Engine>{{.name = "fast", .workspace_bytes = 30, .seconds = 0.002},
@@ -116,7 +116,8 @@ OpRecipe forward_with(std::vector<Engine> engines) {
   return catalog.recipe(spec, std::array{type}, std::array{type}, Mode::kInference).forward.at(0);
 }
 
-// It was taken to be 5 % slower than its neighbour, and plans preferred it to any workspace.
+// Regression: the assumed cost was 5 % above its neighbour's, so plans preferred the fallback to any
+// workspace.
 TEST(CudaCatalogCosts, AGenericFallbackThatNobodyTimedCostsFiveTimesTheFirstChoice) {
   const OpRecipe op = forward_with({{.name = "eng1_k2=2_k3=0", .workspace_bytes = 30},
                                     {.name = "eng2_k2=2_k3=0", .workspace_bytes = 20},
@@ -154,7 +155,7 @@ TEST(CudaCatalogCosts, OtherEnginesWithoutWorkspaceAreNoFallbacks) {
   EXPECT_DOUBLE_EQ(op.algorithms.at(1).cost.value().flops, 1.05 * op.cost.flops);
 }
 
-// The same engine with rounding is another algorithm with another name.
+// An engine that rounds to TF32 is an algorithm of its own, with a name of its own.
 TEST_F(CudaCatalogConvolutions, OffersTf32UnderANameOfItsOwnWhereItIsPermitted) {
   std::size_t asked = 0;
   const CudaCatalog catalog(std::make_shared<Source>(&asked), {.convolutions = ProductPrecision::kTf32,
@@ -173,7 +174,7 @@ TEST_F(CudaCatalogConvolutions, OffersTf32UnderANameOfItsOwnWhereItIsPermitted) 
   EXPECT_EQ(ops::without_precision("eng1"), "eng1");
 }
 
-// As in PyTorch.
+// PyTorch has the same setting.
 TEST_F(CudaCatalogConvolutions, MatrixProductsKeepFp32WhereConvolutionsAloneMayRound) {
   std::size_t asked = 0;
   const CudaCatalog catalog(std::make_shared<Source>(&asked), {.convolutions = ProductPrecision::kTf32});

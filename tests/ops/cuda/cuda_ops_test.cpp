@@ -20,8 +20,7 @@
 namespace vdnn::testing {
 namespace {
 
-// A convolution without a known engine is refused when the network is lowered, with the question and the
-// reason.
+// Lowering refuses a convolution without a known engine; the message has the question and the reason.
 TEST(CudaCatalog, SaysWhereAConvolutionHasNoEngine) {
   const auto library = cuda::make_cuda_ops(
       {.kernels = make_emulated_kernels(ThreadOrder::kForward),
@@ -51,8 +50,8 @@ TEST(CudaCatalog, RefusesWhatIsNoLayerAndWhatCudnnCannot) {
   EXPECT_NO_THROW(recipe(LrnSpec{.size = 15}));
 }
 
-// Failed while only the descriptors were refused, when a run was compiled, and only where one number by
-// itself was too large.
+// Regression: the refusal came late, when a run was compiled, and only if a single number was
+// too large.
 TEST(CudaCatalog, RefusesMapsWhoseElementsCudnnCannotIndex) {
   const auto library = make_emulated_cuda_ops(ThreadOrder::kForward);
   const auto refusal = [&](const OpSpec& spec, std::int64_t batch) -> std::string {
@@ -94,7 +93,7 @@ TEST(CudaOps, PackingRefusesWhatIsNoParameter) {
   EXPECT_THROW(op.program().unpack_parameter(2, op.buffer(kFilter).data(), scale), InvalidArgument);
 }
 
-// Remembers the streams, computes nothing.
+// Records the streams and computes nothing.
 class StreamRecorder final : public cuda::KernelTable {
  public:
   void launch(const cuda::Kernel&, void* stream) const override { streams.push_back(stream); }
@@ -114,7 +113,7 @@ class StreamLayer final : public CustomLayer {
   mutable void* stream = nullptr;
 };
 
-// All work of an op goes to the stream that it was given, that of layers from outside too.
+// All work of an op, custom layers included, goes to the stream that the caller passes.
 TEST(CudaOps, WorkGoesToTheStreamThatWasGiven) {
   int stream = 0;
   const auto recorder = std::make_shared<StreamRecorder>();
@@ -158,7 +157,7 @@ TEST(CudaOps, WorkGoesToTheStreamThatWasGiven) {
   EXPECT_EQ(layer->stream, &stream);
 }
 
-// Remembers by what products are computed.
+// Records the algorithm and the precision of every product.
 class ProductRecorder final : public FakeVendorLibrary {
  public:
   std::unique_ptr<cuda::VendorOp> convolution(const cuda::EngineQuestion& question,
@@ -187,7 +186,7 @@ class RoundingEngines final : public cuda::EngineSource {
   }
 };
 
-// Names are told apart, and the library is asked for the algorithm of the name.
+// TF32 algorithms have their own names, and an op requests the algorithm of its name from the library.
 TEST(CudaOps, Tf32IsTakenWhereItIsPermittedAndUnderNamesOfItsOwn) {
   using Names = std::set<std::string>;
   for (const auto precision : {cuda::ProductPrecision::kFp32, cuda::ProductPrecision::kTf32}) {
@@ -212,7 +211,7 @@ TEST(CudaOps, Tf32IsTakenWhereItIsPermittedAndUnderNamesOfItsOwn) {
   }
 }
 
-// Of which types products are asked for.
+// Records the types of every requested product.
 class TypeRecorder final : public FakeVendorLibrary {
  public:
   std::unique_ptr<cuda::VendorOp> convolution(const cuda::EngineQuestion& question,
@@ -253,7 +252,8 @@ TEST(CudaOps, NarrowMapsAreComputedInTheirTypeAndMatrixGradientsInFp32) {
   }
 }
 
-// cuDNN has no engine that reads narrow maps and writes an fp32 gradient: that lies in the workspace first.
+// cuDNN has no engine that reads narrow maps and writes an fp32 gradient, so the narrow gradient first goes
+// to the workspace.
 TEST(CudaOps, WorkspaceHasRoomForANarrowGradientOfAFilter) {
   const auto library = make_emulated_cuda_ops(ThreadOrder::kForward);
   const auto workspaces = [&](DataType type) {
@@ -271,7 +271,7 @@ TEST(CudaOps, WorkspaceHasRoomForANarrowGradientOfAFilter) {
   EXPECT_EQ(workspaces(DataType::kBf16), (std::vector<std::uint64_t>{0, kGradient, 0}));
 }
 
-// Once 4 MiB were counted for every product, so that no lower limit on workspace could be kept.
+// Regression: every product counted 4 MiB of workspace, so that no smaller workspace limit could be met.
 TEST(CudaOps, FullyConnectedLayersHaveAWayWithoutWorkspace) {
   const auto vendor = std::make_shared<FakeVendorLibrary>();
   const auto library = cuda::make_cuda_ops({.kernels = make_emulated_kernels(ThreadOrder::kForward),
@@ -282,11 +282,11 @@ TEST(CudaOps, FullyConnectedLayersHaveAWayWithoutWorkspace) {
   for (OpId id = 0; id < op.recipes().size(); ++id) {
     const std::vector<Algorithm>& ways = op.recipe(id).algorithms;
     ASSERT_EQ(ways.size(), 2U);
-    EXPECT_EQ(ways[0].name, "cublaslt") << "what was recorded under this name is still found";
+    EXPECT_EQ(ways[0].name, "cublaslt") << "older records under this name are still found";
     EXPECT_EQ(ways[0].workspace_bytes, kProduct);
     EXPECT_EQ(ways[1].name, "cublaslt without workspace");
     const bool sums_bias = op.recipe(id).direction == Direction::kBackwardFilter;
-    EXPECT_EQ(ways[1].workspace_bytes > 0, sums_bias) << "the bias's gradient alone takes any";
+    EXPECT_EQ(ways[1].workspace_bytes > 0, sums_bias) << "only the bias's gradient needs workspace";
     EXPECT_LT(ways[1].workspace_bytes, kProduct);
     for (std::uint32_t way = 0; way < ways.size(); ++way) {
       op.run(id, {.algorithm = way, .in_place = {}});
@@ -295,7 +295,7 @@ TEST(CudaOps, FullyConnectedLayersHaveAWayWithoutWorkspace) {
   }
 }
 
-// Wants more workspace on the device than an engine source counts.
+// Needs more workspace on the device than the engine source reported.
 class GreedyLibrary final : public FakeVendorLibrary {
  public:
   std::unique_ptr<cuda::VendorOp> convolution(const cuda::EngineQuestion& question,
@@ -304,7 +304,7 @@ class GreedyLibrary final : public FakeVendorLibrary {
   }
 };
 
-// A planned workspace is a promise: an op never takes more.
+// An op never uses more workspace than was planned.
 TEST(CudaOps, CompileRefusesMoreWorkspaceThanWasPlanned) {
   const auto library = cuda::make_cuda_ops({.kernels = make_emulated_kernels(ThreadOrder::kForward),
                                             .vendor = std::make_shared<GreedyLibrary>(),
@@ -317,14 +317,14 @@ TEST(CudaOps, CompileRefusesMoreWorkspaceThanWasPlanned) {
     library->compile(op.tape(), planned);
     FAIL() << "accepted";
   } catch (const DeviceError& error) {
-    EXPECT_NE(
-        std::string(error.what()).find("small wants 256 bytes of workspace on this device, 0 were planned"),
-        std::string::npos)
+    EXPECT_NE(std::string(error.what())
+                  .find("small needs 256 bytes of workspace on this device, but 0 were planned"),
+              std::string::npos)
         << error.what();
   }
 }
 
-// The fake is as strict as documented; otherwise conformance would not check operands.
+// The fake is as strict as its documentation; otherwise the conformance tests would not check operands.
 class FakeVendor : public ::testing::Test {
  protected:
   AddressRange a() const { return a_.range(); }
@@ -372,7 +372,7 @@ TEST_F(FakeVendor, RefusesWhatIsOfAnotherType) {
   EXPECT_THROW(product({.tf32 = true, .factors = kBf16, .result = kBf16}), DeviceError);
   EXPECT_THROW(product({.factors = kU8, .result = kU8}), DeviceError);
   product_ = product({.factors = kBf16, .result = kF32});
-  EXPECT_THROW(run(a(), c(), {}), DeviceError) << "factors of four bytes";
+  EXPECT_THROW(run(a(), c(), {}), DeviceError) << "the factors have four bytes per element";
 
   cuda::EngineQuestion question{.convolution = {.batch = 1,
                                                 .input_channels = 1,
@@ -385,7 +385,7 @@ TEST_F(FakeVendor, RefusesWhatIsOfAnotherType) {
                                                 .dilation = {}}};
   EXPECT_NE(library_.convolution(question, "small"), nullptr);
   question.elements = kBf16;
-  EXPECT_THROW(library_.convolution(question, "small"), DeviceError) << "an engine of fp32";
+  EXPECT_THROW(library_.convolution(question, "small"), DeviceError) << "the engine is for fp32";
   EXPECT_THROW(library_.convolution(question, fake_engine_name("small", kF16)), DeviceError);
   EXPECT_NE(library_.convolution(question, fake_engine_name("small", kBf16)), nullptr);
 }
@@ -400,7 +400,7 @@ TEST_F(FakeVendor, RefusesWhatAGpuWouldNotForgive) {
   EXPECT_THROW(run(a(), moved(a(), 0, c().bytes - a().bytes), workspace()), DeviceError) << "overlap";
   EXPECT_THROW(run(a(), c(), moved(workspace(), 0, none - 256)), DeviceError) << "less workspace";
   EXPECT_THROW(run(a(), moved(workspace(), 0, c().bytes - workspace().bytes), workspace()), DeviceError)
-      << "result in the workspace";
+      << "the result lies in the workspace";
   EXPECT_TRUE(library_.calls().empty());
 }
 

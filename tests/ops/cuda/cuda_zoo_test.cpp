@@ -1,6 +1,6 @@
-// Every network of the zoo on the catalog of CUDA, with the engines that cuDNN listed for an H200: it lowers,
-// is planned under every policy, and its schedules run on `sim`, in orders drawn at random, without a race, a
-// wrong version or a leak. No memory is touched.
+// Every network of the zoo lowers on the CUDA catalog, with the engines that cuDNN listed for an H200. Every
+// policy plans it. Its schedules run on `sim` in random orders, without a race, a wrong version or a leak.
+// The test touches no device memory.
 
 #include <gtest/gtest.h>
 
@@ -40,7 +40,7 @@ std::shared_ptr<const cuda::EngineSource> recorded_h200() {
 
 class CudaZoo : public ::testing::TestWithParam<std::string> {
  protected:
-  // Engines are recorded for the batch that models have by default.
+  // The records hold engines for the default batch of each model.
   const Network network_ = make_model({.model = GetParam()});
   const cuda::CudaCatalog catalog_{recorded_h200()};
 };
@@ -82,7 +82,8 @@ std::vector<std::uint64_t> workspaces_of(const Op& op) {
   return bytes;
 }
 
-// Every workspace of any algorithm that is at least what all ops can do with, and a byte less; of many some.
+// The workspace of every algorithm, and one byte less, if all ops can meet that limit. Of many limits only a
+// sample.
 std::set<std::uint64_t> interesting_limits(const Tape& tape, std::uint64_t least) {
   std::set<std::uint64_t> limits{least};
   for (const Op& op : tape.ops()) {
@@ -104,8 +105,8 @@ std::uint64_t least_limit(const Tape& tape) {
   return least;
 }
 
-// No op is planned over the limit; one whose choice keeps to it keeps its choice, and the others take the
-// next in the order of preference that does.
+// No op is planned above the limit. An op whose choice meets the limit keeps that choice; any other op uses
+// the next algorithm in the order of preference that meets it.
 void expect_limit_kept(const Tape& tape, const Plan& unlimited, const PlanOptions& options,
                        std::set<Direction>& stepped_down) {
   const Plan plan = make_plan(tape, options);
@@ -134,7 +135,8 @@ void expect_limits_kept(const Tape& tape, AlgorithmPreference preference, std::s
   }
 }
 
-// Of one network, or one GPU, too few ops have a choice: together they step down in every pass.
+// In one network or on one GPU, too few ops have a choice. Only over all of them do ops of every pass step
+// down.
 TEST(CudaZooOnEveryGpu, NoOpIsPlannedOverTheWorkspaceLimit) {
   std::set<Direction> stepped_down;
   for (const cuda::KnownGpu& gpu : cuda::known_gpus()) {
@@ -152,11 +154,11 @@ TEST(CudaZooOnEveryGpu, NoOpIsPlannedOverTheWorkspaceLimit) {
 }
 
 struct Fallbacks {
-  std::uint32_t possible = 0;  // ops that have one beside other algorithms
+  std::uint32_t possible = 0;  // ops that have a fallback and other algorithms
   std::uint32_t taken = 0;
 };
 
-// An op that falls back has no other algorithm that would fit: `fits(op, algorithm)`.
+// Expects that an op falls back only if none of its other algorithms fits, by `fits(op, algorithm)`.
 template <class Fits>
 void expect_fallbacks_in_need(const Tape& tape, const Schedule& schedule, const Fits& fits,
                               Fallbacks& found) {
@@ -227,8 +229,8 @@ class FallbacksOfNetwork {
         found);
   }
 
-  // Its schedule has addresses for its own algorithms: another workspace would have to fit beside the memory
-  // in use.
+  // The schedule of `optimal` has addresses for its own algorithms. A different workspace would have to fit
+  // beside the memory in use.
   void expect_optimal_in_need(std::uint64_t bytes, Fallbacks& found) const {
     const Schedule schedule = plan_optimal(*tape_, {}, budgets(bytes), costs_, *forecaster_).schedule;
     const std::vector<std::uint64_t> beside = bytes_beside_workspace(*tape_, schedule);
@@ -246,11 +248,12 @@ class FallbacksOfNetwork {
   PlanCosts costs_ = plan_costs(*tape_, prediction_);
 };
 
-// Fallbacks counted as 5 % slower than their neighbours, and were taken where there was room for workspace.
+// Regression: fallbacks counted as 5 % slower than their neighbours, and plans used them where workspace
+// would have fitted.
 TEST(CudaZooOnEveryGpu, DynamicAndOptimalFallBackOnlyWhereNothingElseFits) {
   Fallbacks dynamic;
   Fallbacks optimal;
-  // Each GPU has one or two of the three.
+  // Each GPU runs one or two of the three cases.
   const std::uint64_t stride = extent({.usual = 2, .in_long_run = 1});
   std::uint64_t turn = 0;
   for (const cuda::KnownGpu& gpu : cuda::known_gpus()) {
@@ -286,7 +289,7 @@ TEST_P(CudaZoo, AWorkspaceLimitThatNothingKeepsSaysWhatWouldDo) {
   }
 }
 
-// An algorithm that was chosen under a limit is chosen again from its record, without the limit.
+// From its record, an algorithm chosen under a limit is chosen again without the limit.
 TEST_P(CudaZoo, ChoicesUnderAWorkspaceLimitAreRecorded) {
   const auto tape = lower_to_tape(network_, catalog_, {});
   const Plan limited = make_plan(*tape, {.workspace_limit = least_limit(*tape)});

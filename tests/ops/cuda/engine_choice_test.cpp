@@ -38,7 +38,7 @@ TEST(EngineChoice, TheFirstThatFits) {
 
 TEST(EngineChoice, OnlyWhatGivesTheSameBits) {
   EXPECT_EQ(choice({.workspace_bytes = 999, .deterministic = true}), Position(2));
-  EXPECT_EQ(choice({.workspace_bytes = 49, .deterministic = true}), Position(4));  // not what may be anything
+  EXPECT_EQ(choice({.workspace_bytes = 49, .deterministic = true}), Position(4));  // not of unknown behaviour
 }
 
 TEST(EngineChoice, OnlyWhatTakesInputsAsTheyAre) {
@@ -55,16 +55,16 @@ TEST(EngineChoice, Tf32IsPermittedWithoutAnythingSmaller) {
   EXPECT_EQ(choice(training_limits(ProductPrecision::kFp32)), Position(4));
 }
 
-// An engine that rounds further does not replace one that rounds to TF32, which may be the only permitted
-// rounding.
+// If TF32 is the only permitted rounding, the TF32 engine is the choice. An engine that rounds further must
+// not replace it.
 TEST(EngineChoice, WhatTf32WouldChooseIsKept) {
   const std::vector<Engine> two{{.name = "halved", .workspace_bytes = 0, .notes = {kDownConvertInputs}},
                                 {.name = "tf32", .workspace_bytes = 0, .notes = {kTensorCore}}};
   EXPECT_EQ(choosable(two), two);
 }
 
-// Narrow factors are multiplied as they are and summed in fp32, by a later engine if need be; fp32 is summed
-// so by all of them.
+// Narrow factors are multiplied without conversion and summed in fp32, if necessary by a later engine. Every
+// engine sums fp32 factors in fp32.
 TEST(EngineChoice, TrainingInNarrowTypesSumsInFp32) {
   const std::vector<Engine> two{
       {.name = "short sums", .workspace_bytes = 0, .notes = {kTensorCore, kReducedPrecisionReduction}},
@@ -77,7 +77,7 @@ TEST(EngineChoice, TrainingInNarrowTypesSumsInFp32) {
 }
 
 TEST(EngineChoice, WhatNoLimitsChooseIsNotKept) {
-  EXPECT_EQ(choosable(engines()), engines());  // each is smaller than those before it
+  EXPECT_EQ(choosable(engines()), engines());  // each needs less workspace than all earlier ones
   std::vector<Engine> more = engines();
   more.push_back({.name = "slower than plain", .workspace_bytes = 10, .notes = {kTensorCore}});
   more.push_back({.name = "smaller", .workspace_bytes = 9, .notes = {kUnknown}});

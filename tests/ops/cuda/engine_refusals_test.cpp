@@ -37,7 +37,7 @@ EngineQuestion volume(DataType elements = DataType::kBf16) {
   return question;
 }
 
-// One map of 64 channels, with that many elements beyond 2^31: pytorch#95024's.
+// The convolution of pytorch#95024: maps of 64 channels with more than 2^31 elements.
 EngineQuestion huge() {
   EngineQuestion question = volume(DataType::kF16);
   ops::Convolution& c = question.convolution;
@@ -82,7 +82,7 @@ TEST(KnownDefects, EnginesThatComputeVolumesInHalfPrecisionWronglyAreNotListed) 
   EXPECT_EQ(names("cudnn 9.9.0", volume(DataType::kF32)).size(), 2U);
 }
 
-// A kernel of TF32 volumes was broken from 9.10.2 to 9.15 (pytorch#167024).
+// From cuDNN 9.10.2 to 9.15 a kernel computed volumes in TF32 wrongly (pytorch#167024).
 TEST(KnownDefects, EnginesThatComputeVolumesInTf32WronglyAreNotListed) {
   EXPECT_THAT(names("cudnn 9.10.2", volume(DataType::kF32)), ElementsAre("eng12"));
   EXPECT_THAT(names("cudnn 9.15.1", volume(DataType::kF32)), ElementsAre("eng12"));
@@ -91,7 +91,7 @@ TEST(KnownDefects, EnginesThatComputeVolumesInTf32WronglyAreNotListed) {
   EXPECT_EQ(names("cudnn 9.10.2", plane(DataType::kF32)).size(), 2U);
 }
 
-// Beyond 2^31 elements cuDNN's first choice wanted 108 GiB for operands of 6 GB (pytorch#95024).
+// Above 2^31 elements cuDNN's first choice needed 108 GiB of workspace for operands of 6 GB (pytorch#95024).
 TEST(KnownDefects, WorkspaceBeyondAllOperandsIsRefusedAbove2To31Elements) {
   constexpr std::uint64_t kOperands = 2 * (std::uint64_t{96} * 362 * 370 * 251 + std::uint64_t{32} * 64 * 27);
   const std::vector<Engine> engines{{.name = "much", .workspace_bytes = std::uint64_t{108} << 30U},
@@ -103,7 +103,7 @@ TEST(KnownDefects, WorkspaceBeyondAllOperandsIsRefusedAbove2To31Elements) {
   EXPECT_EQ(names("cudnn 9.19.0", smaller, engines).size(), 3U);
 }
 
-// Each condition alone makes a refusal hold or not.
+// If a single condition does not hold, the refusal does not apply.
 TEST(EngineRefusals, HoldWhereAllConditionsDo) {
   const EngineRefusal all{.why = "a test",
                           .source = "here",
@@ -143,7 +143,7 @@ TEST(EngineRefusals, HoldWhereAllConditionsDo) {
   }
 }
 
-// A record made before an entry was known is read with it.
+// The table also applies to records that are older than its entries.
 TEST(EngineRefusals, ApplyToRecords) {
   const std::array questions{volume(DataType::kF32), plane(DataType::kF32)};
   std::string text = RecordedEngines(ListedEngines("cudnn 9.19.0", kEngines), questions).text();
@@ -153,7 +153,7 @@ TEST(EngineRefusals, ApplyToRecords) {
   EXPECT_EQ(recorded.list(questions[1]), kEngines);
 }
 
-// A refused engine is no algorithm of any op, whatever the limits.
+// No op has a refused engine among its algorithms, whatever the limits.
 TEST(EngineRefusals, AreNeverChosen) {
   const std::vector<Engine> engines{{.name = "eng9", .workspace_bytes = std::uint64_t{108} << 30U},
                                     {.name = "eng7", .workspace_bytes = 0}};

@@ -145,13 +145,13 @@ TEST_F(EngineTimingsFileTest, SaysWhyItPassesOverAFileAndRebuildsIt) {
   older.replace(older.find("\"schema\": 1"), 11, "\"schema\": 0");
   const std::vector<std::pair<std::string, std::string>> files{
       {some().text().substr(0, 100), "no JSON"},
-      {older, "version 0, known is 1"},
+      {older, "version 0, not 1"},
       {R"({"schema": 1, "type": "engines"})", "of type \"engines\""}};
   for (const auto& [text, why] : files) {
     write(kName, text);
     warnings_.clear();
     EngineTimingsFile file = open();
-    EXPECT_THAT(warnings_, ElementsAre(AllOf(HasSubstr("timings.json' is passed over"), HasSubstr(why))));
+    EXPECT_THAT(warnings_, ElementsAre(AllOf(HasSubstr("timings.json' is ignored"), HasSubstr(why))));
     EXPECT_EQ(file.find("question", "right"), nullptr);
     file.record("question", "right", kRight);
     file.save();
@@ -165,11 +165,11 @@ TEST_F(EngineTimingsFileTest, WhatCannotBeReadOrKeptIsAWarningAlone) {
   EXPECT_THAT(warnings_, ElementsAre(HasSubstr("not a regular file")));
   file.record("question", "right", kRight);
   file.save();
-  EXPECT_THAT(warnings_, ElementsAre(HasSubstr("passed over"), HasSubstr("engine timings are not kept")));
+  EXPECT_THAT(warnings_, ElementsAre(HasSubstr("is ignored"), HasSubstr("engine timings are not saved")));
   expect_same(file.find("question", "right"), kRight);
 }
 
-// Once a line for each convolution.
+// Regression: the warning came once per convolution.
 TEST_F(EngineTimingsFileTest, WhatCannotBeKeptIsToldOnce) {
   EngineTimingsFile file(directory_ / "no" / kName, kHere,
                          [this](const std::string& text) { warnings_.push_back(text); });
@@ -177,11 +177,11 @@ TEST_F(EngineTimingsFileTest, WhatCannotBeKeptIsToldOnce) {
     file.record(question, "right", kRight);
     file.save();
   }
-  EXPECT_THAT(warnings_, ElementsAre(HasSubstr("engine timings are not kept")));
+  EXPECT_THAT(warnings_, ElementsAre(HasSubstr("engine timings are not saved")));
   expect_same(file.find("question", "right"), kRight);
 }
 
-// Once the last to save had the file, and the times of the others were lost.
+// Regression: the last run to save replaced the file, and the times of the other runs were lost.
 TEST_F(EngineTimingsFileTest, RunsAtTheSameTimeKeepEachOthersTimesAndTheFirstOfTheSame) {
   EngineTimingsFile first = open();
   EngineTimingsFile second = open();
@@ -190,7 +190,7 @@ TEST_F(EngineTimingsFileTest, RunsAtTheSameTimeKeepEachOthersTimesAndTheFirstOfT
   second.record("question", "right", kUntimed);
   second.record("another question", "right", kRight);
   second.save();
-  expect_same(second.find("question", "right"), kRight);  // and it goes by that
+  expect_same(second.find("question", "right"), kRight);  // and the second run uses it
   first.record("a third", "right", kRight);
   first.save();
   expect_same(first.find("another question", "right"), kRight);
@@ -201,7 +201,7 @@ TEST_F(EngineTimingsFileTest, RunsAtTheSameTimeKeepEachOthersTimesAndTheFirstOfT
   EXPECT_THAT(warnings_, IsEmpty());
 }
 
-// A later finding about an entry of the file counts, unless another run has changed the entry meanwhile.
+// A later result replaces an entry of the file, unless another run has changed the entry meanwhile.
 TEST_F(EngineTimingsFileTest, WhatWasReadMayBeReplaced) {
   write(kName, some().text());
   EngineTimingsFile first = open();
@@ -216,8 +216,8 @@ TEST_F(EngineTimingsFileTest, WhatWasReadMayBeReplaced) {
   expect_same(EngineTimings(read(kName)).find(kHere, "another question", "right"), kOutOfTime);
 }
 
-// Several processes, since threads of one process would not show that the file is locked. Each adds an entry
-// of its own to the file.
+// The writers are processes, since threads of one process would not show whether the file is locked. Each
+// adds its own entries.
 TEST_F(EngineTimingsFileTest, WritersWaitForEachOther) {
   constexpr int kWriters = 4;
   constexpr int kQuestions = 20;

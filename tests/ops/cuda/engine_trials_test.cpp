@@ -1,4 +1,4 @@
-// Trials on a fake of CUDA and of cuDNN, whose engines may be told to compute wrong values.
+// Trials on fakes of CUDA and cuDNN. On request the fake engines compute wrong values.
 
 #include "src/ops/cuda/engine_trials.h"
 
@@ -32,8 +32,8 @@ using ::testing::IsEmpty;
 constexpr std::uint64_t kGranule = 64 << 10;
 constexpr std::array kDirections{Direction::kForward, Direction::kBackwardData, Direction::kBackwardFilter};
 
-// Four channels: a pixel, and a tap of a filter, are 16 bytes, so that an address that is off by one of them
-// is still aligned.
+// With four channels, a pixel and a filter tap have 16 bytes each, so that an address off by one of them is
+// still aligned.
 EngineQuestion question(Direction direction, std::int64_t channels = 4) {
   return {.convolution = {.batch = 2,
                           .input_channels = channels,
@@ -66,7 +66,7 @@ class ChangedOp final : public VendorOp {
   Change change_;
 };
 
-// Reads the first operand from a pixel on: the window of each output is off by a tap.
+// Reads the first operand from its second pixel on, so that the window of each output is off by one tap.
 class ShiftedOp final : public VendorOp {
  public:
   ShiftedOp(std::unique_ptr<VendorOp> op, std::uint64_t bytes) : op_(std::move(op)), bytes_(bytes) {}
@@ -99,7 +99,7 @@ void scale(std::span<float> values, float factor) {
   }
 }
 
-// Its engines are named after their behaviour.
+// The engines' names describe their behaviour.
 class FaultyLibrary final : public vdnn::testing::FakeVendorLibrary {
  public:
   std::unique_ptr<VendorOp> convolution(const EngineQuestion& asked, const std::string& engine) override {
@@ -184,7 +184,7 @@ TEST_P(EngineTrialsTest, WhatIsRightIsTimed) {
   ASSERT_TRUE(trial.seconds);
   EXPECT_GE(*trial.seconds, 0);
   EXPECT_EQ(library_->calls().size(),
-            8U);  // one checked, one tried, one run ahead of the timed ones, five timed
+            8U);  // one checked, one tried, one warm-up run, five timed
 }
 
 TEST_P(EngineTrialsTest, WithoutTimesOneRunIsEnough) {
@@ -219,8 +219,8 @@ TEST_P(EngineTrialsTest, WhatCannotBeRunIsAFailureOfThatEngine) {
   EXPECT_TRUE(trials[3].right());
 }
 
-// Memory that cuDNN itself allocates may be available another time: the engine is not refused for good, and
-// the others are tried.
+// Memory that cuDNN itself allocates may be free in a later run, so the engine is not refused for good. The
+// trial of the other engines continues.
 TEST_P(EngineTrialsTest, WhatFindsNoMemoryOnTheWayHasNoRoom) {
   const std::vector<EngineTrial> trials = run(named({"finds no memory", "small"}));
   EXPECT_TRUE(trials.at(0).no_room);
@@ -229,7 +229,7 @@ TEST_P(EngineTrialsTest, WhatFindsNoMemoryOnTheWayHasNoRoom) {
 }
 
 TEST_P(EngineTrialsTest, MemoryComesOutOfTheBudgetAndGoesBack) {
-  // The operands take less than one granule; so much workspace does not fit into two.
+  // The operands need less than one granule, and the workspace alone needs both granules of the budget.
   const std::vector<Engine> engines{{.name = "large", .workspace_bytes = 2 * kGranule, .notes = {}},
                                     {.name = "small", .notes = {}}};
   const std::vector<EngineTrial> trials = run(engines, 2 * kGranule);
@@ -247,12 +247,11 @@ std::string name_of(const ::testing::TestParamInfo<Direction>& pass) {
 
 INSTANTIATE_TEST_SUITE_P(Passes, EngineTrialsTest, ::testing::ValuesIn(kDirections), name_of);
 
-// --- times
-// ------------------------------------------------------------------------------------------------------
+// --- times -------------------------------------------------------------------------------------------------
 
-using Seconds = std::map<std::string, double>;  // of a run, by engine
+using Seconds = std::map<std::string, double>;  // of one run, for each engine
 
-// Its engines take the given times on the GPU's clock, and it counts their runs.
+// Advances the GPU's clock by a given time for each run of an engine, and counts the runs.
 class TimedLibrary final : public vdnn::testing::FakeVendorLibrary {
  public:
   TimedLibrary(Seconds seconds, std::shared_ptr<double> clock)
@@ -290,7 +289,7 @@ class TimedLibrary final : public vdnn::testing::FakeVendorLibrary {
   std::shared_ptr<double> clock_;
 };
 
-// A launch takes the host about as long as a small convolution takes the GPU.
+// The host needs about as long for a launch as the GPU needs for a small convolution.
 class TimesOfEngines : public ::testing::TestWithParam<std::uint64_t> {
  protected:
   static constexpr double kLaunchSeconds = 2e-5;
@@ -316,14 +315,15 @@ class TimesOfEngines : public ::testing::TestWithParam<std::uint64_t> {
   std::shared_ptr<TimedLibrary> library_;
 };
 
-// Each run was once timed alone and included the host's time for a launch: 2.2e-4 s.
+// Regression: each run was timed alone, and the result included the host's time for a launch: 2.2e-4 s.
 TEST_P(TimesOfEngines, AreTheGpusAndNotTheHosts) {
   const std::map<std::string, double> found = times({{"a", 2e-4}, {"b", 3e-4}}, {"a", "b"});
   EXPECT_NEAR(found.at("a"), 2e-4, 1e-9);
   EXPECT_NEAR(found.at("b"), 3e-4, 1e-9);
 }
 
-// Failed before: all engines were run six times. The first run is not counted: CUDA loads kernels with it.
+// Regression: every engine was run six times. The first run does not count, since CUDA loads kernels during
+// it.
 TEST_P(TimesOfEngines, WhatIsThreeTimesSlowerIsNotRunAgain) {
   const std::map<std::string, double> found =
       times({{"best", 1e-3}, {"slow", 3.1e-3}, {"near", 2.9e-3}}, {"best", "slow", "near"});
@@ -334,13 +334,13 @@ TEST_P(TimesOfEngines, WhatIsThreeTimesSlowerIsNotRunAgain) {
   EXPECT_GT(library_->runs.at("best"), 5);
 }
 
-// The best so far is: where the slow one comes first, it is all that there is to compare with.
+// A slow engine that comes first is the best so far, since no other time is known yet.
 TEST_P(TimesOfEngines, TheFirstEngineIsRunAsOftenAsAnyThatIsFaster) {
   times({{"slow", 4e-3}, {"best", 1e-3}}, {"slow", "best"});
   EXPECT_EQ(library_->runs.at("slow"), library_->runs.at("best"));
 }
 
-// Failed before: an engine that had begun was run six times, however long its first run had taken.
+// Regression: an engine that had begun was run six times, however long its first run had taken.
 TEST_P(TimesOfEngines, WhenTimeIsUpWhatHasBegunIsNotRunAgain) {
   const std::map<std::string, double> found = times({{"endless", 100}, {"other", 1}}, {"endless", "other"},
                                                     [this] { return library_->runs.empty(); });
@@ -371,7 +371,8 @@ TEST(EngineTrials, OperandsWithoutRoomAreOutOfMemory) {
   EXPECT_THROW(trials_on(fake, kGranule)->run(whole, named({"small"}), TrialKind::kTimed), InvalidArgument);
 }
 
-// Half of the bytes, and a bound that holds results of eight and eleven bits.
+// Operands have half the bytes. The tolerance allows for results with 8 (bf16) and 11 (fp16) bits of
+// precision.
 TEST(EngineTrials, NarrowTypesAreTriedInTheirType) {
   constexpr std::int64_t kChannels = 8;  // a pixel is 16 bytes
   const auto fake = std::make_shared<FakeCuda>(FakeCudaOptions{.granule_bytes = kGranule});
@@ -384,7 +385,7 @@ TEST(EngineTrials, NarrowTypesAreTriedInTheirType) {
           trials_on(fake, 64 * kGranule)->run(narrow, named({"small", "off by one tap"}), TrialKind::kTimed);
       EXPECT_EQ(trials.at(0).failure, "");
       EXPECT_TRUE(trials[0].right()) << trials[0].worst_error << " of " << trials[0].tolerance;
-      EXPECT_GT(trials[0].worst_error, 0) << "results are rounded";
+      EXPECT_GT(trials[0].worst_error, 0) << "the engine rounds its results";
       EXPECT_TRUE(trials[0].seconds);
       EXPECT_EQ(trials.at(1).failure, "");
       EXPECT_FALSE(trials[1].right()) << trials[1].worst_error << " of " << trials[1].tolerance;
@@ -394,8 +395,8 @@ TEST(EngineTrials, NarrowTypesAreTriedInTheirType) {
   EXPECT_THAT(fake->leaks(), IsEmpty());
 }
 
-// Whichever call fails, nothing is leaked. (When the wait for the clock's first stamp failed, the stream was
-// once destroyed with the event still to be recorded.)
+// Whichever call fails, nothing is leaked. Regression: when the wait for the first timestamp failed, the
+// stream was destroyed before its event had been recorded.
 TEST(EngineTrials, LeaveNothingBehindWhateverFails) {
   const std::uint64_t step = testing::extent({.usual = 7, .in_long_run = 1});
   std::uint64_t failed = 0;
@@ -432,8 +433,8 @@ TEST(TrialTolerance, FollowsFromTheLengthOfTheSumsAndTheType) {
   EXPECT_LT(trial_tolerance(winograd, kF32, 100, 1), trial_tolerance(rounding, kF32, 100, 1));
   EXPECT_LT(trial_tolerance(plain, kF32, 100, 1), trial_tolerance(plain, kF16, 100, 1));
   EXPECT_LT(trial_tolerance(plain, kF16, 100, 1), trial_tolerance(plain, kBf16, 100, 1));
-  // A result that misses a tap is off by about the square root of the length, however long the sums of the
-  // zoo are.
+  // A result that misses one tap is off by about the square root of the sum's length, also for the longest
+  // sums of the zoo.
   constexpr std::uint64_t kLongest = std::uint64_t{64} * 224 * 224;
   for (const Engine& engine : {plain, winograd, rounding}) {
     for (std::uint64_t products = 9; products <= kLongest; products *= 2) {

@@ -1,4 +1,4 @@
-// The launches themselves, on a stand-in for CUDA's runtime.
+// Kernel launches on a stand-in for CUDA's runtime.
 
 #include <cuda_runtime_api.h>
 #include <gtest/gtest.h>
@@ -20,7 +20,7 @@ class KernelLaunches : public ::testing::Test {
     table_ = make_kernel_table();
   }
 
-  // Empty: none.
+  // Empty if the launch succeeds.
   std::string failure() const {
     try {
       table_->launch(ReluForward<Fp32>{.elements = 1}, stream_);
@@ -34,12 +34,12 @@ class KernelLaunches : public ::testing::Test {
   std::unique_ptr<const KernelTable> table_;
 };
 
-// Failed before: "cuda: kernel relu_forward over 1 blocks of 256 threads failed to launch", with the error of
-// the other call, though it had been launched.
+// Regression: a successful launch reported "cuda: kernel relu_forward over 1 blocks of 256 threads failed to
+// launch", with the error of the program's earlier call.
 TEST_F(KernelLaunches, DoNotFailForAnErrorThatTheProgramHasLeft) {
   EXPECT_EQ(cudaSetDevice(99), cudaErrorInvalidDevice);
   EXPECT_EQ(failure(), "");
-  EXPECT_EQ(cudaGetLastError(), cudaErrorInvalidDevice) << "the program's own check comes later";
+  EXPECT_EQ(cudaGetLastError(), cudaErrorInvalidDevice) << "the error stays for the program's own check";
   EXPECT_EQ(cudaStreamSynchronize(stream_), cudaSuccess);
   EXPECT_EQ(cudaStreamDestroy(stream_), cudaSuccess);
 }

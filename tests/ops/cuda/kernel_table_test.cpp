@@ -1,4 +1,4 @@
-// The launches themselves, as far as they can be tried without a GPU.
+// Kernel launches, as far as they can be tested without a GPU.
 
 #include "src/ops/cuda/kernel_table.h"
 

@@ -1,5 +1,5 @@
-// The building blocks of all kernels, around the sizes at which they change their shape. ops_test compares
-// layers on these kernels with their references.
+// The building blocks of all kernels, at sizes around the limits where a launch changes its grid. ops_test
+// compares the layers that use these kernels with their references.
 
 #include <gtest/gtest.h>
 
@@ -65,7 +65,7 @@ class Arrays {
   }
   ~Arrays() {
     for (const auto& each : buffers_) {
-      EXPECT_TRUE(each->slack_is_intact()) << "wrote beside an array";
+      EXPECT_TRUE(each->slack_is_intact()) << "the kernel wrote beside an array";
     }
   }
 
@@ -87,7 +87,7 @@ std::vector<cuda::Stored<Format>> narrowed(const std::vector<float>& values) {
   return bits;
 }
 
-// Around a pack, a block and what all blocks of the emulation take at once.
+// Counts around one pack, one block, and all blocks that the emulation runs at once.
 constexpr std::array<std::uint64_t, 13> kCounts{1, 3, 4, 7, 8, 9, 15, 16, 17, 2047, 2048, 2057, 20'001};
 
 template <class Format>
@@ -109,7 +109,7 @@ void expect_sums(std::uint64_t count, ThreadOrder order) {
   }
 }
 
-// An element that two threads took would be added twice in place.
+// In place, an element processed by two threads would be added twice.
 TEST(Packs, TakeEveryElementOnceWhateverIsLeftOver) {
   for (const DataType type : kTypes) {
     for (const std::uint64_t count : kCounts) {
@@ -145,7 +145,7 @@ TEST(Packs, MayLieInTwoFormats) {
   }
 }
 
-// A GPU ends the process's work with "misaligned address".
+// On a GPU a misaligned access ends all work of the process with "misaligned address".
 TEST(Packs, ThatAreMisalignedAreRefused) {
   Arrays arrays;
   std::uint16_t* const array = arrays.add(std::vector<std::uint16_t>(24));
@@ -158,7 +158,7 @@ TEST(Packs, ThatAreMisalignedAreRefused) {
   EXPECT_THROW(launch(array, array + 1), std::logic_error);
 }
 
-// Rows of every width of word, within wider tables on either side.
+// Rows for every word size, each between columns of a wider table.
 TEST(Copies, MoveTheirColumnsAndNothingElse) {
   constexpr std::uint64_t kRows = 5;
   for (const std::uint64_t row : {1, 2, 3, 8, 12, 16, 40}) {
@@ -194,7 +194,7 @@ TEST(Copies, MoveTheirColumnsAndNothingElse) {
   }
 }
 
-// Sums of squared differences of rows are in one piece and in several; of whole numbers they are exact.
+// Sums squared differences, in one piece or in several. For whole numbers the sum is exact.
 double sum_of_squares(ThreadOrder order, const std::vector<float>& values) {
   const auto table = make_emulated_kernels(order);
   const Launcher launcher(*table, nullptr);
@@ -226,7 +226,7 @@ TEST(RowSums, OrderOfThreadsDoesNotChangeABit) {
   }
 }
 
-// Fewer channels than threads, as many, more; one place, and enough for several pieces.
+// Fewer channels than threads, as many, and more; one place, and enough places for several pieces.
 const std::vector<Dims>& map_shapes() {
   static const std::vector<Dims> kShapes{{1, 1},      {3, 1, 700},    {2, 3, 5, 7}, {2, 3, 71, 93},
                                          {1, 255, 3}, {2, 256, 5},    {3, 257, 65}, {1, 700, 3},
@@ -249,7 +249,7 @@ void expect_bias_gradient(const TensorType& type) {
     launch_bias_gradient(Launcher(*table, nullptr), type, arrays.add(dy), gradient,
                          arrays.workspace(cuda::bias_gradient_bytes(type)));
     for (std::size_t c = 0; c < channels; ++c) {
-      // Terms are multiples of 2^-24 of at most 1: sums of so few are exact in double.
+      // Every term is a multiple of 2^-24 and at most 1, so that these sums are exact in double.
       ASSERT_EQ(gradient[c], static_cast<float>(want[c])) << "channel " << c;
     }
   }
@@ -292,7 +292,8 @@ TEST(Bias, IsAddedToEachChannelInPlaceToo) {
   }
 }
 
-// Two elements of a launch with more than 2^31 elements and 2^32 blocks, which no test can run as a whole.
+// Computes two elements of a launch with more than 2^31 elements and 2^32 blocks. No test could run the whole
+// launch.
 TEST(Kernels, GridsAreCountedIn64Bits) {
   constexpr std::uint64_t kMany = std::uint64_t{1} << 46;
   EXPECT_EQ(cuda::blocks_of(cuda::ReluForward<Fp32>{.elements = kMany}), 8192U);

@@ -1,5 +1,5 @@
 #pragma once
-// Engines as a test lists them.
+// A source of engines that a test lists itself.
 
 #include <string>
 #include <utility>
@@ -9,7 +9,7 @@
 
 namespace vdnn::cuda {
 
-// The same for every question.
+// Returns the same engines for every question.
 class ListedEngines final : public EngineSource {
  public:
   ListedEngines(std::string name, std::vector<Engine> engines)

@@ -1,7 +1,7 @@
 // The libraries that a query for engines opens. cudnn-frontend's Graph::check_support() itself looks for a
-// CUDA runtime, and throws if it finds those of both CUDA 12 and 13, as in a Python environment with packages
-// of both. Here it would find two, since this program intercepts dlopen(). Code that needs a GPU does not run
-// here, so the test reads the sources, too.
+// CUDA runtime. It throws if it finds those of both CUDA 12 and 13, which a Python environment may have. In
+// this test it would find both, since the program intercepts dlopen(). Code that needs a GPU does not run
+// here, so the test also searches the sources.
 
 #include <dlfcn.h>
 #include <gmock/gmock.h>
@@ -31,7 +31,8 @@ bool is_runtime(std::string_view name) {
 
 }  // namespace
 
-// Takes the place of the loader's for all code of this program. Each runtime is there: the program itself.
+// Replaces the loader's dlopen() for all code of this program. It answers a request for any CUDA runtime with
+// the program itself.
 extern "C" void* dlopen(const char* name, int mode) noexcept {
   using Open = void*(const char*, int);
   static auto* const loader = reinterpret_cast<Open*>(dlsym(RTLD_NEXT, "dlopen"));
@@ -60,12 +61,12 @@ TEST(OpenedLibraries, AskingForEnginesOpensNoRuntime) {
     EXPECT_FALSE(engines.list(question).empty());
     EXPECT_FALSE(engines.operand_shapes(question).empty());
   }
-  EXPECT_THAT(opened(), Contains(StartsWith("libcudnn.so"))) << "this test sees what is opened";
+  EXPECT_THAT(opened(), Contains(StartsWith("libcudnn.so"))) << "the interception works";
   EXPECT_THAT(opened(), Each(Not(StartsWith("libcudart.so"))));
 }
 
-// Graph::build() of handles and modes calls it as well. To destroy a handle waits for the whole GPU
-// (kept_handles.h).
+// Graph::build() with a handle and modes also calls check_support(). Destroying a handle waits for the whole
+// GPU (kept_handles.h).
 TEST(OpenedLibraries, NoSourceCallsWhatLooksForARuntimeOrDestroysAHandle) {
   int sources = 0;
   for (const auto& entry : std::filesystem::directory_iterator(VDNN_CUDA_SOURCES)) {

@@ -1,5 +1,4 @@
-// Records the engines that cuDNN reports on a GPU for the convolutions of the zoo, in the library's file
-// format:
+// Records the engines that cuDNN reports for the zoo's convolutions on a GPU, in the library's file format:
 //   record_engines h200 share/engines/h200.json
 
 #include <algorithm>

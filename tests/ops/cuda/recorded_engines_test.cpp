@@ -42,7 +42,7 @@ EngineQuestion question(std::int64_t batch) {
   return {convolution(batch), Direction::kForward, DataType::kF32};
 }
 
-// A kind of engine for each note; the workspace grows with the batch.
+// Lists one engine per note, with a workspace proportional to the batch.
 class Source final : public EngineSource {
  public:
   std::vector<Engine> do_list(const EngineQuestion& asked) const override {
@@ -82,7 +82,7 @@ TEST(RecordedEngines, ComeBackFromTheirText) {
   EXPECT_EQ(read.name(), "library 1.2, recorded");
 }
 
-// As for most convolutions in bf16 and fp16.
+// Most convolutions have the same engines in bf16 and fp16.
 TEST(RecordedEngines, WriteAnAnswerOnceThatTypesShare) {
   EngineQuestion narrow = question(1);
   const auto text_with = [&](DataType elements) {
@@ -100,7 +100,7 @@ TEST(RecordedEngines, WriteAnAnswerOnceThatTypesShare) {
 }
 
 TEST(RecordedEngines, WriteAnswersApartThatDiffer) {
-  // Of four bytes, unlike those of two.
+  // Lists other engines for four-byte elements than for two-byte ones.
   class OfTypes final : public EngineSource {
    public:
     std::vector<Engine> do_list(const EngineQuestion& asked) const override {
@@ -148,9 +148,10 @@ TEST(RecordedEngines, WhatIsNoRecordIsRefused) {
         with("\"convolutions\": {", "\"questions\": {"), with("\"eng0\"", "7"),
         with("[\"eng0\"", "[[\"eng0\""), with("\"fp32\":[[", "\"fp32\":[[[[["), with("\"fft\"", "0"),
         with("[\"eng without notes\"]", "[]"),
-        // No engine of the table, and an answer twice.
+        // An engine that is not in the table, and a repeated answer.
         with("\"fp32\":[[1,", "\"fp32\":[[10,"), with("\"fp32\":", "\"fp32 fp32\":"),
-        // A count below zero was read as one near 2^64, a broken one as a whole one, objects as arrays.
+        // Regression: a negative count was read as one near 2^64, a fraction as a whole number, and an object
+        // as an array.
         with("\"fp32\":[[1,", "\"fp32\":[[1,-"), with("\"fp32\":[[1,", "\"fp32\":[[1,0."),
         with("\"fp32\":[[1,", "\"fp32\":[[-1,"), with("[\"eng3\",\"fft\"]", "{\"a\": \"fft\"}")}) {
     EXPECT_THROW(RecordedEngines{damaged}, DataError) << damaged.substr(0, 60);
@@ -193,7 +194,7 @@ TEST(EngineQuestion, TextsDifferWhereQuestionsDo) {
   EXPECT_EQ(to_string(explicit_ones), to_string(question(1)));
 }
 
-// In whole MiB, as profiles have it.
+// Profiles specify memory in whole MiB.
 TEST(KnownGpus, HaveTheMemoryThatTheirSimulationHas) {
   constexpr std::uint64_t kMiB = 1 << 20;
   for (const KnownGpu& gpu : known_gpus()) {
@@ -204,7 +205,7 @@ TEST(KnownGpus, HaveTheMemoryThatTheirSimulationHas) {
   }
 }
 
-// In every type that networks train in, with an engine for each of them.
+// Records cover every element type in which networks train, with at least one engine each.
 TEST(KnownGpus, HaveRecordsOfTheWholeZoo) {
   for (const KnownGpu& gpu : known_gpus()) {
     const RecordedEngines recorded(gpu.recorded_engines);
@@ -220,7 +221,8 @@ TEST(KnownGpus, HaveRecordsOfTheWholeZoo) {
   }
 }
 
-// In the library: less for three types than fp32 alone took with each answer written out.
+// The size within the library. Records of three types need less than fp32 alone did with every answer written
+// out.
 TEST(KnownGpus, HaveRecordsThatTakeLessThanAMegabyte) {
   std::size_t bytes = 0;
   for (const KnownGpu& gpu : known_gpus()) {

@@ -16,7 +16,7 @@ namespace {
 
 constexpr std::array kDirections{Direction::kForward, Direction::kBackwardData, Direction::kBackwardFilter};
 
-// One dimension of space to three, strides, padding, dilation and groups.
+// One to three spatial dimensions, with strides, padding, dilation and groups.
 std::vector<ops::Convolution> convolutions() {
   return {{.batch = 2,
            .input_channels = 3,
@@ -65,7 +65,7 @@ reference::Array random_array(const Dims& dims, std::uint64_t seed) {
   return array;
 }
 
-// Of all elements of the pass, in the order in which they lie.
+// The expected values of all elements of a pass, in memory order.
 struct Expected {
   std::vector<float> value;
   std::vector<float> products;
@@ -147,7 +147,7 @@ TEST(SampledConvolution, CornersAreAmongTheSamples) {
       }
     }
   }
-  // All corners, however few are wanted; where extents are one, they are fewer.
+  // All corners, even if fewer elements are requested. A dimension with extent one has only one end.
   EXPECT_EQ(sampled_elements(dims, 1, 7).size(), 16U);
   EXPECT_EQ(sampled_elements({1, 3, 1, 5}, 1, 7).size(), 4U);
 }

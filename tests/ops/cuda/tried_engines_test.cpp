@@ -30,7 +30,7 @@ using ::testing::UnorderedElementsAreArray;
 const EngineQuestion kQuestion = plane_question(1, DataType::kF32);
 const EngineQuestion kAnother = plane_question(3, DataType::kF32);
 
-// In the library's order.
+// The engines in the library's order.
 const std::vector<Engine> kEngines{{.name = "rounded", .workspace_bytes = 90, .notes = {kTensorCore}},
                                    {.name = "large", .workspace_bytes = 50},
                                    {.name = "as large", .workspace_bytes = 50},
@@ -42,7 +42,7 @@ EngineTrial right(double seconds) {
 }
 const EngineTrial kWrong{.worst_error = 7.5, .tolerance = 0.25};
 
-// Answers as it is told; by default engines are right and take as long as each other. Each trial takes ten
+// Returns the scripted results. By default every engine is right and equally fast. Each trial lasts ten
 // seconds.
 struct Script final : EngineTrials {
   std::vector<EngineTrial> run(const EngineQuestion&, std::span<const Engine> engines, TrialKind kind,
@@ -78,7 +78,7 @@ class TriedEnginesTest : public ::testing::Test {
     report_ = std::make_shared<EngineTrialReport>();
     return with_report(timing, most_seconds, tf32);
   }
-  // Its trials are counted after those of the engines before it.
+  // Adds its trials to the report of the previous engines.
   TriedEngines with_report(EngineTiming timing, double most_seconds, bool tf32 = false) {
     return TriedEngines({.source = std::make_shared<ListedEngines>("library 1.2", kEngines),
                          .trials = trials_,
@@ -98,7 +98,7 @@ class TriedEnginesTest : public ::testing::Test {
     EXPECT_EQ(tried.name(), timing == EngineTiming::kAll ? "library 1.2, timed" : "library 1.2");
     return names_of(tried, kQuestion);
   }
-  // The algorithms that they make, in their order.
+  // The algorithms made from the tried engines, in order.
   static std::vector<std::string> algorithms(const TriedEngines& tried,
                                              const EngineQuestion& question = kQuestion,
                                              ProductPrecision precision = ProductPrecision::kFp32) {
@@ -128,7 +128,8 @@ TEST_F(TriedEnginesTest, MakeAlgorithmsInTheOrderOfTheirTimes) {
   EXPECT_THAT(warnings_, IsEmpty());
 }
 
-// Algorithms once depended on the timings: a schedule or a checkpoint was refused where times were lost.
+// Regression: the set of algorithms depended on timings, so that a schedule or a checkpoint was refused if
+// times were lost.
 TEST_F(TriedEnginesTest, MakeTheSameAlgorithmsWhateverTheirTimes) {
   const std::vector<std::string> untimed = algorithms(EngineTiming::kOff);
   EXPECT_THAT(untimed, ElementsAre("large", "middle", "small"));
@@ -137,7 +138,7 @@ TEST_F(TriedEnginesTest, MakeTheSameAlgorithmsWhateverTheirTimes) {
   EXPECT_THAT(algorithms(EngineTiming::kAll), IsSupersetOf(untimed));
   EXPECT_THAT(algorithms(EngineTiming::kAll), ElementsAre("as large", "small", "middle", "large"));
   EXPECT_THAT(algorithms(EngineTiming::kChoosable), UnorderedElementsAreArray(untimed))
-      << "others have times by now";
+      << "other engines have times by now";
 }
 
 // Predictions use these times as the engines' costs.
@@ -164,8 +165,8 @@ TEST_F(TriedEnginesTest, AreTriedOnceAPlace) {
   EXPECT_THAT(trials_->tried, IsEmpty());
 }
 
-// Without times the library's order stands. An engine that no limit chooses is tried only if the engine
-// before it is wrong.
+// Without times the library's order applies. An engine that no limit selects is tried only if the previous
+// engine is wrong.
 TEST_F(TriedEnginesTest, WithoutTimesOnlyWhatMayBeChosenIsTried) {
   EXPECT_THAT(list(false), ElementsAre("large", "as large", "middle", "small", "rounded"));
   EXPECT_THAT(trials_->tried, ElementsAre("large", "middle", "small"));
@@ -181,7 +182,8 @@ TEST_F(TriedEnginesTest, TimesWhatMayBeChosenWhereThatIsEnough) {
   EXPECT_EQ(report_->seconds, 30);
 }
 
-// Three engines take thirty seconds. The results of the second question's engines are checked nevertheless.
+// Trials of three engines last thirty seconds. The results of the second question's engines are checked
+// nevertheless.
 TEST_F(TriedEnginesTest, WhenTimeIsUpTheLibrarysOrderStands) {
   trials_->answers = {{"large", right(3)}, {"middle", kWrong}, {"small", right(1)}};
   const TriedEngines tried = tried_engines(EngineTiming::kChoosable, 30);
@@ -195,8 +197,8 @@ TEST_F(TriedEnginesTest, WhenTimeIsUpTheLibrarysOrderStands) {
   EXPECT_GT(report_->untimed, 0U);
 }
 
-// Once an engine with a time came before those without, whatever the library's order, and timing ended only
-// between questions.
+// Regression: an engine with a time came before those without, against the library's order, and timing ended
+// only between questions.
 TEST_F(TriedEnginesTest, WhereTimeIsUpBetweenEnginesTheLibrarysOrderStands) {
   trials_->answers = {{"large", right(3)}, {"small", right(1)}};
   const TriedEngines tried = tried_engines(EngineTiming::kChoosable, 15);
@@ -205,12 +207,12 @@ TEST_F(TriedEnginesTest, WhereTimeIsUpBetweenEnginesTheLibrarysOrderStands) {
   for (const Engine& engine : tried.list(kQuestion)) {
     EXPECT_FALSE(engine.seconds) << engine.name;
   }
-  EXPECT_TRUE(timings_->find(to_string(kQuestion), "large")->seconds) << "what was found out is kept";
+  EXPECT_TRUE(timings_->find(to_string(kQuestion), "large")->seconds) << "the measured time is kept";
   EXPECT_FALSE(timings_->find(to_string(kQuestion), "small")->seconds);
 }
 
-// A run in fp32 once left times that a run with TF32 took for complete, and the time limit of one run held
-// for the other.
+// Regression: a run with TF32 took the times of an fp32 run for complete, and the time limit of one run also
+// applied to the other.
 TEST_F(TriedEnginesTest, RunsOfAnotherPrecisionCompareTheirOwnEngines) {
   trials_->answers = {{"rounded", right(1)}, {"large", right(3)}, {"middle", right(4)}, {"small", right(5)}};
   const auto in_tf32 = [&](double seconds) {
@@ -221,7 +223,7 @@ TEST_F(TriedEnginesTest, RunsOfAnotherPrecisionCompareTheirOwnEngines) {
   trials_->tried.clear();
   EXPECT_THAT(in_tf32(0.5), ElementsAre("rounded in tf32", "large", "middle", "small"));
   EXPECT_THAT(trials_->tried, ElementsAre("rounded"));
-  EXPECT_EQ(report_->untimed, 0U) << "one trial was begun in time";
+  EXPECT_EQ(report_->untimed, 0U) << "the only trial began in time";
   trials_->answers["rounded"] = right(9);
   EXPECT_THAT(in_tf32(0.5).front(), "rounded in tf32") << "its time is known";
 }
@@ -235,12 +237,12 @@ TEST_F(TriedEnginesTest, WhatOnePrecisionLeftUntimedTheOtherDoesNot) {
   EXPECT_EQ(untimed_within(5, true), 1U);
   EXPECT_EQ(untimed_within(5, false), 1U);
   EXPECT_EQ(untimed_within(1000, false), 0U);
-  EXPECT_EQ(untimed_within(5, true), 1U) << "a repeat, which has the same algorithms";
+  EXPECT_EQ(untimed_within(5, true), 1U) << "a repeated run has the same algorithms";
   EXPECT_EQ(untimed_within(5, false), 0U) << "all its engines have times";
 }
 
-// Otherwise a repeated run, which has the same time again, would time the engines that the first one left
-// out, and have other algorithms.
+// Otherwise a repeated run with the same time limit would time the engines that the first run left out, and
+// choose other algorithms.
 TEST_F(TriedEnginesTest, WhatHadNoTimeIsLeftUntimedByRunsThatHaveNoMore) {
   trials_->answers = {{"large", right(3)}, {"small", right(1)}};
   const auto answers_within = [&](double seconds) {
@@ -257,11 +259,12 @@ TEST_F(TriedEnginesTest, WhatHadNoTimeIsLeftUntimedByRunsThatHaveNoMore) {
   EXPECT_THAT(trials_->tried, ElementsAre("large", "middle", "small"));
   EXPECT_EQ(report_->untimed, 0U);
   trials_->tried.clear();
-  EXPECT_NE(answers_within(30), first) << "what is timed stays so";
+  EXPECT_NE(answers_within(30), first) << "measured times are kept";
   EXPECT_THAT(trials_->tried, IsEmpty());
 }
 
-// A run that lowers its network twice once had its limit twice, and told of the second time alone.
+// Regression: a run that lowers its network twice had twice its time limit and reported only the second
+// lowering.
 TEST_F(TriedEnginesTest, OneLimitHoldsForAllThatAreCountedTogether) {
   const TriedEngines first = tried_engines(EngineTiming::kChoosable, 30);
   names_of(first, kQuestion);
@@ -279,7 +282,7 @@ TEST_F(TriedEnginesTest, WhatIsWrongIsRefusedAndTheNextIsTried) {
                                            HasSubstr("off by 7.5"), HasSubstr("0.25"))));
 }
 
-// A finding holds for later runs, which are warned as well.
+// A wrong result also applies to later runs, and each of them warns.
 TEST_F(TriedEnginesTest, WhatWasWrongOnceStaysRefused) {
   trials_->answers = {{"small", kWrong}};
   list(true);
@@ -291,7 +294,7 @@ TEST_F(TriedEnginesTest, WhatWasWrongOnceStaysRefused) {
   EXPECT_THAT(warnings_, ElementsAre(HasSubstr("engine small")));
 }
 
-// An engine that was compared with the reference and not timed is timed when times are requested.
+// An engine that was only compared with the reference is timed when a run requests times.
 TEST_F(TriedEnginesTest, WhatHasNoTimeYetIsTimed) {
   list(false);
   trials_->tried.clear();
@@ -328,7 +331,7 @@ TEST_F(TriedEnginesTest, WhereAllAreWrongTheReasonsAreSaid) {
     trials_->answers[engine.name] = kWrong;
   }
   EXPECT_THAT([&] { list(true); },
-              ThrowsMessage<NoEngine>(AllOf(HasSubstr("no engine of library 1.2 stood its trial"),
+              ThrowsMessage<NoEngine>(AllOf(HasSubstr("no engine of library 1.2 passed its trial"),
                                             HasSubstr("small: its result is off by 7.5"))));
 }
 

@@ -1,9 +1,9 @@
-// The calls that cudnn_library.cpp makes of cuDNN and cuBLASLt, held to the libraries' rules. Handles and
-// launches are stand-ins on a FakeCuda. Descriptors are the libraries' own, which check their attributes
-// without a GPU. (Convolutions go through cudnn-frontend, for whose calls there are no stand-ins.)
+// Checks the calls of cudnn_library.cpp to cuDNN and cuBLASLt against the libraries' rules. Handles and
+// launches are stand-ins on a FakeCuda. Descriptors are the libraries' own and check their attributes without
+// a GPU. (Convolutions go through cudnn-frontend, whose calls have no stand-ins.)
 //
-// The stand-ins are functions of this program. cudnn_library.cpp opens the libraries globally by name, and
-// the loader looks for symbols in the program first.
+// The stand-ins are functions of this program. cudnn_library.cpp opens the libraries globally by name, so the
+// loader finds the program's symbols first.
 
 #include <cublasLt.h>
 #include <cudnn.h>
@@ -30,7 +30,7 @@ using vdnn::FakeCuda;
 
 namespace {
 
-// The state of the stand-ins; that of one test at a time.
+// The state of the stand-ins, for one test at a time.
 struct Vendor {
   std::shared_ptr<FakeCuda> cuda;
   std::vector<std::string> misuses;
@@ -51,7 +51,8 @@ struct Vendor {
 
 Vendor* vendor = nullptr;
 
-// Of either library: "tied to the current CUDA device", and to be used and destroyed with that one current.
+// A handle of either library is "tied to the current CUDA device". That device must be current whenever the
+// handle is used or destroyed.
 struct Handle {
   int ordinal = vendor->gpu_of_thread();
   CudaStream stream = nullptr;
@@ -116,7 +117,7 @@ std::int32_t attribute_of(cublasLtMatmulDesc_t operation, cublasLtMatmulDescAttr
   return value;
 }
 
-// The rows of cublasLtMatmul()'s table of types that have sums in fp32.
+// Accepts the rows with fp32 sums of cublasLtMatmul()'s table of types.
 void check_product_types(cublasLtMatmulDesc_t operation, cublasLtMatrixLayout_t a, cublasLtMatrixLayout_t b,
                          cublasLtMatrixLayout_t c, cublasLtMatrixLayout_t d) {
   const cudaDataType_t factors = type_of(a);
@@ -133,7 +134,7 @@ void check_product_types(cublasLtMatmulDesc_t operation, cublasLtMatrixLayout_t 
                   "cublasLtMatmul: the scalars are floats");
 }
 
-// Runs nothing: the operands have no memory.
+// Launches an empty kernel, since the operands have no memory.
 cudnnStatus_t launch(cudnnHandle_t handle, const std::string& call) {
   vendor->last_used = handle;
   handle_of(handle).check_gpu(call);
@@ -214,8 +215,7 @@ cublasStatus_t cublasLtDestroy(cublasLtHandle_t handle) {
   return CUBLAS_STATUS_SUCCESS;
 }
 
-// Chooses an algorithm that needs as much workspace as it may use, and works with the alignment that it may
-// count on.
+// Returns an algorithm that needs the whole permitted workspace and relies on the promised alignment.
 cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t handle, cublasLtMatmulDesc_t,
                                               cublasLtMatrixLayout_t, cublasLtMatrixLayout_t,
                                               cublasLtMatrixLayout_t, cublasLtMatrixLayout_t,
@@ -291,7 +291,7 @@ class VendorCalls : public ::testing::Test {
     cuda().set_device(gpu);
     return make_vendor_library(gpu);
   }
-  // One op on a stream of the GPU.
+  // Runs one pooling on a stream of the GPU.
   void pool(VendorLibrary& library, int gpu) {
     cuda().set_device(gpu);
     CudaStream stream = nullptr;
@@ -308,8 +308,8 @@ class VendorCalls : public ::testing::Test {
   Vendor vendor_{.cuda = std::make_shared<FakeCuda>(FakeCudaOptions{.gpus = 2}), .misuses = {}};
 };
 
-// Destroying their handles waits for the whole GPU, which is forbidden to all threads meanwhile: the capture
-// was invalid once.
+// Destroying a handle waits for the whole GPU, which no thread may do during a capture. Regression: the
+// library destroyed its handles and invalidated the capture.
 TEST_F(VendorCalls, ALibraryEndsWhileAnotherThreadCaptures) {
   std::unique_ptr<VendorLibrary> library = make_library(0);
   CudaStream stream = nullptr;
@@ -334,10 +334,10 @@ TEST_F(VendorCalls, HandlesAreUsedOnTheirOwnGpu) {
   for (const int gpu : {0, 1}) {
     pool(*make_library(gpu), gpu);
   }
-  EXPECT_EQ(handles_made(), made) << "those of the libraries before serve again";
+  EXPECT_EQ(handles_made(), made) << "new libraries reuse the handles of earlier ones";
 }
 
-// A handle has one stream at a time.
+// A handle works on one stream at a time.
 TEST_F(VendorCalls, LibrariesBesideEachOtherShareNoHandle) {
   const auto first = make_library(0);
   const auto second = make_library(0);
@@ -401,7 +401,8 @@ TEST_F(VendorCalls, ProductsKeepToTheirAlgorithm) {
   EXPECT_EQ(cuda().stream_destroy(stream), CudaStatus::kSuccess);
 }
 
-// In float these are the least that cuDNN takes, in double less: cudnnSetLRNDescriptor refused them.
+// As floats these constants are cuDNN's minima. Regression: their doubles are slightly smaller, and
+// cudnnSetLRNDescriptor refused them.
 TEST_F(VendorCalls, TheLeastConstantsOfLrnAreTaken) {
   const auto library = make_library(0);
   const LrnSpec least{.size = 15, .beta = 0.01F, .k = 1e-5F};

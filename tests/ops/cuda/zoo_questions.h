@@ -1,5 +1,5 @@
 #pragma once
-// The questions of the zoo's networks to the source of convolution engines.
+// The questions that the zoo's networks ask a source of convolution engines.
 
 #include <cstdint>
 #include <span>
@@ -9,10 +9,10 @@
 
 namespace vdnn::cuda {
 
-// The three passes of every convolution of the zoo, each once.
+// The three passes of every distinct convolution of the zoo.
 std::vector<EngineQuestion> zoo_questions(std::int64_t batch, std::span<const DataType> elements);
 
-// What `share/engines/` has answers to: the zoo in fp32, at the batch that the command takes by default.
+// The questions that `share/engines/` answers: the zoo in fp32, at the command's default batch.
 std::vector<EngineQuestion> recorded_questions();
 
 }  // namespace vdnn::cuda

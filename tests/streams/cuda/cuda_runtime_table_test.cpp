@@ -1,4 +1,4 @@
-// The table of CUDA's calls on a runtime that is found by name.
+// The table of CUDA's calls, on a runtime whose functions are found by name.
 
 #include "streams/cuda/cuda_runtime_table.h"
 
@@ -27,8 +27,8 @@ TEST(CudaRuntimeTable, WhatARuntimeLacksIsSaid) {
                                         HasSubstr("cudaGetDriverEntryPoint")));
 }
 
-// The shared runtime itself, which has every function under the name that the headers give it, and no driver
-// on most machines that test.
+// The real shared runtime must have every function under its name in the headers. Most test machines have no
+// driver, so the calls themselves fail.
 TEST(CudaRuntimeTable, CudasOwnRuntimeHasEveryName) {
   void* const library = dlopen(VDNN_CUDART, RTLD_NOW | RTLD_LOCAL);
   ASSERT_NE(library, nullptr) << dlerror();
@@ -47,7 +47,7 @@ TEST(CudaRuntimeTable, OneNameThatIsMissingIsNamedAlone) {
   EXPECT_EQ(api->why_missing(), "the CUDA runtime has no cudaStreamGetId");
 }
 
-// CUDA 12.0 to 12.4. Before, they were refused.
+// CUDA 12.0 to 12.4 have no such function. Regression: these runtimes were refused.
 TEST(CudaRuntimeTable, ARuntimeNeedsNotFindFunctionsOfTheDriverByVersion) {
   void* const library = dlopen(VDNN_STAND_IN, RTLD_NOW | RTLD_LOCAL);
   ASSERT_NE(library, nullptr) << dlerror();
@@ -60,8 +60,8 @@ TEST(CudaRuntimeTable, ARuntimeNeedsNotFindFunctionsOfTheDriverByVersion) {
   EXPECT_TRUE(info.virtual_memory);
 }
 
-// NVML finds an instance of a divided GPU by the uuid that cuDeviceGetUuid() gives since CUDA 11.4; before,
-// it is the GPU's.
+// NVML finds a MIG instance by its uuid. cuDeviceGetUuid() returns that uuid since CUDA 11.4, and that of the
+// GPU in earlier versions.
 TEST(CudaRuntimeTable, UuidsAreAskedForOfGpusAndOfTheirInstances) {
   static std::multimap<std::string, unsigned> versions;
   static cuda::FindInDriverByVersion next = nullptr;
@@ -104,7 +104,8 @@ TEST(CudaRuntimeTable, AskingWhatAGpuHasFreeLeavesTheThreadAsItIs) {
   EXPECT_EQ(api->gpu_free_bytes(free, 7), CudaStatus::kInvalidDevice);
 }
 
-// The same table on the stand-in, where calls have effects: memory of the driver's, filled and read back.
+// The same table on the stand-in, where calls have effects: the test fills memory of the driver and reads it
+// back.
 TEST(CudaRuntimeTable, CallsReachTheRuntimeThatWasFound) {
   void* const library = dlopen(VDNN_STAND_IN, RTLD_NOW | RTLD_LOCAL);
   ASSERT_NE(library, nullptr) << dlerror();

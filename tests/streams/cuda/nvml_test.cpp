@@ -1,4 +1,4 @@
-// Queries of the management library, on a stand-in for it.
+// Queries of the management library NVML, on a stand-in.
 
 #include "streams/cuda/nvml.h"
 
@@ -35,8 +35,8 @@ TEST_F(Nvml, AGpuThatItDoesNotKnowIsNoAnswer) {
   EXPECT_EQ(nvml_free_bytes("0000:5e:00.0", instance_), std::nullopt);
 }
 
-// Failed before: 70 GiB, which all instances of the GPU have free together (NVML API Reference,
-// nvmlDeviceGetMemoryInfo: "In MIG mode, if device handle is provided, the API returns aggregate
+// Regression: the query returned 70 GiB, the free memory of all instances of the GPU together (NVML API
+// Reference, nvmlDeviceGetMemoryInfo: "In MIG mode, if device handle is provided, the API returns aggregate
 // information").
 TEST_F(Nvml, OfADividedGpuItSaysWhatTheProcesssInstanceHasFree) {
   setenv("VDNN_STAND_IN_MIG", "1", 1);

@@ -1,7 +1,7 @@
-"""PyTorch on the stand-in for CUDA, in this process: load() before torch is imported, compute() after it.
+"""PyTorch on the stand-in for CUDA, in this process: call load() before torch is imported and compute() after it.
 
-The stand-in's libraries have the names that PyTorch's are linked with, and the loader takes what is there already. So any
-PyTorch for CUDA runs on them, without an environment of its own. Their settings are variables of the environment
+The stand-in's libraries have the names with which PyTorch's libraries are linked, and the loader reuses libraries that are
+already loaded. So any PyTorch for CUDA runs on them, without a special environment. Environment variables are their settings
 (tests/fakes/cudart/stand_in.h).
 """
 
@@ -17,7 +17,7 @@ ROOT = HERE.parents[2]
 
 
 class Unavailable(Exception):
-    """Why there is nothing to run on."""
+    """The reason why the tests cannot run."""
 
 
 def torch_folder():
@@ -33,17 +33,17 @@ def load(stand_ins):
 
 
 def compute(operators):
-    """From now on CUDA's operators compute; without, they are launches that do nothing."""
+    """Makes CUDA's operators compute; without this call they are launches that do nothing."""
     import torch
 
-    torch.backends.cudnn.enabled = False  # what it fuses has no twin on the CPU
+    torch.backends.cudnn.enabled = False  # its fused operators have no twin on the CPU
     torch.cuda.init()
     if ctypes.CDLL(str(operators)).vdnn_fake_gpu_take_over() == 0:
-        raise RuntimeError("no operator is computed")
+        raise RuntimeError("no operator computes")
 
 
 def build_operators(folder, runtime, cuda_headers):
-    """Compiles operators.cpp for this Python's PyTorch, once for each version of both."""
+    """Compiles operators.cpp for this Python's PyTorch, once per version of either."""
     torch = torch_folder()
     if not (torch / "lib" / "libc10_cuda.so").is_file():
         raise Unavailable("this PyTorch is built without CUDA")

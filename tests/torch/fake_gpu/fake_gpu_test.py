@@ -1,7 +1,7 @@
-"""PyTorch itself trains networks on the stand-in for CUDA: plainly, on vdnn's pools, and with offloading.
+"""PyTorch itself trains networks on the stand-in for CUDA: without vdnn, on vdnn's pools, and with offloading.
 
-The same bits as on the CPU in every order of streams, and no finding of the judge of order. And the judge can see: offloading
-with a mistake is reported by the operators' names.
+In every order of streams, the bits are those of the CPU and the judge of order finds nothing. Offloading with a planted mistake
+shows that the judge works: it reports the mistake with the operators' names.
 """
 
 import argparse
@@ -33,10 +33,10 @@ class FakeGpuTest(unittest.TestCase):
             with self.subTest(network=network, arguments=arguments, seed=row["seed"]):
                 self.assertEqual(row["findings"], [])
                 self.assertEqual((row["status"], row["different"]), (0, 0), row["text"])
-                self.assertEqual(row["decisions"], rows[0]["decisions"], "the stash decides by what happens to be done")
+                self.assertEqual(row["decisions"], rows[0]["decisions"], "the stash's decisions depend on the progress of copies")
 
     def expect_found(self, network, pattern, *arguments, **how):
-        """In each order."""
+        """Expects equal bits and no findings in every order."""
         for row in run(network, *arguments, seeds=3, **how):
             with self.subTest(network=network, arguments=arguments, seed=row["seed"]):
                 self.assertTrue(any(re.search(pattern, line) for line in row["findings"]), row)
@@ -76,7 +76,7 @@ class PoolTest(unittest.TestCase):
         self.assertEqual(refused["used twice"]["type"], "builtins.RuntimeError")
         self.assertIsNotNone(refused["no such GPU"])
         self.assertEqual(found["budget"], (64 << 20) * 10 // 11)
-        self.assertEqual(found["in use"], 4096)  # a block for 4000 bytes
+        self.assertEqual(found["in use"], 4096)  # the block of a request for 4000 bytes
 
 
 class JudgeTest(FakeGpuTest):
@@ -94,7 +94,7 @@ class JudgeTest(FakeGpuTest):
 
 
 class LostWaitTest(FakeGpuTest):
-    """The stash without one of its waits: reported, unless another wait orders the same."""
+    """The judge reports a stash that lacks one of its waits, unless another wait implies the same order."""
 
     def test_lost_waits_are_reported_by_name(self):
         findings = []
@@ -107,8 +107,8 @@ class LostWaitTest(FakeGpuTest):
 
 
 class TierTest(FakeGpuTest):
-    # A plan is followed from the second step on. Where two networks train in turns, each on a stream of its own, a page-locked
-    # block goes from one to the other in the order of the stash's streams alone.
+    # From the second step on, the stash follows a plan. If two networks train in turns, each on its own stream, only
+    # the order of the stash's streams protects a page-locked block that passes from one to the other.
     def expect_clean_tier(self, tier):
         for network in options.networks:
             for streams in ("--streams=0", "--streams=2"):
@@ -116,7 +116,7 @@ class TierTest(FakeGpuTest):
                 self.expect_clean(network, f"--offload={tier}", "--steps=3", streams, "--pool")
 
     def test_branches_on_two_streams(self):
-        """A tensor that is fetched ahead for one stream is read by another one. In a budget that nothing fits in, one that was
+        """One stream reads a tensor that was fetched ahead for another one. In a budget in which nothing fits, a tensor that was
         kept on one stream leaves at a save on the other."""
         for tier in ("python", "native"):
             for network, budget in (("branched", "--budget=0"), ("branched_beside", "--budget=1")):
@@ -124,7 +124,7 @@ class TierTest(FakeGpuTest):
                     self.expect_clean(network, f"--offload={tier}", "--steps=3", budget, *pool)
 
     def test_memory_that_is_no_pools(self):
-        """It does not follow the offload stream, so that it is held until its copy is awaited."""
+        """Such memory does not follow the offload stream, so the stash holds it until a stream has waited for the copy."""
         for tier in ("python", "native"):
             for pool in ((), ("--pool",)):
                 self.expect_clean("placed", f"--offload={tier}", "--steps=3", *pool)
@@ -136,7 +136,7 @@ class TierTest(FakeGpuTest):
                 self.assertIsNotNone(row["overlaps"]["cuda:0"])
 
     def test_a_tensor_is_saved_on_another_stream_than_its_own(self):
-        """It is let go of in forward, while its own stream has not waited for the other one."""
+        """Forward releases the tensor although its own stream has not waited for the other one."""
         for pool in ((), ("--pool",)):
             self.expect_clean("forked", *pool)
             for tier in ("python", "native"):
@@ -157,7 +157,7 @@ class TierTest(FakeGpuTest):
                 self.assertEqual((done.returncode, done.stdout.strip()), (0, "cuda:1 True"), done.stderr)
 
     def test_no_room_for_a_fetch_ahead(self):
-        """The tensor that is read is there. The other one comes back when it is read itself."""
+        """The tensor being read is fetched. The other one comes back only when it is read itself."""
         for tier in ("python", "native"):
             for allocator in ("own", "pool"):
                 with self.subTest(tier=tier, allocator=allocator), tempfile.NamedTemporaryFile("r") as report:
@@ -181,9 +181,9 @@ class TierTest(FakeGpuTest):
 
 
 class BuffersTest(FakeGpuTest):
-    """Batch normalisation updates its statistics after autograd has saved them: a copy of them would race."""
+    """Batch normalisation updates its statistics after autograd has saved them, so a copy of them would race."""
 
-    # Of each tier: the condition under which a tensor is put with its save.
+    # For each tier, the condition under which a tensor is put with its save.
     CONDITIONS = {
         "python": ("_python_hooks.py", "if block.puts or tensor.requires_grad:", "if True:"),
         "native": ("door/device_stash.cpp", "if (block.puts > 0 || tensor.requires_grad())", "if (true)"),
@@ -209,8 +209,8 @@ class BuffersTest(FakeGpuTest):
 
 
 class DoorCheckTest(unittest.TestCase):
-    """scripts/gpu-check --stage door on a small network. Not judged here: overlap, since a fake has no link; the profiler's
-    view of waits, which is CUPTI's; sanitizers."""
+    """scripts/gpu-check --stage door on a small network. The test does not judge overlap (a fake has no link), the profiler's
+    view of waits (which comes from CUPTI) or sanitizers."""
 
     WAITS = re.compile(r"cuda(Stream|Device|Event)Synchronize")
 
@@ -236,14 +236,14 @@ class DoorCheckTest(unittest.TestCase):
 
     def test_bits(self):
         self.expect_pass("bits", "--batch=2", "--budget=18000000")
-        self.expect_fail("bits: where nothing was moved", "bits", "--batch=2", "--budget=1000000000")
+        self.expect_fail("bits: nothing was moved", "bits", "--batch=2", "--budget=1000000000")
 
     def test_peak(self):
         self.expect_pass("peak", "--budget=43000000")
         self.expect_pass("peak", "--network=small-resnet18", "--batch=32", "--budget=174700000")
         self.expect_pass("peak", "--network=small-unet3d", "--batch=4", "--budget=5400000")
         self.expect_fail("peak: the peak exceeds the budget", "peak", "--budget=20000000")
-        self.expect_fail("peak: the peak is that of plain training", "peak", "--budget=1000000000")
+        self.expect_fail("peak: the peak is not below that of plain training", "peak", "--budget=1000000000")
 
     def test_batch(self):
         self.expect_pass("batch", "--batch=16")
@@ -271,7 +271,7 @@ def main():
     trials.add_options(parser)
     parser.add_argument("--seeds", type=int, default=20)
     parser.add_argument("--networks", nargs="+", default=NETWORKS, choices=NETWORKS)
-    parser.add_argument("--tests", nargs="*", default=[], help="of unittest; all where none is named")
+    parser.add_argument("--tests", nargs="*", default=[], help="of unittest; all by default")
     trials.parse_options(parser)
     unittest.main(argv=[sys.argv[0], *options.tests], verbosity=2)
 

@@ -1,10 +1,10 @@
-"""Offloading as a few lines of Python do it, on a stream of its own, and the mistakes that such lines have: what the fake
-GPU's judge of order is itself held to.
+"""Offloading in a few lines of Python, on its own stream, and typical mistakes of such lines. They test the fake GPU's judge
+of order.
 """
 
 import torch
 
-# Each leaves one thing out.
+# Each mistake leaves out one wait or one hold.
 MISTAKES = ("copy_out_does_not_wait", "source_freed_too_early", "reader_does_not_wait", "target_freed_too_early")
 
 

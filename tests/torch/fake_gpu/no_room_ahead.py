@@ -1,8 +1,8 @@
-"""The device is full while a tensor would be fetched ahead: no_room_ahead.py STAND-INS OPERATORS PATHS TIER ALLOCATOR. STAND-INS and PATHS
-are parted by ":"; ALLOCATOR is "pool" or "own".
+"""The device is full when a tensor should be fetched ahead: no_room_ahead.py STAND-INS OPERATORS PATHS TIER ALLOCATOR. STAND-INS
+and PATHS are lists separated by ":"; ALLOCATOR is "pool" or "own".
 
-Prints one line of JSON: whether gradients are equal to those without vdnn.torch, and how many tensors came back late in the step
-before and in that step.
+Prints one line of JSON: whether gradients equal those without vdnn.torch, and the number of tensors that came back late in the
+previous step and in that step.
 """
 
 import json
@@ -11,9 +11,9 @@ import sys
 
 import fake_gpu
 
-ELEMENTS = 1 << 20  # 4 MiB a tensor
+ELEMENTS = 1 << 20  # 4 MiB per tensor
 LAYERS = 8
-FULL_AT = 4  # in backward, while this layer reads what it has saved
+FULL_AT = 4  # in backward, while this layer reads its saved tensors
 
 
 def main():
@@ -77,7 +77,7 @@ def main():
             late_fetches.append(late() - before)
     torch.cuda.synchronize()
     print(json.dumps({"equal": all(equal), "late": late_fetches}), flush=True)
-    # PyTorch's threads may be in the middle of something.
+    # PyTorch's threads may still be running.
     os._exit(0)
 
 

@@ -1,4 +1,4 @@
-"""Runs a Python program on the fake GPU: on_fake_gpu.py STAND-INS OPERATORS PROGRAM [OPTION...]. Libraries are parted by ":"."""
+"""Runs a Python program on the fake GPU: on_fake_gpu.py STAND-INS OPERATORS PROGRAM [OPTION...]. Libraries are separated by ":"."""
 
 import os
 import runpy

@@ -1,16 +1,16 @@
-// PyTorch's operators on the stand-in for CUDA. Its memory is the host's, so the CPU's operator can compute a
-// CUDA operator over the same bytes. It runs in the turn of the current stream, as a kernel would, and
-// declares its reads and writes (tests/fakes/cudart/declared_launch.h), so that the fake's judge of order
-// sees every access by the operator's name.
+// PyTorch's operators on the stand-in for CUDA. The stand-in's memory is host memory, so the CPU's operator
+// can compute a CUDA operator over the same bytes. The operator runs in stream order, like a kernel, and
+// declares its reads and writes (tests/fakes/cudart/declared_launch.h). So the fake's judge of order sees
+// every access with the operator's name.
 //
 // One boxed function serves all operators. The results' shapes come from the operator on the meta device. If
 // these depend on the data (nonzero, masked_select), the host waits for the stream, as PyTorch's own
-// operators do. Like a kernel, queued work holds no reference to its tensors: it reads memory that was freed
-// too early after others have written to it.
+// operators do. Like a kernel, queued work holds no reference to its tensors. If memory is freed too early,
+// the work reads whatever others have written there since.
 //
-// Refused by name are operators that the CPU does not have, those of random numbers, which would depend on
-// the order of streams, and those that make a tensor without an input tensor. PyTorch's own operators
-// allocate, make views and copy without a kernel.
+// The library refuses three kinds of operators by name: those that the CPU lacks, those of random numbers,
+// which would depend on the order of streams, and those that make a tensor without an input tensor. PyTorch's
+// own operators allocate, make views and copy without a kernel.
 
 #include <ATen/ATen.h>
 #include <ATen/core/dispatch/Dispatcher.h>
@@ -40,9 +40,9 @@ using c10::OperatorHandle;
 using torch::jit::Stack;
 using Ranges = std::vector<vdnn_stand_in_range>;
 
-// --- what operators are ------------------------------------------------------------------------------------
+// --- kinds of operators ------------------------------------------------------------------------------------
 
-// PyTorch's own: none of them launches a kernel.
+// PyTorch's own operators for these; none of them launches a kernel.
 const std::set<std::string_view>& operators_without_kernels() {
   static const std::set<std::string_view> names{"aten::empty.memory_format",
                                                 "aten::empty_strided",
@@ -67,8 +67,8 @@ const std::set<std::string_view>& operators_without_kernels() {
   return names;
 }
 
-// These are composed of operators that differ between devices: the CPU's own composition gives the CPU's
-// bits.
+// Operators composed of operators that differ between devices. Only the CPU's own composition yields the
+// CPU's bits.
 const std::set<std::string_view>& compositions_of_the_cpu() {
   static const std::set<std::string_view> names{"aten::convolution", "aten::convolution_backward"};
   return names;
@@ -124,7 +124,8 @@ std::vector<Tensor> tensors_of(const IValue& value) {
   return tensors;
 }
 
-// The same value for another device: each tensor is `change`d, and a device that is named is that one.
+// Returns the value for another device: applies `change` to each tensor and replaces a named device by
+// `device`.
 template <class Change>
 IValue moved(const IValue& value, c10::Device device, const Change& change) {
   if (value.isTensor()) {
@@ -147,8 +148,8 @@ IValue moved(const IValue& value, c10::Device device, const Change& change) {
   return value.isDevice() ? IValue(device) : value;
 }
 
-// The bytes of a GPU's tensor, without a reference to it. A tensor on the host is given by value, as
-// arguments of kernels are.
+// The bytes of a GPU's tensor, without a reference to it. A tensor on the host is copied, like the arguments
+// of a kernel.
 Tensor seen_by_the_host(const Tensor& tensor) {
   if (!tensor.is_cuda()) {
     return tensor.detach().clone();
@@ -159,7 +160,7 @@ Tensor seen_by_the_host(const Tensor& tensor) {
 
 Tensor without_bytes(const Tensor& tensor) {
   if (!tensor.is_cuda() && tensor.dim() == 0) {
-    return tensor;  // a scalar, whose value shapes may depend on
+    return tensor;  // shapes may depend on a scalar's value
   }
   return at::empty_strided(tensor.sizes(), tensor.strides(),
                            tensor.options().device(at::kMeta).requires_grad(false));
@@ -186,8 +187,8 @@ void add_ranges(Ranges& ranges, const IValue& value) {
 
 // --- kernels -----------------------------------------------------------------------------------------------
 
-// The kernel's operator is called plainly, although the thread that computes may be in the middle of
-// autograd, autocast or a mode of Python.
+// Disables autograd, autocast and Python's modes, which may be active on the computing thread, for the call
+// of the kernel's operator.
 class PlainDispatch {
  private:
   c10::impl::ForceDispatchKeyGuard keys_{
@@ -206,7 +207,7 @@ struct Kernel {
   std::string name;
   OperatorHandle op;
   Stack arguments;                  // on the host
-  Stack results;                    // where they go; none where the operator writes them itself
+  Stack results;                    // their destinations; none if the operator writes them itself
   std::shared_ptr<Stack> for_host;  // if not null: results go there instead
 };
 
@@ -224,7 +225,8 @@ void store(const Stack& made, const Stack& results) {
   }
 }
 
-// Nothing can be thrown out of a stream's turn. A GPU's kernel that fails ends the process's work, too.
+// Work in a stream cannot throw to any caller, so a failure aborts. A failing kernel of a GPU ends the
+// process's work, too.
 void compute(void* data) {
   const std::unique_ptr<Kernel> kernel(static_cast<Kernel*>(data));
   try {
@@ -245,7 +247,7 @@ void launch(std::unique_ptr<Kernel> kernel, const Ranges& reads, const Ranges& w
       cudaStandInLaunch(c10::cuda::getCurrentCUDAStream(), kernel->name.c_str(), compute, kernel.get(),
                         reads.data(), reads.size(), writes.data(), writes.size());
   TORCH_CHECK(error == cudaSuccess, "the launch of ", kernel->name, " failed: ", cudaGetErrorString(error));
-  kernel.release();  // compute() has it
+  kernel.release();  // compute() owns it now
 }
 
 // --- one call of an operator -------------------------------------------------------------------------------
@@ -255,7 +257,7 @@ class Call {
   Call(const OperatorHandle& op, Stack arguments)
       : op_(op), name_(name_of(op)), arguments_(std::move(arguments)), device_(find_device()) {}
 
-  // The results, for PyTorch.
+  // Launches the kernel and returns the results for PyTorch.
   Stack run() {
     const c10::cuda::CUDAGuard guard(device_);
     for (std::size_t i = 0; i < arguments_.size(); ++i) {
@@ -284,7 +286,7 @@ class Call {
     TORCH_CHECK(false, "fake GPU: ", name_, " was given no tensor of a GPU");
   }
 
-  // The argument that is given back as a result, or null.
+  // The argument that the operator returns as this result, or null.
   const IValue* returned_argument(std::size_t result) const {
     const c10::AliasInfo* const alias = schema().returns()[result].alias_info();
     for (std::size_t i = 0; alias != nullptr && i < arguments_.size(); ++i) {
@@ -304,7 +306,7 @@ class Call {
     return values;
   }
 
-  // Of the results, none where they depend on the data. Tensors for results are resized to theirs.
+  // The shapes of the results; none if they depend on the data. Resizes the tensors for results.
   std::optional<Stack> find_shapes() {
     Stack shadows;
     for (const IValue& value : arguments_) {
@@ -313,7 +315,7 @@ class Call {
     Stack shapes;
     try {
       shapes = called(op_, shadows);
-    } catch (const std::exception&) {  // c10::Error, or Python's where that computes the shapes
+    } catch (const std::exception&) {  // c10::Error, or an error of Python if Python computes the shapes
       return std::nullopt;
     }
     if (!std::ranges::all_of(shapes,
@@ -399,7 +401,7 @@ void refuse(const OperatorHandle& op, Stack*) {
       "tensor of its own)");
 }
 
-// Within a GPU and not a plain copy of bytes, it is a kernel.
+// A copy within a GPU is a kernel unless it is a plain copy of bytes.
 Tensor& copy(Tensor& self, const Tensor& source, bool non_blocking) {
   const bool in_one_gpu = self.is_cuda() && source.is_cuda() && self.device() == source.device();
   const bool same_bytes = self.dtype() == source.dtype() && self.sizes() == source.sizes() &&
@@ -417,9 +419,9 @@ bool can_be_computed(const OperatorHandle& op) {
          !op.hasTag(at::Tag::nondeterministic_seeded);
 }
 
-// How many are computed.
+// Replaces CUDA's operators and returns their number.
 int take_over() {
-  // Never destroyed, as other libraries' registrations: it lasts as long as the process.
+  // Never destroyed: like other libraries' registrations, it lasts as long as the process.
   static auto* const library =
       new torch::Library(torch::Library::IMPL, "aten", c10::DispatchKey::CUDA, __FILE__, __LINE__);
   constexpr std::string_view kNamespace = "aten::";

@@ -1,6 +1,6 @@
-"""A program whose memory vdnn's pool refuses sees torch.OutOfMemoryError with the pool's numbers, wherever it asks.
+"""If vdnn's pool refuses memory, the program gets torch.OutOfMemoryError with the pool's numbers, wherever it allocates.
 
-Prints one line of JSON: the type and the text of each exception, and what the pool has afterwards.
+Prints one line of JSON: the type and the text of each exception, and the pool's bytes in use afterwards.
 """
 
 import json
@@ -51,7 +51,7 @@ def main():
     refused["beyond the budget"] = beyond
     del small, fits
     print(json.dumps({"refused": refused, "in use": _pool.memory_figures(0).current, "budget": _pool.budget_of_tensors()}), flush=True)
-    # PyTorch's threads of backward can end the process with an abort where they hold an exception; its own allocator's too.
+    # PyTorch's backward threads can abort the process if they hold an exception, even with PyTorch's own allocator.
     os._exit(0)
 
 

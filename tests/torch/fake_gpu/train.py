@@ -1,9 +1,9 @@
-"""Trains a network on the CPU and on the fake GPU, in many orders, and says whether both have the same bits.
+"""Trains a network on the CPU and on the fake GPU, in many orders, and reports whether both have the same bits.
 
-One process loads PyTorch, and children of it train: one on the CPU, and one on the fake GPU for each seed, from which the order
-of its streams follows. The fake's judge of order writes each finding to a file at once, whatever becomes of the child.
-For each seed one line of JSON: {"seed", "status" of the child, "different" tensors, "decisions" and "overlaps" of the stash (null
-or absent where it did not come to its end), "findings"}.
+One process loads PyTorch, and its children train: one on the CPU, and one per seed on the fake GPU, where the seed determines
+the order of streams. The fake's judge of order writes each finding to a file at once, in case the child crashes.
+Prints one line of JSON per seed: {"seed", "status" of the child, "different" tensors, "decisions" and "overlaps" of the stash
+(null or absent if the child did not finish), "findings"}.
 """
 
 import argparse
@@ -17,33 +17,33 @@ import traceback
 import fake_gpu
 
 EXPECTED = "expected.pt"
-# Of the stash's statistics those that follow from its decisions.
+# The stash's statistics that follow from its decisions.
 DECISIONS = ("shared", "left", "refused", "fetched_ahead", "fetched_late", "out_bytes", "in_bytes", "page_locks", "plans")
 
 
 def options():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("network")
-    parser.add_argument("folder", type=pathlib.Path, help="for files, of this run alone")
-    parser.add_argument("--stand-in", action="append", required=True, help="library, in the order they are loaded")
+    parser.add_argument("folder", type=pathlib.Path, help="for the files of this run only")
+    parser.add_argument("--stand-in", action="append", required=True, help="library; repeat in the order of loading")
     parser.add_argument("--operators", required=True, help="library of fake_gpu.build_operators()")
-    parser.add_argument("--python-path", action="append", default=[], help="where vdnn and networks are found")
-    parser.add_argument("--pool", action="store_true", help="PyTorch's memory is of vdnn's pools")
+    parser.add_argument("--python-path", action="append", default=[], help="folder with vdnn or networks")
+    parser.add_argument("--pool", action="store_true", help="PyTorch's memory comes from vdnn's pools")
     parser.add_argument("--offload", choices=("none", "hooks", "python", "native"), default="none",
-                        help="by hooks.py, or by a tier of vdnn.torch")
+                        help="with hooks.py or a tier of vdnn.torch")
     parser.add_argument("--mistake", help="of hooks.MISTAKES")
-    parser.add_argument("--budget", default="0", help="of vdnn.torch; 0: all that is eligible leaves")
+    parser.add_argument("--budget", default="0", help="of vdnn.torch; 0: all eligible tensors leave")
     parser.add_argument("--min-size", type=int, default=1, help="of vdnn.torch; smaller tensors stay")
     parser.add_argument("--steps", type=int, default=2)
     parser.add_argument("--streams", type=int, default=0,
-                        help="networks in turns, each on a stream of its own; 0: one on the default stream")
-    parser.add_argument("--gpus", type=int, default=1, help="the streams are of these in turn")
+                        help="networks that train in turns, each on its own stream; 0: one on the default stream")
+    parser.add_argument("--gpus", type=int, default=1, help="the streams alternate between these GPUs")
     parser.add_argument("--seeds", type=int, default=1)
     return parser.parse_args()
 
 
 class Reused(contextlib.AbstractContextManager):
-    """A context that is made anew for each step."""
+    """Returns a function that makes a new context for each step."""
 
     def __init__(self, make):
         self.make = make
@@ -69,7 +69,7 @@ def offloading(chosen, network):
 
 
 class Training:
-    """Of one network; everything is done on `stream`, if there is one, and its GPU."""
+    """Trains one network. All work is on `stream`, if given, and its GPU."""
 
     def __init__(self, chosen, seed, device, stream, offloading_of):
         import networks
@@ -78,7 +78,7 @@ class Training:
         self.on_stream = lambda: torch.cuda.stream(stream)
         with self.on_stream():
             self.network, inputs, targets = networks.make(chosen.network, seed)
-            # To the GPU of the stream.
+            # Moves the network to the GPU of the stream.
             self.network.to(device)
             self.inputs, self.targets = inputs.to(device), targets.to(device)
             self.saved_tensors = offloading_of(self.network)
@@ -126,7 +126,7 @@ def decisions(chosen):
 
 
 def overlaps(chosen):
-    """As report() tells them, by device."""
+    """The statistics of report(), by device."""
     if chosen.offload not in ("python", "native"):
         return {}
     import vdnn.torch
@@ -155,7 +155,7 @@ def train_on_fake_gpu(chosen, seed):
 
 
 def in_child(work, *arguments):
-    """The exit status. The child ends without destructors: PyTorch's threads may be in the middle of something."""
+    """Returns the exit status. The child ends without destructors, since PyTorch's threads may still be running."""
     sys.stdout.flush()
     child = os.fork()
     if child == 0:
@@ -191,7 +191,7 @@ def main():
     sys.path[1:1] = chosen.python_path
     os.environ["VDNN_STAND_IN_GPUS"] = str(chosen.gpus)
     fake_gpu.load(chosen.stand_in)
-    import torch  # noqa: F401: children have it already
+    import torch  # noqa: F401: children inherit it
 
     if in_child(train_on_cpu, chosen) != 0:
         sys.exit("the network cannot be trained on the CPU")

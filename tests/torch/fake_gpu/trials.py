@@ -1,4 +1,4 @@
-"""Runs train.py on the fake GPU for tests, with the libraries that they are given and the options that they ask for."""
+"""Runs train.py on the fake GPU for tests, with the libraries on their command line and the options that they request."""
 
 import argparse
 import json
@@ -23,7 +23,7 @@ def add_options(parser):
 
 
 def parse_options(parser):
-    """Ends the process where there is no PyTorch for CUDA: skipped, or a failure where VDNN_REQUIRE_TORCH is 1."""
+    """Ends the process if there is no PyTorch for CUDA: as skipped, or as failed if VDNN_REQUIRE_TORCH is 1."""
     parser.parse_args(namespace=options)
     try:
         options.operators = fake_gpu.build_operators(options.folder, options.stand_in[0], options.cuda_headers)

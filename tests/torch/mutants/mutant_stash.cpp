@@ -1,6 +1,6 @@
-// libvdnn_stash.so with one mistake, for tests that have to notice it. VDNN_STASH_MUTANT names the mistake;
-// without it there is none. All code is the library's own: the mistake is in the device that it is given, or
-// in how its caller names contents.
+// libvdnn_stash.so with one mistake, which tests must notice. VDNN_STASH_MUTANT names the mistake; without
+// that variable there is none. All code is the library's own. The mistake is in the device, or in how the
+// caller names contents.
 
 #include <algorithm>
 #include <array>
@@ -29,10 +29,10 @@ constexpr std::string_view kVersionIgnored = "VersionIgnored";
 constexpr std::string_view kDecidesByPolling = "DecidesByPolling";
 constexpr std::array kOthers{kIdentityByAddress, kVersionIgnored, kDecidesByPolling};
 
-// A tensor is being put, so that the stash asks whether it may leave.
+// True during a put, in which the stash decides whether the tensor leaves.
 thread_local bool is_putting = false;
 
-// A tensor stays if a copy happens to be under way when it is put.
+// A tensor stays if a copy happens to be in flight during its put.
 class DecidesByPolling final : public ForwardingStashBackend {
  public:
   using ForwardingStashBackend::ForwardingStashBackend;
@@ -84,7 +84,7 @@ std::unique_ptr<StashBackend> make_mutated_host_backend(std::optional<std::uint6
   return mutated(make_host_stash_backend(delay_seed));
 }
 
-// Only a backend that measures its copies tells which are done.
+// Only a backend that times its copies reports which are done.
 std::unique_ptr<StashBackend> make_mutated_cuda_backend(int ordinal, bool timed) {
   return mutated(make_cuda_stash_backend(ordinal, timed || mutant() == kDecidesByPolling));
 }
@@ -92,7 +92,7 @@ std::unique_ptr<StashBackend> make_mutated_cuda_backend(int ordinal, bool timed)
 }  // namespace
 }  // namespace vdnn
 
-// The library's interface, over devices of ours; its put is called by the one below.
+// The library's interface over mutated devices. The vdnn_stash_put() below calls its put.
 #define make_host_stash_backend make_mutated_host_backend
 #define make_cuda_stash_backend make_mutated_cuda_backend
 #define vdnn_stash_put put_unmutated
@@ -114,7 +114,7 @@ vdnn_status vdnn_stash_put(vdnn_stash* stash, const void* source, uint64_t bytes
   return status;
 }
 
-// The names of all mutants, one in a line: so that a test that is to notice each cannot forget one.
+// The names of all mutants, one per line, so that a test of all mutants cannot forget one.
 const char* vdnn_stash_mutants() {
   static const std::string names = [] {
     std::string lines;

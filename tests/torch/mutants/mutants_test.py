@@ -1,8 +1,8 @@
-"""vdnn.torch with one mistake, in the stash or in a tier, is noticed: by the fake GPU (its judge of order, the bits, decisions
-that differ between orders), by irregular steps on the CPU (stress_test.py) or by the table of semantics.
+"""Tests notice vdnn.torch with one mistake in the stash or in a tier. One of three judges notices: the fake GPU (its judge of
+order, the bits, decisions that differ between orders), irregular steps on the CPU (stress_test.py) or the table of semantics.
 
-Prints a table of which has noticed which mutant, and how. Each mutant of the stash has to be reported by the fake GPU, by name
-where a wait is missing; each mutant of a tier by one of the three; and the code without a mistake by none.
+Prints a table of the judges that noticed each mutant, and how. The fake GPU must report each mutant of the stash, by name if
+a wait is missing. One of the three must report each mutant of a tier. None may report the code without a mistake.
 """
 
 import argparse
@@ -24,14 +24,16 @@ from trials import options  # noqa: E402
 
 TIERS = ("python", "native")
 SEEDS = 3
-# The first that notices ends the search. With a pool, sources go back to it at put. Two streams: page-locked blocks go from one
-# to the other. Branches on two streams: one reads what another has fetched, or, in a budget that nothing fits in, lets leave what
-# another has made. Forked: one saves what another has made, which goes on meanwhile. Placed: memory that is no pool's. Branched
-# with a pool: some memory is not reused between a copy out and the copy back, so that only the fetch's own wait orders the two.
+# The first program that notices ends the search. With --pool, sources return to the pool at put. With --streams=2,
+# page-locked blocks pass from one stream to the other. branched: one stream reads a tensor that another one fetched; in
+# branched_beside, nothing fits in the budget, and one stream lets a tensor leave that another one made. forked: one
+# stream saves a tensor of another one, which continues meanwhile. placed: memory from outside the pool. branched with
+# --pool: some memory is not reused between a copy out and the copy back, so that only the fetch's own wait orders the
+# two.
 FAKE_GPU_PROGRAMS = (("unet3d",), ("unet3d", "--pool"), ("unet3d", "--streams=2"), ("rewritten", "--pool"), ("branched",),
                      ("branched_beside", "--budget=1"), ("forked",), ("placed", "--pool"), ("branched", "--pool"))
 
-# Each mutant of the stash, and how the fake GPU has to report it.
+# Each mutant of the stash, with the pattern that the fake GPU must report.
 COPY, OPERATOR = "'a copy'", r"'aten::\w+(\.\w+)?'"
 REPORTS = {
     "CopyOutDoesNotWaitForTheSource": f"{COPY} reads what {OPERATOR} writes",
@@ -47,13 +49,13 @@ REPORTS = {
 }
 
 
-# On the CPU these show only where copies are delayed and freed memory is poisoned: irregular steps have to notice them.
+# On the CPU these show only with delayed copies and poisoned freed memory; irregular steps must notice them.
 NOTICED_BY_STRESS = ("SourceIsReleasedBeforeItsCopy", "ReaderDoesNotWaitForTheFetch")
 
 
 @dataclasses.dataclass(frozen=True)
 class Subject:
-    """One subject of the judges: a tier over the mutants' library of the stash."""
+    """One subject of the judges: a tier over the stash library with mutants."""
 
     tier: str
     stash_mutant: str = ""  # none
@@ -67,7 +69,7 @@ class Subject:
 
 
 def noticed_in_rows(rows):
-    """The findings first: they are by name."""
+    """Findings come first, since they have names."""
     for row in rows:
         if row["findings"]:
             return row["findings"][0]
@@ -88,7 +90,7 @@ def by_fake_gpu(subject):
 
 
 def by_unittest(subject, script, *arguments):
-    """A test program on the CPU; it fails or crashes where it notices something."""
+    """A test program on the CPU, which fails or crashes if it notices something."""
     environment = {**os.environ, **subject.environment(options.mutant_stash), "PYTHONPATH": str(subject.python_path)}
     done = subprocess.run([sys.executable, "-W", "ignore", ROOT / "tests/torch" / script, *arguments], env=environment,
                           capture_output=True, text=True)
@@ -127,7 +129,7 @@ def chosen(names):
 
 class MutantsTest(unittest.TestCase):
     def judge(self, name, subject):
-        """Returns what each judge has noticed, and prints one line of the table for each."""
+        """Returns the finding of each judge and prints one line of the table per judge."""
         noticed = {}
         for judge, by in JUDGES.items():
             noticed[judge] = by(subject)
@@ -147,7 +149,7 @@ class MutantsTest(unittest.TestCase):
                     noticed = self.judge(name, Subject(tier, stash_mutant=name))
                     self.assertRegex(noticed["fake GPU"], REPORTS[name])
                     if name in NOTICED_BY_STRESS:
-                        self.assertTrue(noticed["stress"], "no delays, or no poison")
+                        self.assertTrue(noticed["stress"], "delays or poison do not work")
 
     def test_each_mutant_of_a_tier_is_noticed(self):
         for mutant in tier_mutants.MUTANTS:
@@ -155,7 +157,7 @@ class MutantsTest(unittest.TestCase):
                 with self.subTest(mutant=mutant.name, tier=mutant.tier):
                     path = tier_mutants.python_path(mutant, pathlib.Path(options.folder) / "tiers")
                     noticed = self.judge(mutant.name, Subject(mutant.tier, python_path=path))
-                    self.assertTrue(any(noticed.values()), "nobody has noticed it")
+                    self.assertTrue(any(noticed.values()), "no judge has noticed the mutant")
 
 
 def main():
@@ -164,7 +166,7 @@ def main():
     parser.add_argument("--mutant-stash", required=True, help="the mutants' library of the stash")
     parser.add_argument("--mutant-stash-on-stand-in", required=True, help="likewise, over the stand-in")
     parser.add_argument("--only", nargs="*", default=[], help="these mutants")
-    parser.add_argument("--tests", nargs="*", default=[], help="of unittest; all where none is named")
+    parser.add_argument("--tests", nargs="*", default=[], help="of unittest; all by default")
     trials.parse_options(parser)
     unittest.main(argv=[sys.argv[0], *options.tests], verbosity=2)
 

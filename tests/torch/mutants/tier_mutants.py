@@ -1,5 +1,5 @@
-"""Mistakes in the tiers themselves: a copy of python/vdnn in which one place reads differently. A place that is no longer there
-is an error, so that no mutant quietly becomes the code itself."""
+"""Mistakes in the tiers themselves: a copy of python/vdnn with one changed place. A place that no longer exists is an error,
+so that no mutant silently becomes the original code."""
 
 import dataclasses
 import hashlib
@@ -62,8 +62,8 @@ MUTANTS = (
 
 
 def python_path(mutant, folder):
-    """Where Python finds the mutant's vdnn. Made anew each time, under a name that tells sources apart, so that the binary of
-    tier "native" is compiled once."""
+    """Returns the folder from which Python imports the mutant's vdnn. The folder is made anew each time. Its name depends on the
+    sources, so that the binary of tier "native" is compiled once."""
     original = ROOT / "python/vdnn/torch" / mutant.file
     text = original.read_text()
     if text.count(mutant.place) != 1:

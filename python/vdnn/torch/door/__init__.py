@@ -2,9 +2,10 @@
 
     python3 -m vdnn.torch.door        # compiles it ahead of the first use and prints where it is
 
-One binary fits one version of PyTorch. It is in a cache folder (XDG_CACHE_HOME, else ~/.cache) under a name that identifies
-version and sources. It is used only if its seal shows that it is complete and made from them. One process compiles while others
-wait for it, and a binary gets its name only once it is complete. It is linked with libtorch_cpu and libc10 only.
+One binary fits one version of PyTorch. A cache folder (XDG_CACHE_HOME, else ~/.cache) contains it, under a name that identifies
+PyTorch's version and our sources. The binary is used only if its seal shows that it is complete and made from these. One
+process compiles while others wait, and a binary gets its name only once it is complete. It is linked only with libtorch_cpu and
+libc10.
 """
 
 from __future__ import annotations
@@ -31,19 +32,19 @@ _SECONDS = 600
 
 
 class CannotBuild(Exception):
-    """There is no binary for this PyTorch, for the reason in the text."""
+    """There is no binary for this PyTorch; the text gives the reason."""
 
 
 def _include_folder() -> pathlib.Path:
-    """The folder of vdnn/stash.h: in the wheel, or in the source tree."""
+    """The folder that contains vdnn/stash.h, in the wheel or in the source tree."""
     for folder in (_FOLDER.parent / "include", _FOLDER.parents[3] / "include"):
         if (folder / "vdnn/stash.h").exists():
             return folder
     raise CannotBuild(f"vdnn/stash.h is neither in {_FOLDER.parent / 'include'} nor in a source tree")
 
 
-# Functions that some supported versions lack, with the headers that declare them. The sources test VDNN_HAS_ and the name in
-# capitals.
+# Functions that some supported versions lack, with the headers that declare them. If a function exists, the macro VDNN_HAS_
+# with its name in capitals is defined.
 _NEWER_FUNCTIONS = {
     "get_node_creation_hooks": "torch/csrc/autograd/engine.h",
     "retrieve_unpack_hook_data": "torch/csrc/autograd/saved_variable_hooks.h",
@@ -79,14 +80,14 @@ def _cache_folder() -> pathlib.Path:
     try:
         return pathlib.Path(os.environ.get("XDG_CACHE_HOME") or pathlib.Path.home() / ".cache", "vdnn")
     except RuntimeError as error:  # there is no home directory
-        raise CannotBuild(f"no cache folder: {error} XDG_CACHE_HOME names one") from None
+        raise CannotBuild(f"no cache folder: {error} Set XDG_CACHE_HOME to a folder") from None
 
 
 def _compiler() -> list[str]:
     command = shlex.split(os.environ.get("CXX", ""))
     found = command or [path for path in (shutil.which("c++"), shutil.which("g++")) if path][:1]
     if not found:
-        raise CannotBuild("no C++ compiler was found (CXX names one)")
+        raise CannotBuild("no C++ compiler was found (set CXX to one)")
     return found
 
 
@@ -103,7 +104,7 @@ def _alone(binary: pathlib.Path) -> Iterator[None]:
         left_over: Iterable[pathlib.Path] = ()
         with contextlib.suppress(OSError):
             fcntl.flock(lock, fcntl.LOCK_EX)
-            left_over = binary.parent.glob(f"{binary.name}.*.scratch")  # from processes that were killed while they compiled
+            left_over = binary.parent.glob(f"{binary.name}.*.scratch")  # of processes that were killed while they compiled
         for scratch in left_over:
             shutil.rmtree(scratch, ignore_errors=True)
         yield
@@ -112,7 +113,7 @@ def _alone(binary: pathlib.Path) -> Iterator[None]:
 def _compile(flags: list[str], binary: pathlib.Path, identity: bytes) -> None:
     compiler = _compiler()
     libraries = _TORCH / "lib"
-    # PyTorch's libraries need other libraries, which this link ignores.
+    # PyTorch's libraries need other libraries; their symbols may stay unresolved here.
     link = [f"-L{libraries}", "-ltorch_cpu", "-lc10", "-ldl", "-Wl,--unresolved-symbols=ignore-in-shared-libs"]
     with tempfile.TemporaryDirectory(dir=binary.parent, prefix=f"{binary.name}.", suffix=".scratch") as scratch:
         made, sealed = pathlib.Path(scratch, "compiled.so"), pathlib.Path(scratch, "sealed.so")
@@ -120,7 +121,7 @@ def _compile(flags: list[str], binary: pathlib.Path, identity: bytes) -> None:
         try:
             done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=_SECONDS)
         except (OSError, subprocess.TimeoutExpired) as error:
-            reason = error.strerror if isinstance(error, OSError) else f"not done after {_SECONDS} s"
+            reason = error.strerror if isinstance(error, OSError) else f"not finished after {_SECONDS} s"
             raise CannotBuild(f"{compiler[0]}: {reason}") from None
         if done.returncode != 0 or not made.exists():
             raise CannotBuild(f"{compiler[0]} cannot compile the hooks: {_reason(done)}")
@@ -137,8 +138,8 @@ def build() -> pathlib.Path:
         if not is_sealed(binary, identity):
             binary.parent.mkdir(parents=True, exist_ok=True)
             with _alone(binary):
-                if not is_sealed(binary, identity):  # otherwise another process has compiled it meanwhile
+                if not is_sealed(binary, identity):  # else another process has compiled it in the meantime
                     _compile(flags, binary, identity)
     except OSError as error:
-        raise CannotBuild(f"the cache folder {binary.parent} cannot be used (XDG_CACHE_HOME names another): {error}") from None
+        raise CannotBuild(f"the cache folder {binary.parent} cannot be used (set XDG_CACHE_HOME): {error}") from None
     return binary

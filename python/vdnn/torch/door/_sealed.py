@@ -1,7 +1,8 @@
-"""Files that are verified as complete and made from the expected sources before they are opened as a library.
+"""Verifies that a file is complete and made from the expected sources before it is opened as a library.
 
-The dynamic linker would map a truncated file, and the process would die at the first missing page. So a binary ends in a seal,
-which the linker ignores: a mark, the identity of the binary's sources, and a digest of all bytes before the seal.
+The dynamic linker would map a truncated file, and the process would crash at the first missing page. So a binary ends in a
+seal, which the linker ignores. The seal consists of a mark, the identity of the binary's sources, and a digest of all bytes
+before it.
 """
 
 from __future__ import annotations
@@ -14,12 +15,12 @@ _DIGEST_BYTES = hashlib.sha256().digest_size
 
 
 def seal(content: bytes, identity: bytes) -> bytes:
-    """`content` with its seal. `identity`: a SHA-256."""
+    """Appends the seal to `content`. `identity`: a SHA-256."""
     return content + _MARK + identity + hashlib.sha256(content).digest()
 
 
 def is_sealed(path: pathlib.Path, identity: bytes) -> bool:
-    """Whether the file exists, is complete and has this identity. Raises OSError if the path may not be read."""
+    """Whether the file exists, is complete and has this identity. Raises OSError if reading is not permitted."""
     try:
         found = path.read_bytes()
     except (FileNotFoundError, NotADirectoryError):

@@ -8,7 +8,7 @@
 namespace vdnn::door {
 namespace {
 
-// Precedes each block; its size is the alignment on which PyTorch's kernels rely.
+// A header before each block. Its size is the alignment on which PyTorch's kernels rely.
 struct alignas(64) Header {
   std::size_t bytes;
 };
@@ -71,7 +71,7 @@ void CpuMemory::count(std::int64_t already, bool poison) {
   static const bool once = [already] {
     inner = c10::GetAllocator(c10::kCPU);
     add(already);
-    // Never destroyed, since blocks that it has allocated may live until the end of the process.
+    // Never destroyed, since blocks of this allocator may live until the end of the process.
     c10::SetAllocator(c10::kCPU, new CountingAllocator, /*priority=*/255);
     return true;
   }();

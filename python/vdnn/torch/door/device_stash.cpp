@@ -16,7 +16,7 @@
 namespace vdnn::door {
 namespace {
 
-// The most handles that one call names; the caller calls again while the array is full.
+// The most handles that one call returns; the caller calls again while the array is full.
 constexpr std::size_t kBatch = 64;
 using Handles = std::array<vdnn_stash_handle, kBatch>;
 
@@ -142,7 +142,7 @@ DeviceStash::Saved DeviceStash::save(const at::Tensor& tensor) {
   const bool left_at_once = offload_stream_ != nullptr && (answer & VDNN_STASH_LEAVES) != 0;
   if (left_at_once || (answer & VDNN_STASH_RELEASED) != 0) {
     const std::lock_guard lock(mutex_);
-    restart_peak();  // the freed sources counted at this save, but not at the next event
+    restart_peak();  // the freed sources count at this save, but not at the next event
   }
   return {.block = block, .has_notice = (answer & VDNN_STASH_NOTICE) != 0};
 }
@@ -152,7 +152,7 @@ Block& DeviceStash::add(const at::Tensor& tensor, std::uint32_t& answer) {
   const std::lock_guard lock(mutex_);
   void* const stream = current_stream();
   if (blocks_.empty() && device_.is_cuda()) {
-    restart_peak();  // excludes the optimizer since the last step: saved tensors could not make room for it
+    restart_peak();  // excludes the optimizer's peak, which no saved tensor could reduce
   }
   ++saves_;
   note_who_let_go();
@@ -194,7 +194,7 @@ std::uint32_t DeviceStash::enter(Block& block, const at::Tensor& tensor, Trash& 
   return 0;
 }
 
-// Calls vdnn_stash_put() once for each save of which the stash does not know.
+// Calls vdnn_stash_put() once for each save that the stash does not know.
 std::uint32_t DeviceStash::put(Block& block, const c10::StorageImpl& storage, Trash& trash) {
   std::uint32_t answers = 0;
   while (block.puts < block.users) {
@@ -292,8 +292,7 @@ c10::intrusive_ptr<c10::StorageImpl> DeviceStash::load(Block& block) {
   }
   TORCH_CHECK(block.target, kNobodyHoldsIt);
   trash.push_back(std::move(held));
-  if (block.target_stream != stream) {  // otherwise the target's stream would reuse the memory in its own
-                                        // order
+  if (block.target_stream != stream) {  // the target's stream must not reuse the memory before this read
     record_on_current_stream(block.target->data_ptr(), device_);
   }
   return (answer & VDNN_STASH_LAST) != 0 ? std::move(block.target) : block.target;
@@ -307,7 +306,7 @@ void DeviceStash::drop(Block& block) {
 
 void DeviceStash::end_use(Block& block, Trash& trash) {
   if (block.puts == block.users) {
-    functions_.drop(stash_, block.handle);  // the handle is dropped whatever the status is
+    functions_.drop(stash_, block.handle);  // an error also drops the handle
     --block.puts;
   }
   if (--block.users == 0) {
@@ -407,7 +406,7 @@ void DeviceStash::release(void* stream, Trash& trash) {
 }
 
 void DeviceStash::fetch(Block& reading, void* stream) {
-  const c10::DeviceGuard on_device(device_);  // the reader's thread may have another current device
+  const c10::DeviceGuard on_device(device_);  // the reader's thread may have a different current device
   Handles handles;
   std::array<std::uint64_t, kBatch> sizes;
   std::uint32_t count = kBatch;
@@ -421,7 +420,7 @@ void DeviceStash::fetch(Block& reading, void* stream) {
         if (&block == &reading) {
           throw;
         }
-        return;  // this tensor and those named after it come back when they are read
+        return;  // this tensor and the remaining ones come back when they are read
       }
       block.target_stream = stream;
       check(functions_.fetch(stash_, block.handle, block.target->mutable_data(), stream));

@@ -1,7 +1,7 @@
-// Entry of the hooks into PyTorch. SavedVariable asks the engine of Engine::get_default_engine() for hooks by
-// a virtual function, and any library may replace that engine (set_default_engine_stub). DoorEngine forwards
-// all calls to the previous engine, and supplies hooks only if that engine has none. So a program's own hooks
-// and those of torch.utils.checkpoint win, as the innermost hooks do in PyTorch.
+// The entry of the hooks into PyTorch. SavedVariable asks the engine of Engine::get_default_engine() for
+// hooks, through a virtual function. Any library may replace that engine (set_default_engine_stub).
+// DoorEngine forwards all calls to the previous engine, and supplies hooks only if that engine has none. So
+// hooks of the program and of torch.utils.checkpoint win, as the innermost hooks do in PyTorch.
 
 #include "door.h"
 
@@ -29,7 +29,7 @@ namespace {
 
 namespace autograd = torch::autograd;
 
-// PyTorch's versions pass tasks in different ways.
+// Versions of PyTorch pass tasks in different ways.
 template <class Function>
 struct FirstArgument;
 template <class Class, class Result, class First, class... Others>
@@ -42,7 +42,7 @@ StashFunctions functions{};
 std::atomic<vdnn_door_hooks*> active{nullptr};
 thread_local std::string last_error;
 
-// While PyTorch traces a program for torch.compile, hooks are off; they act when the compiled program runs.
+// While PyTorch traces a program for torch.compile, hooks are off. They act when the compiled program runs.
 template <class State>
 bool is_tracing(const State& state) {
   if constexpr (requires { state.is_tracing; }) {
@@ -120,7 +120,7 @@ const char* vdnn_door_last_error() {
 int vdnn_door_open(const char* path) {
   try {
     door::functions = door::StashFunctions::of_library(path);
-    door::door_engine();  // gets the present engine before it replaces that engine
+    door::door_engine();  // stores the current engine before the next line replaces it
     torch::autograd::set_default_engine_stub(&door::door_engine);
     return 0;
   } catch (const std::exception& error) {

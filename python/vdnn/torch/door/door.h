@@ -1,6 +1,6 @@
 #pragma once
-// The functions of tier "native" that Python calls (ctypes). Functions that can fail return 0, or 1 with a
-// text in vdnn_door_last_error(). They throw no exceptions.
+// The functions of tier "native" that Python calls (ctypes). Functions that can fail return 0 on success and
+// 1 on failure, with a text in vdnn_door_last_error(). They throw no exceptions.
 
 #include <cstddef>
 #include <cstdint>
@@ -23,14 +23,14 @@ typedef struct vdnn_door_pool {
 const char* vdnn_door_last_error();
 
 // Loads the functions of the stash from the library at `path`, and installs the hooks in PyTorch's autograd
-// engine, where they do nothing until vdnn_door_start(). Call once per process.
+// engine. They do nothing until vdnn_door_start(). Call once per process.
 int vdnn_door_open(const char* path);
 
 // Passes each notice of a stash for the user (vdnn_stash_take_notice()) to `log`, on the thread that saves a
 // tensor. Call before any hooks are started.
 void vdnn_door_log_with(void (*log)(const char* text));
 
-// Whether this PyTorch gives C++ access to GPU streams and memory without its CUDA libraries.
+// Whether C++ can access GPU streams and memory of this PyTorch without PyTorch's CUDA libraries.
 int vdnn_door_knows_gpus();
 
 // Makes hooks for tensors of at least `min_bytes` on GPUs, or on the CPU if `options->device` is
@@ -38,13 +38,13 @@ int vdnn_door_knows_gpus();
 // PyTorch's memory does not come from vdnn's pools. The hooks live as long as the process.
 vdnn_door_hooks* vdnn_door_create(const vdnn_stash_options* options, uint64_t min_bytes,
                                   const vdnn_door_pool* pool);
-// Tensors that any thread saves pass through `hooks` from now on; null: through none.
+// Passes tensors that any thread saves through `hooks` from now on; null: through no hooks.
 void vdnn_door_start(vdnn_door_hooks* hooks);
-// The stash of a device; null if none of its tensors has been saved so far. `device`: 0 for the CPU.
+// The stash of a device; null if no tensor of the device has been saved so far. `device`: 0 for the CPU.
 vdnn_stash* vdnn_door_stash(vdnn_door_hooks* hooks, int device);
 
-// Counts PyTorch's CPU memory from now on; `already` bytes are in use. `poison`: 1 for tests: fills freed
-// memory, so that a read of it shows.
+// Counts PyTorch's CPU memory from now on; `already` bytes are in use. `poison`, for tests: if 1, freed
+// memory is filled, so that reads of freed memory are detected.
 void vdnn_door_count_cpu(int64_t already, int poison);
 int64_t vdnn_door_cpu_bytes();
 int64_t vdnn_door_cpu_peak();

@@ -10,7 +10,7 @@
 namespace vdnn::door {
 namespace {
 
-// Templates, so that only functions of this version of PyTorch are compiled.
+// Templates, so that only functions that this version of PyTorch has are compiled.
 template <class Guard>
 constexpr bool kHasStreams = requires(const Guard& guard, c10::Stream stream) {
   guard.getStreamNativeHandle(stream);
@@ -22,7 +22,7 @@ void* native_stream(c10::Device device) {
     const Guard guard(device.type());
     return guard.getStreamNativeHandle(guard.getStream(device));
   } else {
-    TORCH_CHECK(false, "vdnn: this PyTorch does not give C++ access to streams");
+    TORCH_CHECK(false, "vdnn: this PyTorch does not let C++ access GPU streams");
   }
 }
 

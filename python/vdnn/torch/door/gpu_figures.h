@@ -15,15 +15,15 @@ namespace vdnn::door {
 bool knows_gpus();
 // Throws c10::Error if knows_gpus() is false.
 void* current_gpu_stream(c10::Device device);
-// The same stream as PyTorch's type.
+// The same stream as a c10::Stream.
 c10::Stream current_gpu_stream_by_name(c10::Device device);
-// Tells the allocator that the stream uses the memory, too, so that others get it only after the stream's
+// Tells the allocator that the stream also uses the memory, so that it is reused only after the stream's
 // work. Does nothing for the stream on which the memory was allocated.
 void record_on_stream(const c10::DataPtr& memory, c10::Stream stream);
 void record_on_current_stream(const c10::DataPtr& memory, c10::Device device);
-// PyTorch's current allocator. libc10 knows only its own, not a plugged-in one.
+// PyTorch's current allocator. libc10 only knows its built-in allocator, not a plugged-in one.
 c10::Allocator* gpu_allocator();
-// None if the allocator, for example a plugged-in one, has no statistics.
+// Absent if the allocator has no statistics, which is true of a plugged-in one.
 std::optional<MemoryFigures> gpu_memory(c10::Device device);
 
 }  // namespace vdnn::door

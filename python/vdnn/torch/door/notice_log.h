@@ -10,7 +10,8 @@ class NoticeLog {
   using Function = void (*)(const char* text);
 
   static void set(Function log) { log_ = log; }
-  // The function may be Python's and take Python's lock, so the caller must hold none of our locks.
+  // The function may be a Python function, which takes Python's lock. So the caller must hold none of our
+  // locks.
   static void write(const char* text) {
     if (const Function log = log_) {
       log(text);

@@ -12,8 +12,8 @@ namespace autograd = torch::autograd;
 
 namespace {
 
-// Keys of tensors that are more than sizes and strides over a storage, or that have no bytes (ZeroTensor,
-// made by forward-mode AD).
+// Keys of tensors that consist of more than sizes and strides over a storage, or that have no bytes
+// (ZeroTensor, which forward-mode AD creates).
 const c10::DispatchKeySet kMoreThanAStorage({c10::DispatchKey::Functionalize,
                                              c10::DispatchKey::FuncTorchGradWrapper,
                                              c10::DispatchKey::FuncTorchBatched,
@@ -85,8 +85,8 @@ void SavedTensor::call_pack_hook(const at::Tensor& tensor) {
   remember(tensor);
   stash_ = stashes_.stash_for(tensor);
   if (stash_ == nullptr) {
-    // As PyTorch saves it: a leaf as itself, with its Python object; of other tensors an alias with the same
-    // version counter, which makes no reference cycle.
+    // As PyTorch saves it: a leaf itself, with its Python object; other tensors as an alias with the same
+    // version counter, which avoids a reference cycle.
     kept_ = tensor.is_leaf() ? tensor : tensor.tensor_data();
     return;
   }
@@ -108,10 +108,10 @@ at::Tensor SavedTensor::call_unpack_hook() {
 at::Tensor SavedTensor::unpack_block() const {
   const c10::intrusive_ptr<c10::TensorImpl> leaf = is_leaf_ ? variable_.lock() : nullptr;
   at::Tensor tensor = view_->of(stash_->load(*block_));
-  if (leaf) {  // a live leaf holds its storage, which is in place
+  if (leaf) {  // a live leaf keeps its storage in place
     return at::Tensor(leaf);
   }
-  // So the next reader notices an in-place change by this one.
+  // With the shared counter, the next reader detects an in-place change by this reader.
   autograd::impl::set_version_counter(tensor, block_->counter);
   return tensor;
 }
@@ -141,7 +141,8 @@ std::uint32_t SavedTensor::current_version() const {
                            : block_->counter.current_version();
 }
 
-// PyTorch's message names the node that saved an output, and the latest operation that made an input.
+// The node that PyTorch's message names: for an output, the node that saved it; otherwise, the latest
+// operation that produced the variable.
 NodePointer SavedTensor::changed_by() const {
   NodePointer maker = maker_.lock();
   if (maker && maker == autograd::get_current_node()) {
@@ -151,8 +152,8 @@ NodePointer SavedTensor::changed_by() const {
   return variable ? at::Tensor(variable).grad_fn() : maker;
 }
 
-// Saves an equal tensor without hooks and changes it in place as often, so that PyTorch refuses it with its
-// own message.
+// Saves an equal tensor without hooks and changes it in place as often, so that PyTorch raises its own error
+// for it.
 void SavedTensor::refuse_changed_tensor() const {
   const NoHooks no_hooks;
   const at::NoGradGuard no_grad;

@@ -1,10 +1,10 @@
 #pragma once
-// The hooks of one saved tensor, without Python. PyTorch makes one such object for each tensor that autograd
-// saves.
+// The hooks of one saved tensor, without Python. PyTorch creates one such object for each tensor that
+// autograd saves.
 //
-// Hooks disable PyTorch's check that a saved tensor has not been changed in place. These hooks check it
-// themselves, with PyTorch's messages, since a version counter can be held without its storage. They hold the
-// variable weakly for the message, which names the operation that changed it.
+// Hooks disable PyTorch's check that a saved tensor has not been changed in place. So these hooks check it
+// themselves, with PyTorch's messages; a version counter can be kept without its storage. They hold the
+// variable weakly for the message, which names the operation that changed the tensor.
 
 #include <ATen/core/Tensor.h>
 #include <torch/csrc/autograd/engine.h>
@@ -21,7 +21,7 @@
 
 namespace vdnn::door {
 
-// PyTorch's versions hold nodes in different ways.
+// Versions of PyTorch hold nodes in different ways.
 using NodePointer = decltype(torch::autograd::get_current_node());
 template <class Pointer>
 struct WeakPointer;
@@ -35,7 +35,7 @@ struct WeakPointer<c10::intrusive_ptr<Node>> {
 };
 using WeakNodePointer = WeakPointer<NodePointer>::type;
 
-// In its lifetime, tensors that this thread saves pass through no hooks.
+// While an object lives, tensors that this thread saves pass through no hooks.
 class NoHooks {
  public:
   NoHooks() { is_set_ = true; }
@@ -48,7 +48,7 @@ class NoHooks {
   static thread_local bool is_set_;
 };
 
-// Decides which tensors may leave, and holds the stashes of their devices. Thread-safe; lives as long as the
+// Decides which tensors may leave, and owns the stashes of their devices. Thread-safe; lives as long as the
 // process.
 class TensorStashes {
  public:
@@ -57,7 +57,7 @@ class TensorStashes {
 
   // The stash for the tensor; null if the tensor stays on its device.
   DeviceStash* stash_for(const at::Tensor& tensor);
-  // The device's stash; null if none has been made.
+  // The device's stash; null if it has none yet.
   DeviceStash* stash_of(c10::DeviceIndex device);
 
  private:
@@ -79,7 +79,7 @@ class SavedTensor final : public torch::autograd::SavedVariableHooks {
 
   void call_pack_hook(const at::Tensor& tensor) override;
   at::Tensor call_unpack_hook() override;
-#ifdef VDNN_HAS_RETRIEVE_UNPACK_HOOK_DATA  // PyTorch has compiled autograd that asks
+#ifdef VDNN_HAS_RETRIEVE_UNPACK_HOOK_DATA  // this PyTorch's compiled autograd calls this
   std::optional<std::pair<c10::SafePyObject, c10::SafePyObject>> retrieve_unpack_hook_data() const override;
 #endif
 
@@ -111,7 +111,7 @@ class SavedTensor final : public torch::autograd::SavedVariableHooks {
   // A leaf that is still alive when it is read is returned itself.
   c10::weak_intrusive_ptr<c10::TensorImpl> variable_{c10::intrusive_ptr<c10::TensorImpl>()};
   bool is_leaf_ = false;
-  // For the check of versions.
+  // For the message of the version check.
   WeakNodePointer maker_{NodePointer()};
   std::uint32_t output_ = 0;
   std::uint32_t version_ = 0;

@@ -1,5 +1,5 @@
 #pragma once
-// ReLU, sigmoid and sums, which may work in place. NaN passes through; gradients follow from Y (see
+// ReLU, sigmoid and sums. They may work in place, and NaN passes through. Gradients are computed from Y (see
 // src/ops/cpu/elementwise.cpp).
 
 #include <cmath>

@@ -1,5 +1,5 @@
 #pragma once
-// The kernels that batch normalisation needs beside those of group normalisation (group_normalization.h).
+// Kernels that batch normalisation needs in addition to those of group normalisation (group_normalization.h).
 
 #include <cmath>
 #include <cstdint>
@@ -8,7 +8,7 @@
 
 namespace vdnn::cuda {
 
-// Statistics of each channel from its sums of x and x^2; the variance has the divisor n.
+// Computes each channel's statistics from its sums of x and x^2. The variance is divided by n.
 struct BatchStatistics {
   static constexpr const char* kName = "batch_statistics";
   const Sums<2>* sums = nullptr;
@@ -52,7 +52,8 @@ struct FollowStatistic {
   }
 };
 
-// For the batches of several ranks (ops/standard_recipes.h), one element per channel.
+// The following kernels serve the batches of several ranks (ops/standard_recipes.h), with one element per
+// channel.
 
 struct MeanShare {
   static constexpr const char* kName = "mean_share";

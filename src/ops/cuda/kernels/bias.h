@@ -20,7 +20,7 @@ struct BiasAddition {
   Divisor channels;
   std::uint64_t elements = 0;
 
-  // Then the channels of a pack are neighbours.
+  // True if the channels of a pack are always neighbours.
   VDNN_HOST_DEVICE bool in_packs() const { return channels.value() % kPack == 0; }
 
   template <std::uint32_t kCount>

@@ -2,8 +2,8 @@
 // Losses over classes: a row of logits and a target for each place. src/ops/cpu has the formulas
 // (class_places.cpp, dice_cross_entropy.cpp). Exponentials and sums are in double.
 //
-// A device cannot report a target that is not a class. Such a target makes the loss NaN, and nothing outside
-// the arrays is read.
+// A kernel cannot report a target that is not a class. Such a target makes the loss NaN, and no kernel reads
+// outside the arrays.
 
 #include <cmath>
 #include <cstdint>
@@ -20,8 +20,8 @@ VDNN_HOST_DEVICE inline bool is_class(std::int32_t target, std::uint64_t k) {
   return static_cast<std::uint64_t>(target) == k;
 }
 
-// For each place the log of the sum of exponentials and the index of the largest logit, the first of equals.
-// `lanes` threads share a row, so that many classes at few places keep a GPU busy, too.
+// Computes, for each place, the log of the sum of exponentials and the index of the largest logit (the first
+// of equals). `lanes` threads share a row, so that many classes at few places also keep a GPU busy.
 struct LogSums {
   static constexpr const char* kName = "log_sums";
   struct Shared {
@@ -32,11 +32,11 @@ struct LogSums {
   const float* logits = nullptr;
   std::uint64_t places = 0;
   std::uint64_t classes = 0;
-  std::uint32_t lanes = 1;  // of a place: a power of two, at most kBlockThreads and the classes
+  std::uint32_t lanes = 1;  // per place: a power of two, at most kBlockThreads and at most the classes
   double* log_sums = nullptr;
   std::uint64_t* largest = nullptr;
 
-  // Eight classes each.
+  // The most lanes of eight classes or more each; at least 1.
   static std::uint32_t lanes_for(std::uint64_t classes) {
     std::uint32_t lanes = 1;
     while (lanes < kBlockThreads && 16 * std::uint64_t{lanes} <= classes) {
@@ -125,7 +125,7 @@ struct PlaceMetrics {
       return {{NAN, 0, 1}};
     }
     const auto wanted = static_cast<double>(logits[place * classes + static_cast<std::uint64_t>(target)]);
-    // The largest of logits with a NaN is arbitrary.
+    // If a logit is NaN, the index of the largest is arbitrary.
     const bool right = std::isfinite(log_sums[place]) && is_class(target, largest[place]);
     return {{log_sums[place] - wanted, right ? 1.0 : 0.0, 1}};
   }
@@ -143,7 +143,7 @@ struct PlaceCounts {
   }
 };
 
-// Sums over all samples: places that count, and samples that have one.
+// Sums over all samples: places that count, and samples with such a place.
 struct SampleCounts {
   static constexpr const char* kName = "sample_counts";
   using Sum = Sums<2>;
@@ -193,7 +193,7 @@ struct SoftmaxGradient {
   }
 };
 
-// For each class of each sample the sums of p t, p and t over the places that count.
+// For each class of each sample, the sums of p t, p and t over the places that count.
 struct ClassSums {
   static constexpr const char* kName = "class_sums";
   using Sum = Sums<3>;
@@ -223,7 +223,7 @@ struct DiceFraction {
       : numerator(2 * sums.value[0] + smooth), denominator(sums.value[1] + sums.value[2] + smooth) {}
 };
 
-// Sums over the samples with a place that counts: coefficients and their number.
+// Sums over the samples with a place that counts: the coefficients and their number.
 struct DiceCoefficients {
   static constexpr const char* kName = "dice_coefficients";
   using Sum = Sums<2>;
@@ -262,7 +262,7 @@ struct StoreDice {
 struct StoreMetrics {
   static constexpr const char* kName = "store_metrics";
   const Sums<3>* sums = nullptr;
-  const Sums<2>* dice = nullptr;  // null: cross-entropy alone
+  const Sums<2>* dice = nullptr;  // null: only cross-entropy
   float* metrics = nullptr;
   std::uint64_t elements = 1;
 
@@ -288,7 +288,7 @@ struct DiceGradient {
   Divisor places;                    // of a sample
   std::uint64_t classes = 0;
   double weight = 1;
-  std::uint64_t elements = 0;  // places, of all samples
+  std::uint64_t elements = 0;  // places of all samples
 
   VDNN_HOST_DEVICE void operator()(std::uint64_t place) const {
     const float* const p = probabilities + place * classes;

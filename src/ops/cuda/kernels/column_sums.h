@@ -8,7 +8,7 @@
 
 namespace vdnn::cuda {
 
-// `Term`: kName, Sum, and Sum operator()(element).
+// `Term` has kName, a type Sum, and Sum operator()(element).
 template <class Term>
 struct ColumnSums {
   static constexpr const char* kName = Term::kName;
@@ -23,7 +23,7 @@ struct ColumnSums {
   std::uint64_t channels = 0;
   Sum* sums = nullptr;  // samples x channels x pieces()
 
-  // The channels that a block sums, and the places that it sums at once.
+  // width(): the channels that a block sums. lanes(): the places that it sums at once.
   VDNN_HOST_DEVICE std::uint64_t width() const { return smaller(channels, kBlockThreads); }
   VDNN_HOST_DEVICE std::uint64_t lanes() const { return kBlockThreads / width(); }
   VDNN_HOST_DEVICE std::uint64_t tiles() const { return divide_up(channels, width()); }

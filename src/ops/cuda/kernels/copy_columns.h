@@ -1,7 +1,7 @@
 #pragma once
-// Copies some columns of a table, with a given distance between rows on either side: a concatenation of
-// channels, its slices or, for all columns, a copy. The type of elements does not matter: a table is copied
-// in the widest words that divide its rows and their distances.
+// Copies some columns of a table, with a given distance between rows in source and destination. This is a
+// concatenation of channels, a slice of one or, for all columns, a copy. The type of elements does not
+// matter: the caller selects the widest words that divide the rows and their distances.
 
 #include <cstdint>
 

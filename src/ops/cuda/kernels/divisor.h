@@ -1,7 +1,7 @@
 #pragma once
-// Division by a number that is known when a kernel is launched, by a product and a shift (Granlund and
-// Montgomery, PLDI 1994, figure 4.1 for dividends of 63 bits). A 64-bit division on a GPU takes longer than
-// the access to the element's memory.
+// Division by a number that is fixed at a kernel's launch, by a product and a shift (Granlund and Montgomery,
+// PLDI 1994, figure 4.1 for dividends of 63 bits). On a GPU, a 64-bit division takes longer than the access
+// to an element in memory.
 
 #include <bit>
 #include <cstdint>
@@ -13,7 +13,7 @@ namespace vdnn::cuda {
 class Divisor {
  public:
   Divisor() = default;
-  // > 0, < 2^63.
+  // `divisor` must be in (0, 2^63).
   explicit Divisor(std::uint64_t divisor)
       : divisor_(divisor), shift_(static_cast<std::uint32_t>(std::bit_width(divisor - 1))) {
     const Wide power = Wide{1} << (63 + shift_);
@@ -21,7 +21,7 @@ class Divisor {
   }
 
   VDNN_HOST_DEVICE std::uint64_t value() const { return divisor_; }
-  // For dividends < 2^63.
+  // `dividend` must be less than 2^63.
   VDNN_HOST_DEVICE std::uint64_t quotient(std::uint64_t dividend) const {
     return static_cast<std::uint64_t>((static_cast<Wide>(dividend << 1) * factor_) >> 64) >> shift_;
   }

@@ -1,6 +1,6 @@
 #pragma once
-// Dropout, both passes: each makes the mask from its key (src/ops/dropout_mask.h). A thread computes a pack
-// of one sample, with one draw for two elements.
+// Dropout, both passes: each recomputes the mask from its key (src/ops/dropout_mask.h). A thread computes a
+// pack of one sample, with one draw for two elements.
 
 #include <cstdint>
 
@@ -21,8 +21,8 @@ struct Dropout {
   PerStep<StepScalars> step;
   float scale = 1;
   std::uint64_t sample_elements = 0;
-  Divisor sample_packs;        // of a sample; the last may be shorter
-  std::uint64_t elements = 0;  // packs, of all samples
+  Divisor sample_packs;        // packs per sample; the last may be shorter
+  std::uint64_t elements = 0;  // packs of all samples
 
   VDNN_HOST_DEVICE void operator()(std::uint64_t i) const {
     const StepScalars& scalars = step.get();

@@ -9,7 +9,7 @@
 
 namespace vdnn::cuda {
 
-// Sums of squares of several gradients in one launch: a block sums a piece of one of them.
+// Sums of squares of several gradients in one launch. Each block sums a piece of one gradient.
 struct SquareSums {
   static constexpr const char* kName = "square_sums";
   static constexpr std::uint32_t kMostGradients = 16;
@@ -61,7 +61,7 @@ struct StoreNorm {
   static constexpr const char* kName = "store_norm";
   const Sums<1>* sum = nullptr;
   double max_norm = 1;
-  float* result = nullptr;  // norm, scale
+  float* result = nullptr;  // the norm, then the scale
   std::uint64_t elements = 1;
 
   VDNN_HOST_DEVICE void operator()(std::uint64_t) const {

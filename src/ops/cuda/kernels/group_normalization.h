@@ -1,6 +1,6 @@
 #pragma once
-// Group normalisation. Sums of each channel of each sample are in double (column_sums.h), where products of
-// two floats are exact, so that the mean square minus the squared mean is an accurate variance. src/ops/cpu
+// Group normalisation. Sums of each channel of each sample are in double (column_sums.h). Products of two
+// floats are exact in double, so the mean square minus the squared mean is an accurate variance. src/ops/cpu
 // has the formulas of the gradients. Maps have any format, everything else is fp32.
 
 #include <cmath>
@@ -28,7 +28,8 @@ struct Products {
 template <class Format>
 using ProductSums = ColumnSums<Products<Format>>;
 
-// Statistics of each group of each sample from its sums of x and x^2. Forward uses the values that it saves.
+// Computes each group's statistics for each sample from the sums of x and x^2. Forward uses the values that
+// it saves.
 struct GroupStatistics {
   static constexpr const char* kName = "group_statistics";
   const Sums<2>* sums = nullptr;
@@ -51,7 +52,7 @@ template <std::uint32_t kCount>
 struct GroupedPack {
   std::uint64_t first_channel = 0;
   std::uint64_t groups[kCount] = {};  // counted over the batch
-  bool groups_of_one = false;         // each channel is one, as in batch normalisation
+  bool groups_of_one = false;         // each channel is a group, as in batch normalisation
 
   VDNN_HOST_DEVICE Floats<kCount> of_channels(const float* values) const {
     return load<Fp32>(values, Pack<kCount>{first_channel});
@@ -117,7 +118,7 @@ struct GroupNormalize {
   }
 };
 
-// The gradients of each channel of each sample: the sums of dY and dY z from those of dY and dY x.
+// For each channel of each sample, computes the sums of dY and dY z from those of dY and dY x.
 struct ChannelGradients {
   const Sums<2>* sums = nullptr;
   const float* mean = nullptr;

@@ -1,6 +1,7 @@
 #pragma once
-// Kernels of our own are plain C++. nvcc compiles them for a GPU, g++ for the host, where the same bodies run
-// one thread after the other (tests/fakes/emulated_kernels.h) and are compared with the references.
+// Our own kernels are plain C++. nvcc compiles them for a GPU, g++ for the host. On the host, the same bodies
+// run one thread after the other (tests/fakes/emulated_kernels.h), and tests compare them with the
+// references.
 //
 // A kernel is a struct of its arguments and the code for one element, or for one block of kBlockThreads
 // threads.
@@ -8,16 +9,16 @@
 // * Elementwise: `elements` and operator()(index); each index is computed independently.
 // * Packed: elementwise over arrays, several elements at once (packs.h): `elements`, kPack, and
 //   operator()(Pack<kCount>) for a pack of kPack elements and for one element. in_packs() returns false if
-//   packs are impossible. With `Shared`, one thread of each block first calls prepare(shared), which
-//   operator() gets, too.
-// * Cooperative: `Shared` (the block's shared memory), `blocks()`, and
-//   operator()(block, shared), written in phases: block.each(f) calls f(thread) for every thread of the block
-//   and is a barrier. On the device that is one call and __syncthreads(), on the host a loop. So only
-//   `shared` and memory persist between phases. Variables outside of phases are constant and the same for all
-//   threads, and all threads reach every phase.
+//   packs are impossible. If the kernel has a type `Shared`, one thread of each block first calls
+//   prepare(shared), and operator() gets `shared`, too.
+// * Cooperative: `Shared` (the block's shared memory), `blocks()`, and operator()(block, shared), written in
+//   phases: block.each(f) calls f(thread) for every thread of the block and is a barrier. On the device
+//   each() is one call and __syncthreads(), on the host a loop. So only `shared` and global memory persist
+//   between phases. Variables outside of phases must be constant and the same for all threads, and all
+//   threads must reach every phase.
 //
-// Sums use fixed pieces and fixed trees, without atomics, so that the same shape gives the same bits. Device
-// code is compiled without fused multiply-add, so that host and device agree except for transcendental
+// Sums use fixed pieces and fixed trees, without atomics, so that the same shape leads to the same bits.
+// Device code is compiled without fused multiply-add, so that host and device agree except for transcendental
 // functions. Indices have 64 bits.
 
 #include <cstdint>
@@ -77,8 +78,8 @@ VDNN_HOST_DEVICE std::uint64_t packs_of(const Kernel& kernel) {
   return kernel.elements / Kernel::kPack;
 }
 
-// Blocks for one thread per piece of work, up to a number that fills any GPU a few times. With more work,
-// threads loop over it with a stride.
+// The number of blocks for one thread per piece of work, up to a number that fills any GPU a few times. With
+// more work, threads loop over it with a stride.
 constexpr std::uint64_t blocks_for(std::uint64_t threads) {
   constexpr std::uint64_t kMostBlocks = 8192;
   return smaller(divide_up(threads, kBlockThreads), kMostBlocks);

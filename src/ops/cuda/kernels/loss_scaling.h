@@ -1,6 +1,6 @@
 #pragma once
-// Dynamic loss scaling. The scale, and whether a step is skipped, stay on the device; ops/loss_scaling.h has
-// the arithmetic.
+// Dynamic loss scaling. The scale, and the decision whether to skip a step, stay on the device.
+// ops/loss_scaling.h has the arithmetic.
 
 #include <cstdint>
 
@@ -57,7 +57,7 @@ struct LossScaleUpdate {
 
 // The factor by which an update multiplies its gradient: 1, or the scale from the norm of all gradients.
 struct GradientScale {
-  const float* norm = nullptr;                  // and scale, if gradients are clipped
+  const float* norm = nullptr;                  // the norm and the scale, if gradients are clipped
   const LossScaledNorm* loss_scaled = nullptr;  // if losses are scaled
 
   VDNN_HOST_DEVICE float get() const {

@@ -1,15 +1,13 @@
 #pragma once
 // Elements in memory (fp32, fp16 or bf16: src/base/narrow_floats.h) and in computations (fp32). A thread
-// moves a pack of neighbours by accesses of 16 bytes, the widest that a GPU has: memory limits elementwise
+// moves a pack of neighbours by accesses of 16 bytes, the widest that a GPU has. Memory limits elementwise
 // kernels, and narrower accesses do not keep it busy. So every array of a packed kernel must begin at a
-// multiple of 16 bytes; devices align blocks to 256 or more. Other addresses are an error on a GPU and on the
-// host.
+// multiple of 16 bytes; devices align blocks to 256 or more. Other addresses are an error on GPU and host.
 //
-// Results are rounded to the nearest, ties to even. The host converts by integer code, which would limit the
-// speed of a GPU, where its own instructions convert instead (CUDA Math API, __float2half_rn,
-// __float2bfloat16_rn and their inverses; emulated if an architecture lacks them). Widening is exact and the
-// nearest-even rounding of a number is unique, so both give the same bits, except that NaNs may become
-// different NaNs.
+// Results are rounded to the nearest, ties to even. The host converts by integer code, which would be too
+// slow on a GPU. There, the GPU's own instructions convert (CUDA Math API, __float2half_rn,
+// __float2bfloat16_rn and their inverses; emulated if an architecture lacks them). Widening is exact, and the
+// nearest-even rounding of a number is unique, so both produce the same bits. Only NaNs may differ.
 
 #include <cstdint>
 #include <type_traits>
@@ -72,7 +70,7 @@ struct Floats {
 
   VDNN_HOST_DEVICE float operator[](std::uint32_t i) const { return value[i]; }
   VDNN_HOST_DEVICE float& operator[](std::uint32_t i) { return value[i]; }
-  VDNN_HOST_DEVICE float operator()(std::uint32_t i) const { return value[i]; }  // as store() asks
+  VDNN_HOST_DEVICE float operator()(std::uint32_t i) const { return value[i]; }  // as store() expects
 };
 
 // The bytes of one access.
@@ -88,7 +86,7 @@ template <class WordType, class Bits>
 VDNN_HOST_DEVICE WordType* word_at(Bits* element) {
 #ifndef __CUDA_ARCH__
   if (reinterpret_cast<std::uintptr_t>(element) % alignof(WordType) != 0) {
-    throw std::logic_error("a kernel takes a pack of elements that is not aligned to its size");
+    throw std::logic_error("a kernel accesses a pack that is not aligned to its size");
   }
 #endif
   return reinterpret_cast<WordType*>(element);
@@ -108,7 +106,7 @@ VDNN_HOST_DEVICE Floats<kCount> load(const Stored<Format>* array, Pack<kCount> p
   return values;
 }
 
-// value(i) is that of the pack's element i.
+// value(i) is the value of the pack's element i.
 template <class Format, std::uint32_t kCount, class Value>
 VDNN_HOST_DEVICE void store(Stored<Format>* array, Pack<kCount> pack, const Value& value) {
   using Each = WordOf<Stored<Format>, kCount>;

@@ -1,7 +1,6 @@
 #pragma once
-// Sums of rows of terms in double. A block of threads sums a piece of a row: each thread sums terms with a
-// stride, and a tree adds up the threads. The sums of the pieces are then summed the same way, as a row of
-// terms.
+// Sums of rows of terms in double. A block sums a piece of a row: each thread sums terms with a stride, and a
+// tree adds up the threads. The sums of the pieces are then summed the same way, as terms of a row.
 
 #include <cstdint>
 
@@ -11,7 +10,7 @@ namespace vdnn::cuda {
 
 inline constexpr std::uint64_t kTermsPerPiece = 8192;
 
-// `kCount` sums side by side.
+// `kCount` sums over the same terms.
 template <std::uint32_t kCount>
 struct Sums {
   double value[kCount] = {};
@@ -23,7 +22,7 @@ struct Sums {
   }
 };
 
-// Leaves the sum of all lanes, one per thread, in lanes[0].
+// Adds up all lanes, one per thread, into lanes[0].
 template <class Sum, class Block>
 VDNN_HOST_DEVICE void fold_lanes(Block& block, Sum* lanes) {
   for (std::uint32_t half = kBlockThreads / 2; half > 0; half /= 2) {
@@ -49,7 +48,7 @@ VDNN_HOST_DEVICE void sum_in_block(Block& block, Sum* lanes, std::uint64_t begin
   fold_lanes(block, lanes);
 }
 
-// `Term`: kName, Sum (a Sums<>), and Sum operator()(row, index).
+// `Term` has kName, a type Sum (a Sums<>), and Sum operator()(row, index).
 template <class Term>
 struct RowSums {
   static constexpr const char* kName = Term::kName;
@@ -81,7 +80,7 @@ struct RowSums {
   }
 };
 
-// Terms that are sums themselves.
+// Terms that are themselves sums.
 template <std::uint32_t kCount>
 struct Partial {
   static constexpr const char* kName = "partial_sums";

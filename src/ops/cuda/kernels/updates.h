@@ -67,7 +67,7 @@ struct Sgd {
 };
 
 // Adam and AdamW; adam_coefficients.h has the formula. Only the device knows how many steps were skipped. If
-// there were any, one thread of each block computes the coefficients anew; otherwise they are the host's.
+// steps were skipped, one thread of each block recomputes the coefficients; otherwise the host's are used.
 struct Adam {
   static constexpr const char* kName = "adam";
   static constexpr std::uint32_t kPack = kPackOf<Fp32>;
@@ -83,7 +83,7 @@ struct Adam {
   ParameterCopy copy;
   AdamSpec spec;
   PerStep<StepScalars> scalars;
-  PerStep<ops::AdamCoefficients> coefficients;  // of the step if none had been skipped
+  PerStep<ops::AdamCoefficients> coefficients;  // valid if no step has been skipped
   std::uint64_t elements = 0;
 
   VDNN_HOST_DEVICE void prepare(Shared& shared) const {

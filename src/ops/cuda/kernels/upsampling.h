@@ -1,7 +1,7 @@
 #pragma once
 // Upsampling by whole factors, over three dimensions of space (missing ones have extent and factor 1).
-// Backward gathers: each element of dX sums its part of dY in a fixed order. Neighbours of weight zero are
-// not read, so that infinities do not spread. A thread computes a pack of the channels of one place.
+// Backward gathers: each element of dX sums its part of dY in a fixed order. Kernels do not read neighbours
+// of weight zero, so that infinities do not spread. A thread computes a pack of the channels of one place.
 
 #include <cstdint>
 
@@ -15,7 +15,7 @@ namespace vdnn::cuda {
 struct Tap {
   std::uint64_t low = 0;
   float low_weight = 1;
-  float high_weight = 0;  // of low + 1
+  float high_weight = 0;  // weight of neighbour low + 1
 
   VDNN_HOST_DEVICE Tap(std::uint64_t output, std::uint64_t factor, std::uint64_t extent) {
     const std::uint64_t numerator = 2 * output + 1 < factor ? 0 : 2 * output + 1 - factor;
@@ -37,7 +37,7 @@ struct Tap {
 // One dimension.
 struct UpsampledAxis {
   Divisor extent;  // of x
-  Divisor output;  // its extent
+  Divisor output;  // extent of y
   Divisor factor;
 
   // The outputs to which an input may contribute: [begin, end).
@@ -60,7 +60,7 @@ struct UpsamplingShape {
   UpsampledAxis axes[3];
 };
 
-// An element of a map, channels last; of x or of y.
+// Coordinates of an element of x or y, channels last.
 struct Place {
   std::uint64_t sample;
   std::uint64_t at[3];
@@ -121,7 +121,7 @@ struct UpsampleNearest {
   }
 };
 
-// sum + weight more, element by element.
+// Returns sum + weight * more, element by element.
 template <std::uint32_t kCount>
 VDNN_HOST_DEVICE void add_weighted(Floats<kCount>& sum, float weight, const Floats<kCount>& more) {
   for (std::uint32_t i = 0; i < kCount; ++i) {

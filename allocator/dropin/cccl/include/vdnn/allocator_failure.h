@@ -22,7 +22,7 @@ class AllocatorShortage : public std::bad_alloc {
 };
 
 // Throws the exception for a failed call that this thread has just made, with the text of vdnn_last_error():
-// AllocatorShortage for want of memory, std::invalid_argument for a mistake of the caller, std::runtime_error
+// AllocatorShortage for lack of memory, std::invalid_argument for a mistake of the caller, std::runtime_error
 // if the device refused.
 inline void throw_unless_ok(vdnn_status status) {
   switch (status) {

@@ -47,9 +47,9 @@ class CcclResource {
 
   vdnn_allocator* allocator() const noexcept { return allocator_; }
 
-  // A block for work that `stream` is given from now on, and for streams that are ordered after it. A block
-  // may be freed in the order of any stream that is ordered after all its uses. CUB of CCCL 3.1 and 3.2,
-  // which gets temporary storage from a resource in its environment, passes no alignment.
+  // A block for work submitted from now on to `stream`, and to streams that are ordered after it. A block may
+  // be freed in the order of any stream that is ordered after all its uses. CUB of CCCL 3.1 and 3.2, which
+  // gets temporary storage from a resource in its environment, passes no alignment.
   void* allocate(cuda::stream_ref stream, std::size_t bytes, std::size_t alignment = kAlignment) {
     require(alignment);
     void* block = nullptr;
@@ -101,8 +101,7 @@ class CcclResource {
  private:
   static void require(std::size_t alignment) {
     if (alignment == 0 || kAlignment % alignment != 0) {
-      throw std::invalid_argument(
-          "blocks are aligned to 512 bytes: no more, and no other than a power of two");
+      throw std::invalid_argument("the alignment of a block must be a power of two, at most 512 bytes");
     }
   }
 

@@ -12,13 +12,13 @@ namespace vdnn {
 
 // Thread-safe, and as cheap to copy as the handle, which must outlive it.
 //
-// Want of memory is cudaErrorMemoryAllocation, a mistake of the caller cudaErrorInvalidValue, any other
+// Lack of memory returns cudaErrorMemoryAllocation, a mistake of the caller cudaErrorInvalidValue, any other
 // failure cudaErrorUnknown. vdnn_last_error() has the details; cudaGetLastError() returns none of these.
 class CubAllocator {
  public:
   explicit CubAllocator(vdnn_allocator* allocator) noexcept : allocator_(allocator) {}
 
-  // Sets the address to null if it fails.
+  // Sets `*block` to null if it fails.
   cudaError_t DeviceAllocate(void** block, std::size_t bytes, cudaStream_t stream = nullptr) noexcept {
     if (block == nullptr) {
       return cudaErrorInvalidValue;

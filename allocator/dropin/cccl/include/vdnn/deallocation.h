@@ -10,8 +10,9 @@
 
 namespace vdnn {
 
-// Waits for all work of the GPU that `block` lies on. False, without a wait, while a blocking stream is
-// captured, since the wait would invalidate the capture, and if CUDA refuses. Leaves no last error.
+// Waits for all work of the GPU that `block` lies on. While a blocking stream is captured, returns false
+// without a wait, which would invalidate the capture. Also returns false if CUDA refuses. Leaves no last
+// error.
 inline bool wait_for_gpu_of(const void* block) noexcept {
   int mine = 0;
   cudaPointerAttributes of{};
