@@ -23,8 +23,7 @@ StreamOrder::StreamOrder(PoolBackend& backend, bool ends_are_told, std::function
       numbers_(directory_.host()),
       events_(backend, numbers_, counters_) {}
 
-// --- life
-// ----------------------------------------------------------------------------------------------------
+// --- life --------------------------------------------------------------------------------------------------
 
 PoolStream& StreamOrder::at(StreamHandle handle) {
   PoolStream* stream = known(handle);
@@ -268,8 +267,7 @@ void StreamOrder::settle(PoolStream& stream) {
   recycle(stream);
 }
 
-// --- order
-// ---------------------------------------------------------------------------------------------------
+// --- order -------------------------------------------------------------------------------------------------
 
 Frontier StreamOrder::missing(const PoolStream& stream, const Frontier& frontier) const {
   Frontier left;

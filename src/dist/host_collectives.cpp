@@ -251,8 +251,7 @@ std::span<std::byte> HostCollectives::cut(std::uint64_t bytes) {
   return {memory_.get() + begin, static_cast<std::size_t>(bytes)};
 }
 
-// --- running
-// -------------------------------------------------------------------------------------------------
+// --- running -----------------------------------------------------------------------------------------------
 
 void HostCollectives::all_reduce(std::uint64_t number, const std::string& what, const Places& values,
                                  DataType type) {
@@ -284,8 +283,7 @@ void HostCollectives::run(std::uint64_t number, const std::string& what,
   }
 }
 
-// --- failing
-// ---------------------------------------------------------------------------------------------------
+// --- failing -----------------------------------------------------------------------------------------------
 
 void HostCollectives::listen() {
   heard_.resize(static_cast<std::size_t>(size_));

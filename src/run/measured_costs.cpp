@@ -89,7 +89,7 @@ struct Object : JsonObject<Json> {
   double rate(const char* key) {
     const double value = real(at(key), key);
     if (value < 1 || value > kMostRate) {
-      fail(key, "is no machine's rate");
+      fail(key, "is not a plausible rate");
     }
     return value;
   }

@@ -152,16 +152,14 @@ CpuDevice::~CpuDevice() {
   }
 }
 
-// --- memory
-// --------------------------------------------------------------------------------------------------
+// --- memory ------------------------------------------------------------------------------------------------
 
 void CpuDevice::do_free_pinned(AddressRange range) {
   pinned_.check(range);
   pinned_.give_back(range);
 }
 
-// --- streams
-// -------------------------------------------------------------------------------------------------
+// --- streams -----------------------------------------------------------------------------------------------
 
 CpuStream& CpuDevice::stream(StreamId stream) const {
   const std::lock_guard lock(mutex_);
@@ -296,8 +294,7 @@ bool CpuDevice::do_reached(const Frontier& frontier) {
   });
 }
 
-// --- time and observation
-// ------------------------------------------------------------------------------------
+// --- time and observation ----------------------------------------------------------------------------------
 
 double CpuDevice::now_seconds() const {
   return std::chrono::duration<double>(std::chrono::steady_clock::now() - start_).count();
@@ -317,8 +314,7 @@ void CpuDevice::do_sample_counter(StreamId id, std::string_view counter, std::ui
   });
 }
 
-// --- protection
-// ----------------------------------------------------------------------------------------------
+// --- protection --------------------------------------------------------------------------------------------
 
 std::string CpuDevice::why_not_protect() const {
   return properties().alignment_bytes >= kPageBytes

@@ -294,8 +294,7 @@ CudaDevice::~CudaDevice() {
   streams_.clear();
 }
 
-// --- streams
-// -------------------------------------------------------------------------------------------------
+// --- streams -----------------------------------------------------------------------------------------------
 
 Stream& CudaDevice::stream(StreamId stream) const {
   const std::lock_guard lock(mutex_);
@@ -472,8 +471,7 @@ bool CudaDevice::do_reached(const Frontier& frontier) {
   });
 }
 
-// --- graphs
-// ----------------------------------------------------------------------------------------------------
+// --- graphs ------------------------------------------------------------------------------------------------
 
 void CudaDevice::join(const Stream& waiting, const Stream& awaited) {
   const EventPool::Event event = events_.take();
@@ -604,8 +602,7 @@ void CudaDevice::do_abandon(StreamId id, std::uint64_t before, std::uint64_t las
   mine.captured = false;
 }
 
-// --- reached work
-// --------------------------------------------------------------------------------------------
+// --- reached work ------------------------------------------------------------------------------------------
 
 void CudaDevice::settle(const Frontier& reached) {
   const std::lock_guard lock(mutex_);

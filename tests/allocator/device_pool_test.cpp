@@ -26,8 +26,7 @@ using Kind = FakeDevice::Event::Kind;
 constexpr std::uint64_t kGranule = 4096;
 constexpr StreamId kStreams = 3;
 
-// --- on every device
-// -----------------------------------------------------------------------------------------
+// --- on every device ---------------------------------------------------------------------------------------
 
 struct DeviceKind {
   std::string name;

@@ -134,8 +134,7 @@ class Ranks {
 
 constexpr auto kCounts = std::to_array<std::size_t>({0, 1, 2, 3, 5, 255, 4096, 16'383});
 
-// --- what collectives do
-// ---------------------------------------------------------------------------------------
+// --- what collectives do -----------------------------------------------------------------------------------
 
 class HostCollectivesOf : public ::testing::TestWithParam<int> {};
 
@@ -381,8 +380,7 @@ TEST(HostCommunicator, RefusesOptionsThatCannotBeAndNamesThem) {
               Each(HasSubstr("staging_bytes is 1.999 KiB (2047 bytes) for 2 ranks")));
 }
 
-// --- failing
-// ---------------------------------------------------------------------------------------------------
+// --- failing -----------------------------------------------------------------------------------------------
 
 // The errors of all later calls.
 std::vector<std::string> said_by_every_call(Rank& rank) {

@@ -89,8 +89,7 @@ struct Rank {
   std::unique_ptr<Communicator> communicator;
 };
 
-// --- what works
-// ------------------------------------------------------------------------------------------------
+// --- what works --------------------------------------------------------------------------------------------
 
 void check_collectives(Rank& rank) {
   const int size = rank.group.size();
@@ -153,8 +152,7 @@ void work(ProcessGroup& group) {
   say("all is well on rank " + std::to_string(group.rank()) + " of " + std::to_string(group.size()));
 }
 
-// --- what fails
-// ------------------------------------------------------------------------------------------------
+// --- what fails --------------------------------------------------------------------------------------------
 
 // How long ranks wait for a rank that hangs. A busy machine must not delay a healthy rank for longer.
 constexpr double kPatience = 10;

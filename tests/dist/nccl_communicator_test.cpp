@@ -269,8 +269,7 @@ void expect_sums(const Rank& rank, const std::vector<float>& seen) {
   }
 }
 
-// --- what collectives do
-// ---------------------------------------------------------------------------------------
+// --- what collectives do -----------------------------------------------------------------------------------
 
 class Collectives : public ::testing::TestWithParam<int> {};
 
@@ -436,8 +435,7 @@ TEST(NcclCommunicator, RefusesOptionsThatCannotBe) {
   refused([](NcclOptions& options) { options.exchange_id = nullptr; });
 }
 
-// --- starting
-// --------------------------------------------------------------------------------------------------
+// --- starting ----------------------------------------------------------------------------------------------
 
 TEST(NcclCommunicator, RanksThatAreNotJoinedInTimeSayWhatTheyWaitedFor) {
   Ranks ranks({.ranks = 3, .aborts_are_heard = false});
@@ -475,8 +473,7 @@ TEST(NcclCommunicator, ARankWithoutNcclTakesPartInTheExchangeAllTheSame) {
   EXPECT_TRUE(exchanged) << "otherwise the other ranks wait for this one";
 }
 
-// --- failing
-// ---------------------------------------------------------------------------------------------------
+// --- failing -----------------------------------------------------------------------------------------------
 
 // The errors of all later calls.
 std::vector<std::string> said_by_every_call(Rank& rank) {

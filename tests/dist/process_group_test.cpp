@@ -208,8 +208,7 @@ TEST(ProcessGroup, RefusesWhatCannotBeAndNamesIt) {
               Each(HasSubstr("the device is sim:titan-x")));
 }
 
-// --- launchers
-// -----------------------------------------------------------------------------------------------
+// --- launchers ---------------------------------------------------------------------------------------------
 
 std::optional<Launcher> launcher_of(const std::map<std::string, std::string>& variables) {
   return find_launcher([&](const char* name) -> std::optional<std::string> {

@@ -549,8 +549,7 @@ TEST_P(SharedParametersTest, NoOrderRacesOrReadsAStaleVersion) {
   }
 }
 
-// --- several ranks, and micro-steps
-// --------------------------------------------------------------------------
+// --- several ranks, and micro-steps ------------------------------------------------------------------------
 
 constexpr std::uint32_t kMicroSteps = 3;
 constexpr std::uint64_t kTwoUpdates = std::uint64_t{2} * kMicroSteps;

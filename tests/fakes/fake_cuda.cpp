@@ -260,8 +260,7 @@ std::uint64_t FakeCuda::peak_page_locked_bytes() const {
   return pinned_amount_.peak_bytes;
 }
 
-// --- calls in general
-// ------------------------------------------------------------------------------------------
+// --- calls in general --------------------------------------------------------------------------------------
 
 CudaStatus FakeCuda::corruption() {
   const auto it = corrupted_.find(thread().ordinal);
@@ -571,8 +570,7 @@ CudaStatus FakeCuda::enable_peer_access(int peer) {
   return CudaStatus::kSuccess;
 }
 
-// --- streams and events
-// ----------------------------------------------------------------------------------------
+// --- streams and events ------------------------------------------------------------------------------------
 
 template <class Kind>
 Kind* FakeCuda::find(const std::vector<std::unique_ptr<Kind>>& all, const void* handle) {
@@ -1005,8 +1003,7 @@ CudaStatus FakeCuda::event_elapsed_time(float& milliseconds, CudaEvent begin_eve
   return CudaStatus::kSuccess;
 }
 
-// --- graphs
-// ----------------------------------------------------------------------------------------------------
+// --- graphs ------------------------------------------------------------------------------------------------
 
 CudaStatus FakeCuda::invalidate(Capture& capture, CudaStatus status) {
   capture.valid = false;
@@ -1399,8 +1396,7 @@ CudaStatus FakeCuda::run_until(std::string_view call, const Predicate& done) {
   return finish(corruption());
 }
 
-// --- memory
-// ----------------------------------------------------------------------------------------------------
+// --- memory ------------------------------------------------------------------------------------------------
 
 CudaStatus FakeCuda::memcpy_async(std::uint64_t destination, std::uint64_t source, std::uint64_t bytes,
                                   CopyDirection direction, CudaStream stream) {
@@ -1643,8 +1639,7 @@ CudaStatus FakeCuda::free_async(std::uint64_t address, CudaStream stream) {
   return status;
 }
 
-// --- memory of graphs
-// ------------------------------------------------------------------------------------------
+// --- memory of graphs --------------------------------------------------------------------------------------
 // CUDA Runtime API: cudaMallocAsync, cudaFreeAsync, cudaGraphAddMemAllocNode, cudaGraphLaunch.
 
 bool FakeCuda::is_graph_memory(std::uint64_t address) const {

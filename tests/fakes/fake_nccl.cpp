@@ -244,8 +244,7 @@ std::vector<std::string> FakeNccl::leaks() const {
   return leaks;
 }
 
-// --- time
-// ------------------------------------------------------------------------------------------------------
+// --- time --------------------------------------------------------------------------------------------------
 
 double FakeNccl::now_seconds() const {
   const std::lock_guard lock(time_mutex_);
@@ -274,8 +273,7 @@ void FakeNccl::tick_if_all_rest() {
   }
 }
 
-// --- the calls
-// -------------------------------------------------------------------------------------------------
+// --- the calls ---------------------------------------------------------------------------------------------
 
 bool FakeNccl::fails(int rank, std::string_view name, NcclStatus& status) {
   const std::lock_guard lock(mutex_);

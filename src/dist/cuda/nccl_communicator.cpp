@@ -195,8 +195,7 @@ NcclCommunicator::~NcclCommunicator() {
   }
 }
 
-// --- start
-// -----------------------------------------------------------------------------------------------------
+// --- start -------------------------------------------------------------------------------------------------
 
 NcclId NcclCommunicator::exchange_id(const NcclSource& nccl) {
   NcclId id{};
@@ -307,8 +306,7 @@ NcclStatus NcclCommunicator::poll() {
   }
 }
 
-// --- collectives
-// -----------------------------------------------------------------------------------------------
+// --- collectives -------------------------------------------------------------------------------------------
 
 Point NcclCommunicator::all_reduce(StreamId stream, std::span<const Collective> parts) {
   check_parts(who_, parts);
@@ -377,8 +375,7 @@ void NcclCommunicator::check_async() {
   finish(poll(), "ncclCommGetAsyncError", options_.wait_seconds, "all earlier submissions were launched");
 }
 
-// --- waiting and failing
-// ---------------------------------------------------------------------------------------
+// --- waiting and failing -----------------------------------------------------------------------------------
 
 void NcclCommunicator::wait(const Frontier& frontier) {
   check_can_wait(who_, device_, frontier);

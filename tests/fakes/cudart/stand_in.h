@@ -112,8 +112,7 @@ class StandIn {
   }
   cudaError_t take_last_error(bool forget);
 
-  // --- for what calls do
-  // ------------------------------------------------------------------------------------
+  // --- for what calls do -----------------------------------------------------------------------------------
   int ordinal();
   // The fake's stream; null if there is no such stream.
   CudaStream find(cudaStream_t handle);
