@@ -22,10 +22,10 @@ class Follower {
   std::string add(const AllocationEvent& event) {
     if (event.kind == AllocationEvent::Kind::kAllocate) {
       if (event.block != blocks_.size()) {
-        return "the block is number " + std::to_string(blocks_.size());
+        return "its block must have number " + std::to_string(blocks_.size());
       }
       if (event.bytes > std::numeric_limits<std::uint64_t>::max() - live_bytes_) {
-        return "more is live than 64 bits can count";
+        return "more bytes are live than 64 bits can count";
       }
       blocks_.push_back({.bytes = event.bytes, .live = true});
       live_bytes_ += event.bytes;
@@ -171,7 +171,7 @@ class Reader {
     }
     event.stream = number<std::uint32_t>(text);
     if (!text.empty()) {
-      fail("goes on with '" + std::string(text) + "'");
+      fail("has '" + std::string(text) + "' after its last field");
     }
     return event;
   }

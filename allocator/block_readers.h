@@ -1,5 +1,5 @@
 #pragma once
-// The further readers of blocks in use: streams other than the owner that StreamPool::used_on() has named.
+// The further readers of each block in use: the streams named by StreamPool::used_on(), except its owner.
 
 #include <algorithm>
 #include <unordered_map>

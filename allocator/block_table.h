@@ -16,8 +16,8 @@ namespace vdnn {
 
 struct PoolStream;
 
-// A block that is not free in the bookkeeping of offsets. Only the thread that makes it busy may change
-// members other than the state.
+// The record of a block that is not free in the bookkeeping of offsets. Members other than the state may be
+// changed only by the thread that has made the block busy, or under the lock that guards the block.
 struct alignas(64) BlockRecord {
   enum State : std::uint64_t {
     kFree,    // the record represents no block
@@ -36,28 +36,28 @@ struct alignas(64) BlockRecord {
     return tagged.compare_exchange_strong(expected, tag(at, to), std::memory_order_acq_rel,
                                           std::memory_order_relaxed);
   }
-  // Only for the thread that has made the block busy or holds the lock that guards it.
+  // Call it only from the thread that has made the block busy, or under the lock that guards the block.
   void become(State state) { tagged.store(tag(offset(), state), std::memory_order_release); }
 
   std::atomic<std::uint64_t> tagged{0};
   PoolStream* owner = nullptr;  // the stream that it was allocated for
-  BlockRecord* next = nullptr;  // in a cache, or among the spare ones
+  BlockRecord* next = nullptr;  // in a cache, or in the list of spare records
   std::uint64_t bytes = 0;
   std::uint64_t requested = 0;
   // The owner's point after the last use, set when the block enters the cache; its count is 0 if the block
-  // never did.
+  // has never been in a cache.
   Point freed_at() const { return {.stream = freed_number, .count = freed_count}; }
   std::uint64_t freed_count = 0;
   std::uint32_t freed_number = 0;
   std::uint32_t size_class = 0;
   BlockKind kind = BlockKind::kSmall;
-  bool has_readers = false;  // while busy: streams other than the owner that the pool knows of
+  bool has_readers = false;  // while busy: whether used_on() has named further streams
 };
 
 class BlockTable {
  public:
-  // For offsets below `bytes`, which are multiples of `unit`. `leaf` is the range of offsets of one leaf,
-  // which the table allocates as a whole. Leaf and unit are powers of two.
+  // A table for offsets below `bytes` that are multiples of `unit`. A leaf covers `leaf` bytes of offsets
+  // and is allocated as a whole. `leaf` and `unit` are powers of two.
   BlockTable(std::uint64_t bytes, std::uint64_t leaf, std::uint64_t unit)
       : unit_bits_(static_cast<unsigned>(std::countr_zero(unit))),
         leaf_bits_(static_cast<unsigned>(std::countr_zero(leaf))),

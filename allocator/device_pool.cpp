@@ -50,7 +50,7 @@ class DevicePool::Impl {
     try {
       device_.synchronize_all();
     } catch (...) {
-      // Failed work does not use the memory any more; its owner gets the error at a wait of its own.
+      // Failed work no longer uses the memory. The program's own wait for the work reports the error.
     }
     try {
       if (blocks_.end() > 0) {
@@ -58,7 +58,7 @@ class DevicePool::Impl {
       }
       device_.unreserve(reservation_);
     } catch (...) {
-      // A lost device takes no memory back.
+      // A lost device cannot take memory back.
     }
   }
 
@@ -168,7 +168,8 @@ class DevicePool::Impl {
     if (bytes > budget_ - blocks_.end()) {
       return false;
     }
-    // First, since memory that is committed but not entered would be lost to the pool.
+    // This may fail, so it comes first: after commit(), a failure would lose the committed memory to the
+    // pool.
     blocks_.prepare_to_grow();
     device_.commit(at(blocks_.end(), bytes));
     blocks_.grow(bytes);
@@ -206,7 +207,7 @@ class DevicePool::Impl {
   std::optional<StreamId> guard_;
   AddressRange reservation_;
 
-  mutable std::mutex mutex_;  // guards what follows, and submissions to guard_
+  mutable std::mutex mutex_;  // guards the members below, and submissions to guard_
   Tlsf blocks_;
   std::uint64_t peak_in_use_ = 0;
   std::uint64_t peak_committed_ = 0;

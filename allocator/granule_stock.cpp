@@ -7,7 +7,7 @@
 namespace vdnn {
 
 GranuleStock::~GranuleStock() {
-  // Several attempts, since there is no later call. A lost device takes no memory back.
+  // Tries several times, since no later call can. A lost device never takes memory back.
   for (int attempts = 8; attempts > 0 && !refused_.empty(); --attempts) {
     try {
       give_back_refused();
@@ -52,7 +52,7 @@ void GranuleStock::give_back_anyway(std::span<const GranuleHandle> granules) noe
     try {
       give_back(granule);
     } catch (...) {
-      // give_back() has kept it.
+      // give_back() has kept the granule in refused_.
     }
   }
 }

@@ -1,8 +1,8 @@
 #pragma once
-// The granules of a pool: how many it has within its budget, wherever they are mapped.
+// Creates the granules of a pool and counts them against its budget, wherever they are mapped.
 //
-// A granule that the backend refuses to take back stays counted. It serves the next request, or is given back
-// again later.
+// A granule that the backend refuses to take back stays counted. The next request uses it, or a later call
+// gives it back.
 
 #include <cstdint>
 #include <span>
@@ -34,14 +34,15 @@ class GranuleStock {
   // Bytes of granules that the backend has refused to take back. They still count as reserved.
   std::uint64_t refused_bytes() const { return refused_.size() * granule_bytes_; }
 
-  // Takes `granules` granules, which left() must allow. Throws what the backend throws, and then nothing
-  // changes.
+  // Returns `granules` granules, which must not be more than left() bytes. If the backend throws, this
+  // function throws the same, and nothing has changed.
   std::vector<GranuleHandle> take(std::uint64_t granules);
-  // Throws what the backend throws; even then, the stock owns the granule.
+  // Gives a granule back to the backend. If the backend throws, this function throws the same; even then,
+  // the stock owns the granule.
   void give_back(GranuleHandle granule);
-  // Likewise for callers that report another failure.
+  // Gives back several granules. Does not throw: for callers that already report another failure.
   void give_back_anyway(std::span<const GranuleHandle> granules) noexcept;
-  // Gives back all granules that the backend has refused; throws if it refuses again.
+  // Gives back all granules that the backend has refused; throws if the backend refuses again.
   void give_back_refused();
 
  private:
@@ -49,7 +50,7 @@ class GranuleStock {
   const std::uint64_t granule_bytes_;
   const std::uint64_t budget_bytes_;
   PoolFigure reserved_;
-  std::vector<GranuleHandle> refused_;  // has room for all that are counted
+  std::vector<GranuleHandle> refused_;  // has capacity for all granules that are counted
 };
 
 }  // namespace vdnn

@@ -1,5 +1,5 @@
 #pragma once
-// Lists whose links lie in the elements: they need no heap, and an element leaves a list in constant time.
+// Lists whose links lie in the elements: they need no heap, and an element is removed in constant time.
 
 #include <atomic>
 #include <cstddef>
@@ -21,10 +21,10 @@ class IntrusiveList {
   std::size_t size() const { return size_; }
   static bool contains(const Element& element) { return (element.*kLinks).linked; }
 
-  // The first and the last; null where the list is empty.
+  // front() and back() return null if the list is empty.
   Element* front() const { return front_; }
   Element* back() const { return back_; }
-  // Null at the end.
+  // The element after `element`; null at the end.
   static Element* next(const Element& element) { return (element.*kLinks).next; }
 
   // The element must not be in a list by these links.
@@ -54,8 +54,8 @@ class IntrusiveList {
   std::size_t size_ = 0;
 };
 
-// Any thread pushes; one thread takes all elements at once. An element must not be pushed again until it was
-// taken.
+// A stack to which any thread pushes, and from which one thread takes all elements in one call. An element
+// must not be pushed again until it has been taken.
 template <class Element, Element* Element::*kNext>
 class IntrusiveStack {
  public:
@@ -65,7 +65,7 @@ class IntrusiveStack {
                                        std::memory_order_relaxed)) {
     }
   }
-  // The element that was pushed last, chained to the others.
+  // Removes all elements. Returns the one that was pushed last, chained to the earlier ones.
   Element* take_all() { return top_.exchange(nullptr, std::memory_order_acquire); }
 
  private:

@@ -8,19 +8,21 @@ namespace vdnn {
 
 namespace {
 
-// Address space at home, per byte of the budget. Blocks that stay separate the free blocks between them. The
-// more addresses there are, the longer a block fits in one piece.
+// Address space at home, per byte of the budget. Long-lived blocks split up the free addresses, until a
+// large block no longer fits in one piece. More addresses delay this.
 constexpr std::uint64_t kHomePerBudget = 4;
-// Address space of views, per byte of the budget. A program whose sizes always change has this many views of
-// each granule before any is unmapped.
+// Address space of views, per byte of the budget. If a program's sizes always change, each granule is in
+// about this many views before any view is unmapped.
 constexpr std::uint64_t kViewsPerBudget = 8;
-// A block in one piece may commit this part of its size (an eighth) more than a view would: a view breaks up
-// free blocks, while a piece leaves a hole that fits the next block of its size. (With a twelfth to a sixth,
-// all logs in tests/data/traces stay below the models of PyTorch's rules; with a sixteenth or a quarter one
-// does not.)
+// A block in one piece at home may commit more memory than a view would, by at most this part of its size
+// (an eighth). A view breaks up free blocks, while a block in one piece, once freed, leaves a hole that fits
+// the next block of its size. (With a twelfth to a sixth, no large log in tests/data/traces has a higher
+// peak in this pool than in the models of PyTorch's rules, bench/torch_rules.h. With a sixteenth or a
+// quarter, one log has. See traces_test.cpp.)
 constexpr std::uint64_t kPartForOnePiece = 8;
 
-// False if the device refuses: the rest is given back all the same. A lost device takes nothing back.
+// Returns false if the call throws, so that the caller can still give back the rest. A lost device refuses
+// all calls.
 template <class Call>
 bool attempt(const Call& call) noexcept {
   try {
@@ -61,7 +63,7 @@ LargeRegion::LargeRegion(PoolBackend& backend, GranuleStock& stock, StreamOrder&
   blocks_.append_vacancy(home_bytes_);
   view_addresses_.grow(range_.bytes - home_bytes_);
   if (!maps_) {
-    commit({.offset = 0, .bytes = home_bytes_});  // such a reservation comes with its memory
+    commit({.offset = 0, .bytes = home_bytes_});  // the reservation has its memory from the beginning
   }
 }
 
@@ -225,7 +227,7 @@ std::optional<LargeRegion::View> LargeRegion::make_view(std::uint64_t granules) 
   return view;
 }
 
-// Takes the smallest free blocks first, so that large ones stay whole.
+// Uses the smallest free blocks first, so that large ones stay whole.
 std::vector<Tlsf::Extent> LargeRegion::free_runs_of(std::uint64_t granules) const {
   std::vector<Tlsf::Extent> runs;
   blocks_.for_each_free([&](Tlsf::Index, Tlsf::Extent extent, const Frontier&) {
@@ -245,7 +247,7 @@ std::vector<Tlsf::Extent> LargeRegion::free_runs_of(std::uint64_t granules) cons
   return runs;
 }
 
-// If there are no free addresses, takes those of the least recently used views.
+// If there are no free addresses, drops the least recently used views and takes their addresses.
 std::optional<std::uint64_t> LargeRegion::take_view_addresses(std::uint64_t bytes) {
   for (;;) {
     if (const std::optional<Tlsf::Block> found = view_addresses_.allocate(bytes, Frontier())) {
@@ -280,8 +282,8 @@ Tlsf::Block LargeRegion::hand_out(ViewState& view, std::uint64_t bytes) {
   return block;
 }
 
-// Stores in `located_` the free block around each run, the last run first, and returns the frontiers of these
-// blocks joined. Since free blocks are merged, a run lies within one.
+// Stores in `located_` the free block around each run, the last run first, and returns the frontiers of
+// these blocks joined. Since free blocks are merged, a run lies within one block.
 Frontier LargeRegion::locate_runs(const std::vector<Tlsf::Extent>& runs) {
   Frontier joined;
   located_.clear();
@@ -313,8 +315,8 @@ void LargeRegion::allocate_located() {
   }
 }
 
-// Once one run is free, the others will be, too. If the heap has no memory for their frontiers now, the next
-// request frees them.
+// Frees all runs of the view. If the heap lacks the memory for a frontier after the first run is free, the
+// next request frees the remaining runs.
 void LargeRegion::free_runs(ViewState& view) {
   const bool again = view.freed > 0;
   const Frontier last_use = view.unused ? Frontier() : view.last_use;
@@ -355,13 +357,14 @@ std::optional<LargeRegion::View> LargeRegion::coldest() const {
   return coldest;
 }
 
-// All work on the view is done. If the backend refuses to unmap it, a later call tries again.
+// Removes a view on which all work is done. If the backend refuses to unmap it, a later call tries again.
 void LargeRegion::drop(View view) {
   const ViewState gone = std::exchange(views_[view], {});
   std::erase(by_granules_.at(gone.granules), view);
   view_at_[(gone.offset - home_bytes_) / granule()] = 0;
   gone_views_.push_back(view);
-  to_unmap_.push_back({.offset = gone.offset, .bytes = gone.granules * granule()});  // make_view() made room
+  // make_view() has reserved the capacity.
+  to_unmap_.push_back({.offset = gone.offset, .bytes = gone.granules * granule()});
   unmap_dropped();
 }
 
@@ -456,8 +459,9 @@ std::vector<LargeRegion::FreeGranules> LargeRegion::free_granules() {
   return all;
 }
 
-// One by one from the end, since the backend may refuse in the middle. Views of these granules have no work
-// in flight: the frontiers of the granules, which have been reached, include all uses of their views.
+// Gives granules back one by one from the end, since the backend may refuse one of them. Views of these
+// granules have no work in flight: the frontiers of the granules, which have been reached, include all uses
+// of their views.
 std::uint64_t LargeRegion::give_back(const FreeGranules& granules, std::uint64_t bytes) {
   const std::uint64_t given = std::min(granules.extent.bytes, round_up(bytes, granule()));
   const Tlsf::Extent last{.offset = granules.extent.end() - given, .bytes = given};

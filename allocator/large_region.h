@@ -2,19 +2,20 @@
 // All memory of a stream pool, and the large blocks in it.
 //
 // Granules are mapped side by side into a *home* range of addresses, where blocks are placed by TLSF. If no
-// free block there is large enough, but enough granules are wholly free, wherever they lie, these are mapped
-// once more, side by side, and make the block: a *view*. The home addresses of its granules are in use as
-// long as the view is, except for the part of the last granule that the block does not need. So fragmentation
-// makes no request fail or grow as long as there are wholly free granules. To serve a request, nothing is
-// unmapped and the host does not wait.
+// free block at home is large enough, but enough granules are wholly free, such granules are mapped once
+// more, side by side, and form the block: a *view*. While a view is in use, so are the home addresses of its
+// granules, except for the part of the last granule that the block does not need. So as long as enough
+// granules are wholly free, no request fails or commits memory because of fragmentation. Serving a request
+// needs no unmapping and no wait on the host, unless all addresses for views are used up.
 //
-// A view stays mapped when its block is freed. A later request for the same number of granules uses it again
-// if all of them are free. Of several such views, the one made first is used, and a new view consists of the
-// first free granules. So a program that repeats a step makes no more views once a step has begun and ended
-// like the previous one: each request finds the view that it found the last time.
+// A view stays mapped when its block is freed. A later request for the same number of granules uses the view
+// again if all its granules are free. Of several such views, the one made first is used; a new view is made
+// of the smallest free blocks. So if a program repeats a step and the same granules are free at the
+// beginning of each repetition, no more views are made: each request finds the view that it found in the
+// previous step.
 //
-// Memory grows by the least that makes the request fit: next to a free block at home, or by the granules that
-// a view lacks.
+// Memory grows by the granules that a view lacks. If little more memory makes the request fit in one piece at
+// home (kPartForOnePiece), memory grows there instead.
 //
 // Cost: a block at home is O(1), plus a counter for each of its granules. Handing out or making a view is
 // linear in its granules, in the views of the same size that are not free, and in the free blocks at home.
@@ -40,7 +41,7 @@
 namespace vdnn {
 
 // Guarded by the pool's lock, except for the functions from address_bytes() to at(), which read constants.
-// Offsets are of addresses: those of home come first, then those of views.
+// Offsets count addresses: home comes first, then the addresses of views.
 class LargeRegion {
  public:
   // Sizes of blocks are multiples of `unit`. `order` waits for the work on views that have to be unmapped.
@@ -60,23 +61,24 @@ class LargeRegion {
 
   // --- blocks ----------------------------------------------------------------------------------------------
   // A block of `bytes` (a multiple of the unit) from committed memory, for a requester that is ordered after
-  // `known`; empty if that memory does not suffice. Throws what the backend throws, and then nothing changes.
+  // `known`; empty if the committed memory does not suffice. Throws what the backend throws; then nothing has
+  // changed.
   std::optional<Tlsf::Block> allocate(std::uint64_t bytes, const StreamKnowledge& known);
   // The frontier that the user of the block was told to be ordered after.
   Frontier handed_out_after(std::uint64_t offset, std::uint64_t bytes) const;
-  // `last_use` must dominate every use; empty if the block was not used. Returns whether whole granules may
-  // have become free.
+  // Frees a block. `last_use` must dominate every use of the block; leave it empty if the block was not
+  // used. Returns whether whole granules may have become free.
   bool free(std::uint64_t offset, std::uint64_t bytes, const Frontier& last_use);
 
   // --- memory ----------------------------------------------------------------------------------------------
-  // The memory that allocate() lacks.
+  // The memory that has to be committed before allocate() succeeds.
   struct Growth {
     std::uint64_t bytes = 0;              // whole granules
     std::vector<Tlsf::Extent> to_commit;  // where; empty: wherever there are addresses
   };
   Growth growth_for(std::uint64_t bytes) const;
-  // A block of new memory, which nothing has used: it commits all granules of the block. Empty if stock or
-  // addresses do not suffice. Throws as grow() does.
+  // Allocates a block of new memory, which nothing has used: commits all granules of the block. Empty if the
+  // stock or the addresses do not suffice. Throws what the backend throws.
   std::optional<Tlsf::Block> allocate_unused(std::uint64_t bytes);
   // Commits memory of the stock, which must have enough. False if there are no addresses left. Throws what
   // the backend throws.
@@ -88,21 +90,22 @@ class LargeRegion {
     Tlsf::Extent extent;
     Frontier frontier;
   };
-  // Empty if memory cannot be given back.
+  // The whole granules of all free blocks; empty if memory cannot be given back.
   std::vector<FreeGranules> free_granules();
   std::uint64_t free_granule_bytes() const { return whole_free_ * granule(); }
   bool can_give_back() const { return maps_; }
-  // Gives back at most `bytes` of them and returns how many. Since free_granules(), only calls of this
-  // function may have changed the region. Throws what the backend throws; the granules that are left stay
-  // committed then.
+  // Gives back `bytes`, rounded up to granules, or all of `granules` if they have less; returns the bytes
+  // given back. Between free_granules() and this call, do not change the region except by this function.
+  // Throws what the backend throws; then the remaining granules stay committed.
   std::uint64_t give_back(const FreeGranules& granules, std::uint64_t bytes);
 
-  // The destructor leaves all addresses mapped, and so the memory: see PoolBackend::leave().
+  // After this call, the destructor leaves all addresses mapped and their memory allocated: see
+  // PoolBackend::leave().
   void leave_to_backend() noexcept;
 
   std::uint64_t largest_free_block_bytes() const;
-  // Calls visit(extent, state) in order of offset, first at home: an extent in use there is a block, a slab,
-  // or granules that a view has. Then come the addresses of views, which are vacant except for views in use.
+  // Calls visit(extent, state) in order of offset. Home comes first; an extent in use at home is a block, a
+  // slab, or granules of a view. Then come the addresses of views, which are vacant except for views in use.
   template <class Visit>
   void for_each_piece(const Visit& visit) const;
 
@@ -111,13 +114,13 @@ class LargeRegion {
   struct ViewState {
     bool exists = false;
     bool in_use = false;
-    bool unused = false;       // while it is being freed: its user has not used it
+    bool unused = false;       // while the view is being freed: its block was not used
     std::size_t freed = 0;     // while in use: runs that an interrupted free() has freed
     std::size_t busy = 0;      // the run that the last is_available() found in use
     std::uint64_t offset = 0;  // of its addresses
     std::uint64_t granules = 0;
     std::uint64_t unused_bytes = 0;  // while in use: bytes of the last granule that are free at home
-    std::uint64_t taken = 0;         // when it was handed out last, by clock_
+    std::uint64_t taken = 0;         // clock_ when the view was handed out last
     std::vector<Tlsf::Extent> runs;  // at home, in ascending order
     Frontier last_use;
     Frontier handed_out_after;
@@ -137,7 +140,7 @@ class LargeRegion {
 
     PoolBackend& backend;
     const AddressRange range;
-    bool in_use = false;  // the backend keeps it: a part could not be unmapped, or must not be
+    bool in_use = false;  // the backend keeps the range: a part could not be unmapped, or must not be
   };
 
   std::uint64_t granule() const { return stock_.granule_bytes(); }
@@ -150,7 +153,7 @@ class LargeRegion {
   std::optional<Tlsf::Block> allocate_view(std::uint64_t bytes);
   std::optional<View> choose_view(std::uint64_t granules);
   bool is_available(ViewState& view) const;
-  // Empty if there are no addresses for it.
+  // Empty if there are no addresses for the view.
   std::optional<View> make_view(std::uint64_t granules);
   std::vector<Tlsf::Extent> free_runs_of(std::uint64_t granules) const;
   std::optional<std::uint64_t> take_view_addresses(std::uint64_t bytes);
@@ -174,19 +177,19 @@ class LargeRegion {
 
   SparseTlsf blocks_;              // at home
   Zeroed<GranuleHandle> handles_;  // by granule at home
-  Zeroed<std::uint32_t> users_;    // likewise: 1 if it has memory, plus the number of blocks that touch it
+  Zeroed<std::uint32_t> users_;    // by granule: 1 if it has memory, plus the number of blocks that touch it
   std::uint64_t whole_free_ = 0;   // granules
   std::uint64_t home_used_ = 0;    // granules from the first to the last that ever had memory
 
   std::vector<ViewState> views_;
-  std::vector<View> gone_views_;                            // numbers to be used again; has room for all
+  std::vector<View> gone_views_;                            // numbers to be used again; has capacity for all
   std::map<std::uint64_t, std::vector<View>> by_granules_;  // in the order in which they were made
-  Zeroed<View> view_at_;                // by granule of their addresses: the view that begins there, plus 1
+  Zeroed<View> view_at_;                // by granule of view addresses: the view that begins there, plus 1
   Tlsf view_addresses_;                 // offsets from home_bytes_
   std::vector<Tlsf::Extent> to_unmap_;  // of views that were dropped
   std::uint64_t clock_ = 0;
   std::size_t half_freed_ = 0;                                 // views whose free_runs() was interrupted
-  std::vector<std::pair<Tlsf::Index, Tlsf::Extent>> located_;  // by locate_runs(): kept for its memory
+  std::vector<std::pair<Tlsf::Index, Tlsf::Extent>> located_;  // by locate_runs(); reuses its memory
 };
 
 template <class Visit>

@@ -9,8 +9,9 @@ namespace vdnn {
 void check_last_use(const Device& device, const Frontier& last_use) {
   for (const Point& point : last_use.points()) {
     if (!device.frontier(point.stream).dominates(point)) {
-      throw InvalidArgument("a block freed after submission " + std::to_string(point.count) + " of stream '" +
-                            device.stream_name(point.stream) + "', which has not been made");
+      throw InvalidArgument("a block cannot be freed after submission " + std::to_string(point.count) +
+                            " of stream '" + device.stream_name(point.stream) +
+                            "': it has not been submitted yet");
     }
   }
 }

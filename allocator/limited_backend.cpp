@@ -8,7 +8,7 @@ namespace {
 
 PoolBackendProperties within(const SharedLimit& limit, PoolBackendProperties properties) {
   if (!properties.maps) {
-    throw InvalidArgument(properties.name + ": memory that cannot be given back cannot be shared");
+    throw InvalidArgument(properties.name + ": cannot give memory back, so pools cannot share a limit on it");
   }
   properties.memory_bytes = std::min(properties.memory_bytes, limit.bytes());
   return properties;

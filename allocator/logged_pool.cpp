@@ -122,7 +122,7 @@ class LoggedPool::Impl {
   }
 
   StreamPool& pool_;
-  mutable std::mutex mutex_;  // guards what follows
+  mutable std::mutex mutex_;  // guards the members below
   AllocationLog log_;
   std::optional<std::size_t> step_begin_;
   std::uint64_t blocks_ = 0;

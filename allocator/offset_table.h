@@ -32,7 +32,7 @@ class OffsetTable {
       }
     }
   }
-  // `offset` must not be in the table; reserve() has been called.
+  // `offset` must not be in the table. Call reserve() first.
   void insert(std::uint64_t offset, Index index) {
     slots_[place_for(offset)] = {.offset = offset, .index = index};
     ++size_;
@@ -79,7 +79,7 @@ class OffsetTable {
     return at;
   }
 
-  std::vector<Slot> slots_;  // a power of two
+  std::vector<Slot> slots_;  // their number is a power of two
   std::size_t size_ = 0;
 };
 

@@ -1,5 +1,5 @@
 #pragma once
-// A page-locked block that its destructor gives back to the pool: for the host's side of a transfer.
+// A page-locked block for the host's side of a transfer. Its destructor gives the block back to the pool.
 
 #include <cstdint>
 #include <string>
@@ -11,8 +11,8 @@ namespace vdnn {
 
 class PinnedBlock {
  public:
-  // `bytes` (> 0) that the host may write at once. Throws OutOfMemory, whose text contains `purpose`, if the
-  // pool has none.
+  // Allocates `bytes` (> 0) that the host may write immediately. Throws OutOfMemory, with `purpose` in its
+  // text, if the pool has no memory for the block.
   PinnedBlock(PinnedPool& pool, std::uint64_t bytes, const std::string& purpose) : pool_(pool) {
     const auto range = pool.allocate_for_host(bytes);
     if (!range) {
@@ -31,7 +31,7 @@ class PinnedBlock {
   PinnedBlock& operator=(const PinnedBlock&) = delete;
 
   const AddressRange& range() const { return range_; }
-  // Submitted work uses the block: its next user is ordered after `frontier`.
+  // Declares a use of the block by submitted work: the block's next user is ordered after `frontier`.
   void used_until(const Frontier& frontier) { last_use_.join(frontier); }
 
  private:

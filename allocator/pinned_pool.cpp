@@ -20,8 +20,7 @@ struct Block {
   std::uint64_t serial = 0;  // grows with every page-lock
 };
 
-// Waits for the block's last users, then gives it back to the system. Users that failed are done with it,
-// too.
+// Waits for the block's last users, then gives it back to the system. Failed work no longer uses the block.
 void give_back(Device& device, const Block& block) {
   try {
     device.synchronize(block.frontier);
@@ -43,7 +42,7 @@ class PinnedPool::Impl {
     try {
       device_.synchronize_all();
     } catch (...) {
-      // Failed work does not use the memory any more; its owner gets the error at a wait of its own.
+      // Failed work no longer uses the memory. The program's own wait for the work reports the error.
     }
     try {
       for (const Blocks* blocks : {&cache_, &in_use_}) {
@@ -52,7 +51,7 @@ class PinnedPool::Impl {
         }
       }
     } catch (...) {
-      // A lost device takes no memory back.
+      // A lost device cannot take memory back.
     }
   }
 
@@ -63,7 +62,7 @@ class PinnedPool::Impl {
   template <class Order>
   std::optional<AddressRange> allocate(std::uint64_t bytes, const Order& order) {
     if (bytes == 0) {
-      throw InvalidArgument("a page-locked block of 0 bytes was asked for");
+      throw InvalidArgument("a page-locked block of 0 bytes was requested");
     }
     const std::optional<Block> block = take(bytes);
     if (!block) {
@@ -133,12 +132,12 @@ class PinnedPool::Impl {
   using Key = std::pair<std::uint64_t, std::uint64_t>;
   using Blocks = std::map<Key, Block>;
 
-  // A block of the size, from the cache or new. It counts as in use from here on.
+  // Returns a block of `bytes`, from the cache or new, which counts as in use from now on.
   std::optional<Block> take(std::uint64_t bytes) {
     std::unique_lock lock(mutex_);
     for (;;) {
-      // The block of this size that was page-locked first: so every step gets the blocks of the first step,
-      // which had no others, in whatever order blocks are freed.
+      // Uses the block of this size that was page-locked first. So every step uses the blocks of the first
+      // step, in whatever order they are freed.
       if (const auto found = cache_.lower_bound(Key{bytes, 0});
           found != cache_.end() && found->second.range.bytes == bytes) {
         Block block = found->second;
@@ -163,7 +162,7 @@ class PinnedPool::Impl {
   }
 
   Blocks::node_type page_lock(std::uint64_t bytes) {
-    // The node comes first: if it failed later, the new memory would have to be unlocked again.
+    // The node is allocated first: if its allocation failed later, the new memory would have to be unlocked.
     Blocks fresh;
     Block& block = fresh[Key{}];
     block.range = device_.allocate_pinned(bytes);
@@ -211,7 +210,7 @@ class PinnedPool::Impl {
   Device& device_;
   const std::uint64_t budget_;
 
-  mutable std::mutex mutex_;            // guards what follows
+  mutable std::mutex mutex_;            // guards the members below
   std::condition_variable given_back_;  // an eviction has ended
   Blocks cache_;
   Blocks in_use_;

@@ -54,8 +54,9 @@ std::optional<AddressRange> PoolBlocks::allocate(const PoolRequest& request, std
   return memory_.at(block->offset, request.bytes);
 }
 
-// Returns a record for the block once `stream` is ordered after the block's last users; frees the block if it
-// throws. If an event would have to cross the border of a capture, `block` becomes a large one of new memory.
+// Returns a record for the block once `stream` is ordered after the block's last users; frees the block if
+// it throws. If an event would have to cross the border of a capture, replaces `block` by a large block of
+// new memory.
 BlockRecord& PoolBlocks::prepare_record(const PoolRequest& request, Tlsf::Block& block, PoolStream& stream) {
   try {
     return prepare_record(request.kind, block, stream);
@@ -144,7 +145,7 @@ Frontier PoolBlocks::last_use(const BlockRecord& record, PoolStream* stream) {
 }
 
 // The frontier that the owner was ordered after when it got the block. If the owner has not used the block,
-// other streams need not be ordered after that frontier.
+// a stream that frees the block is not necessarily ordered after that frontier.
 Frontier PoolBlocks::handed_out_after(const BlockRecord& record) const {
   Frontier frontier = memory_.handed_out_after(record.kind, record.offset(), record.bytes);
   frontier.join(record.freed_at());

@@ -33,7 +33,7 @@ class PoolBlocks {
   static bool is_in_use(const BlockRecord& record) {
     return record.state() == BlockRecord::kInUse || record.state() == BlockRecord::kShared;
   }
-  // The record of the last block that began at `address`; null if none ever did.
+  // The record of the last block that began at `address`; null if no block ever began there.
   BlockRecord* find(std::uint64_t address) const {
     return memory_.contains(address) ? memory_.table().find(memory_.offset_of(address)) : nullptr;
   }
@@ -57,29 +57,30 @@ class PoolBlocks {
   }
 
   // --- under the pool's lock -------------------------------------------------------------------------------
-  // A block of `bytes` for `request`, with `stream` ordered after the block's earlier uses; empty if there is
-  // no memory. If an event would have to cross the border of a capture, the block consists of new memory.
-  // Throws what the backend throws, except OutOfMemory. `flush_caches`: see PoolMemory::allocate().
+  // Allocates a block of `bytes` for `request` and orders `stream` after the block's earlier uses; empty if
+  // there is no memory. If an event would have to cross the border of a capture, the block consists of new
+  // memory. Throws what the backend throws, except OutOfMemory. `flush_caches`: see PoolMemory::allocate().
   std::optional<AddressRange> allocate(const PoolRequest& request, std::uint64_t bytes, PoolStream& stream,
                                        const std::function<bool()>& flush_caches);
-  // `last_use` must dominate every use of the claimed block. Changes nothing if it throws.
+  // Frees a claimed block; `last_use` must dominate every use of it. Changes nothing if it throws.
   void free(BlockRecord& record, const Frontier& last_use);
-  // Likewise for a cached block, which is not counted as handed out. Returns whether whole granules may have
+  // Likewise, for a cached block, which is not counted as handed out. Returns whether whole granules may have
   // become free.
   bool release(BlockRecord& record, const Frontier& last_use);
 
   // Notes that `reader` uses the block in use that begins at `address`; throws InvalidArgument if there is
   // none.
   void add_reader(std::uint64_t address, PoolStream& reader);
-  // The last use of a claimed block that is freed now in the order of `stream`; with null, all its uses are
-  // done.
+  // The last use of a claimed block that is freed now in the order of `stream`. If `stream` is null, all
+  // uses of the block are done.
   Frontier last_use(const BlockRecord& record, PoolStream* stream);
 
   // Bytes that are handed out or cached: of one kind or, for kBlockKinds, of all kinds.
   const PoolFigure& active(std::size_t kind) const { return active_.at(kind); }
   void reset_peaks();
-  // Requests served from free memory, without a wait and with one.
+  // Requests served from free memory without a wait.
   std::uint64_t reused_at_once() const { return reused_at_once_; }
+  // Requests served from free memory after a wait of the requester.
   std::uint64_t reused_after_wait() const { return reused_after_wait_; }
 
  private:

@@ -34,7 +34,7 @@ class PoolHistory {
   };
 
   const bool stacks_;
-  mutable std::mutex mutex_;  // guards what follows
+  mutable std::mutex mutex_;  // guards the members below
   std::vector<Entry> ring_;
   std::uint64_t added_ = 0;
 };

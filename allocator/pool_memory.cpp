@@ -59,7 +59,7 @@ std::optional<Tlsf::Block> PoolMemory::allocate(BlockKind kind, std::uint64_t by
       return block;
     }
   }
-  // Reuse comes before growth, and blocks in caches are free.
+  // Blocks in caches are free, too, and are reused before memory grows.
   if (kind == BlockKind::kSmall) {
     flush_caches();
   }
@@ -123,7 +123,7 @@ bool PoolMemory::grow(BlockKind kind, std::uint64_t bytes) {
   return grown;
 }
 
-// Returns whether slabs were free.
+// Gives free slabs back to the large region. Returns whether there were any.
 bool PoolMemory::reclaim() {
   const bool small = small_.reclaim();
   const bool persistent = persistent_.reclaim();
@@ -158,7 +158,7 @@ std::vector<PoolPiece> PoolMemory::pieces() const {
       return;
     }
     const BlockRecord* const record = extent.bytes > 0 ? table_.find(extent.offset) : nullptr;
-    // Granules that a view has are shown at the addresses of the view.
+    // Granules of a view are reported at the addresses of the view.
     const bool is_lent = state == Tlsf::State::kInUse && record == nullptr;
     append(BlockKind::kLarge, extent, is_lent ? PoolPiece::State::kVacant : state_of(state));
   });
@@ -213,8 +213,8 @@ std::uint64_t PoolMemory::free_granule_bytes() const {
   return (large_.can_give_back() ? large_.free_granule_bytes() : 0) + stock_.refused_bytes();
 }
 
-// Gives `bytes` back to the device, or less if there are no more: first granules whose work is done and then,
-// if the host may wait, those that need the least waiting.
+// Gives `bytes` back to the device, or less if no more can be given back. Starts with granules whose work is
+// done. If the host may wait, continues with those that need the least waiting.
 void PoolMemory::give_back(std::uint64_t bytes, bool may_wait) {
   order_.poll_events();
   for (;;) {
@@ -231,7 +231,7 @@ void PoolMemory::give_back(std::uint64_t bytes, bool may_wait) {
   }
 }
 
-// False if the host cannot wait, since a stream is being captured.
+// Returns false if a capture forbids the host to wait.
 bool PoolMemory::wait_for(const Frontier& frontier) {
   try {
     order_.wait_until_done(frontier);
@@ -241,7 +241,7 @@ bool PoolMemory::wait_for(const Frontier& frontier) {
   return order_.is_done(frontier);
 }
 
-// Prefers granules that suffice, then those with the fewest streams to wait for, then the most bytes.
+// Prefers granules of at least `bytes`, then those with the fewest streams to wait for, then the most bytes.
 const PoolMemory::FreeGranules* PoolMemory::least_to_wait_for(const std::vector<FreeGranules>& all,
                                                               std::uint64_t bytes) {
   const auto cost = [&](const FreeGranules& each) {
@@ -282,7 +282,7 @@ void PoolMemory::prepare_to_shrink() noexcept {
       order_.record_events_for(each.frontier);
     }
   } catch (...) {
-    // As in shrink_to_high_water().
+    // The free succeeds even if an event could not be recorded.
   }
 }
 

@@ -1,6 +1,6 @@
 #pragma once
 // The memory of a stream pool: its kinds of blocks, within one budget. All memory belongs to the large
-// region; small and persistent blocks are cut from slabs, which are blocks of it.
+// region; small and persistent blocks are cut from slabs, which are blocks of the large region.
 
 #include <array>
 #include <cstdint>
@@ -19,7 +19,7 @@ namespace vdnn {
 // Guarded by the pool's lock, except for contains(), offset_of(), at() and table().find().
 class PoolMemory {
  public:
-  // `options` and `order` must outlive it.
+  // `options` and `order` must outlive this object.
   PoolMemory(PoolBackend& backend, const StreamPoolOptions& options, StreamOrder& order);
 
   std::uint64_t budget_bytes() const { return stock_.budget_bytes(); }
@@ -34,44 +34,48 @@ class PoolMemory {
   const BlockTable& table() const { return table_; }
 
   // --- blocks ----------------------------------------------------------------------------------------------
-  // A block of `bytes` (a multiple of the alignment) for a requester that is ordered after `known`. Free
-  // memory comes first, then blocks that flush_caches() returns from the caches of streams (it returns
-  // whether there were any), then more memory as far as budget and device have it. Throws what the backend
-  // throws, except OutOfMemory.
+  // Allocates a block of `bytes` (a multiple of the alignment) for a requester that is ordered after
+  // `known`. Uses free memory first, then new memory within the budget and the device's memory.
+  // flush_caches() frees the blocks in the caches of streams and returns whether there were any. It is called
+  // before memory grows for a small block; for other kinds, only if no new memory is available. Throws what
+  // the backend throws, except OutOfMemory.
   std::optional<Tlsf::Block> allocate(BlockKind kind, std::uint64_t bytes, const StreamKnowledge& known,
                                       const std::function<bool()>& flush_caches);
-  // A large block of new memory, which nothing has used; empty if budget or device lack the memory.
+  // Allocates a large block of new memory, which nothing has used; empty if the budget or the device lacks
+  // the memory.
   std::optional<Tlsf::Block> allocate_unused(std::uint64_t bytes);
   // The frontier that the user of the block was ordered after when it got the block.
   Frontier handed_out_after(BlockKind kind, std::uint64_t offset, std::uint64_t bytes) const;
-  // `last_use` must dominate every use; empty if the block was not used. Returns whether whole granules may
-  // have become free.
+  // Frees a block. `last_use` must dominate every use of the block; leave it empty if the block was not
+  // used. Returns whether whole granules may have become free.
   bool free(BlockKind kind, std::uint64_t offset, std::uint64_t bytes, const Frontier& last_use);
   std::uint64_t largest_free_block_bytes(BlockKind kind) const;
-  // In order of address. Cached blocks are in use here, and requests and streams are not filled in.
+  // The pieces in order of address. Cached blocks are reported as in use, and requested sizes and streams
+  // are not filled in.
   std::vector<PoolPiece> pieces() const;
 
   // --- memory ----------------------------------------------------------------------------------------------
-  // Commits memory until `bytes` are committed; false if budget or device lack the memory.
+  // Commits memory until `bytes` are committed; false if the budget or the device lacks the memory.
   bool reserve(std::uint64_t bytes);
   // Gives back wholly free granules until at most `keep_bytes` are committed. The host waits for work on
   // them.
   void trim(std::uint64_t keep_bytes);
   // Granules outside slabs that are wholly free and can be given back.
   std::uint64_t free_granule_bytes() const;
-  // Above the high-water mark, gives back free granules whose work is done by now. To be called before a
-  // block is freed, since free memory that is merged with the block is done no sooner than the block.
+  // Above the high-water mark, gives back free granules whose work is done by now. Call it before a block is
+  // freed: once the block is merged with free memory, that memory has to wait for the work on the block, too.
   void shrink_to_high_water() noexcept;
-  // To be called after a free that left whole granules free. Records events, so that shrink_to_high_water()
-  // finds out when the work on these granules is done.
+  // Call it after a free that left whole granules free. Records events so that shrink_to_high_water() can
+  // detect when the work on these granules is done.
   void prepare_to_shrink() noexcept;
 
-  // The destructor leaves the memory to the backend, since work that cannot be waited for now may use it.
+  // Makes the destructor leave the memory to the backend. Call it if work that the pool cannot wait for may
+  // still use the memory.
   void leave_to_backend() noexcept { large_.leave_to_backend(); }
 
   void reset_peaks();
   std::uint64_t growths() const { return growths_; }
-  // Requests for which all caches had to be flushed.
+  // Requests for which all caches were flushed because no new memory was available.
   std::uint64_t retries() const { return retries_; }
 
  private:
@@ -110,7 +114,7 @@ class PoolMemory {
   SlabRegion persistent_;
   BlockTable table_;
   std::array<PoolFigure, kBlockKinds> reserved_;
-  bool was_above_high_water_ = false;  // at the last free of a block
+  bool was_above_high_water_ = false;  // at any call of prepare_to_shrink() so far
   std::uint64_t growths_ = 0;
   std::uint64_t retries_ = 0;
 };

@@ -102,7 +102,7 @@ std::vector<PoolPiece> PoolReport::pieces() const {
   return pieces;
 }
 
-// The bookkeeping of offsets does not tell blocks in use from cached ones.
+// Completes a piece: the bookkeeping of offsets does not distinguish blocks in use from cached ones.
 void PoolReport::describe(PoolPiece& piece) const {
   const BlockRecord& record = *blocks_.find(piece.range.begin);
   const std::lock_guard lock(record.owner->mutex);

@@ -1,5 +1,5 @@
 #pragma once
-// The figures and pieces that a stream pool reports of itself, gathered from its parts.
+// The figures and pieces that a stream pool reports about itself, gathered from its parts.
 
 #include <cstdint>
 #include <vector>
@@ -29,7 +29,7 @@ class PoolReport {
              PoolPeaks& peaks)
       : rounding_(rounding), order_(order), memory_(memory), blocks_(blocks), peaks_(peaks) {}
 
-  // As the functions of StreamPool.
+  // Like the functions of StreamPool with the same names.
   MemoryShortage shortage(std::uint64_t asked) const;
   StreamPoolStatistics statistics(const CallCounters& calls) const;
   StreamPoolStatistics statistics_of(StreamHandle stream) const;

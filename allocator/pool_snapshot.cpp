@@ -18,8 +18,8 @@ namespace {
 
 constexpr std::uint64_t kSchema = 1;
 
-// JSON written member by member. Nlohmann's values allocate when they are destroyed and end the process if
-// they cannot; a program that asks why its memory is short must survive that.
+// Writes JSON member by member. Nlohmann's values allocate when they are destroyed, and end the process if
+// there is no memory. A program must survive a snapshot that it writes because memory is short.
 class JsonText {
  public:
   void open(char bracket) {
@@ -53,7 +53,7 @@ class JsonText {
     separate();
     text_ += truth ? "true" : "false";
   }
-  // Appended unchanged.
+  // Appends `json` unchanged.
   void plain(std::string_view json) {
     separate();
     text_ += json;
@@ -232,7 +232,7 @@ std::string name_of_frame(const char* mangled) {
   return status == 0 ? name.get() : mangled;
 }
 
-// With the keys of PyTorch's frames. The line is not known.
+// Writes a frame with the keys of PyTorch's frames. The line number is not known.
 void write_frame(JsonText& json, const void* address) {
   Dl_info info{};
   const bool known = dladdr(address, &info) != 0;
@@ -276,8 +276,8 @@ void write(JsonText& json, const PoolEvent& event) {
   json.close('}');
 }
 
-// PyTorch reports a free twice: when it is requested, and when the block's last users are done. A free of the
-// pool is complete at once.
+// PyTorch reports a free twice: when it is requested, and when the block's last users are done. In the pool,
+// a free is complete immediately.
 void write_torch_event(JsonText& json, const PoolEvent& event, std::string_view action) {
   json.open('{');
   json.key("action").value(action);

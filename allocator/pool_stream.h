@@ -1,5 +1,5 @@
 #pragma once
-// The pool's records of a stream of a program that we do not run, and of an event on it.
+// The pool's records of a stream of the program, and of an event on a stream.
 // allocator/stream_order.h describes the states of a stream.
 
 #include <atomic>
@@ -19,24 +19,25 @@ struct PoolStream;
 
 struct StreamEvent {
   PoolStream* stream = nullptr;
-  std::uint64_t epoch = 0;   // the epoch that it has ended
+  std::uint64_t epoch = 0;   // the epoch that the event has ended
   std::uint64_t number = 0;  // counts all events, in the order in which they were recorded
   EventHandle handle = nullptr;
   bool is_held = false;  // the handle is valid; if not, the event has been reached
-  StreamClock after;     // the points that it stands for
+  StreamClock after;     // the points that it represents
   ListLinks<StreamEvent> of_stream;
   ListLinks<StreamEvent> of_open;
   ListLinks<StreamEvent> of_held;
 };
 
 struct alignas(64) PoolStream {
-  // The point that the next user of a block freed now must wait for: the end of the next epoch or, if the
-  // stream has ended, of its last one. Empty without a number, since all work is done then. Under `mutex`.
+  // The point that the next user of a block freed now must wait for: the end of the current epoch or, if the
+  // stream has ended, of its last one. Empty if the stream has no number: all its work is done then. Call it
+  // under `mutex`.
   Point next_point() const {
     return number == 0 ? Point{} : Point{.stream = number, .count = epoch + (ended ? 0 : 1)};
   }
 
-  // Its identity: read at any time, changed under `mutex`.
+  // The stream's identity: read at any time, changed under `mutex`.
   std::atomic<StreamHandle> handle{nullptr};
   std::atomic<std::uint64_t> id{0};
   std::atomic<bool> known_by_handle{false};
@@ -45,11 +46,11 @@ struct alignas(64) PoolStream {
   // lock suffices to read them.
   std::mutex mutex;
   StreamId number = 0;
-  std::uint64_t epoch = 0;
-  bool ended = false;  // an event represents all work of the stream, or that work is done
+  std::uint64_t epoch = 0;  // the number of epochs that have ended
+  bool ended = false;       // an event represents all work of the stream, or that work is done
   bool keeps_cache = false;
   bool freed_in_epoch = false;
-  bool used = false;  // since StreamOrder last visited it as a quiet stream
+  bool used = false;  // since park_if_quiet() last visited the stream
   bool is_in_freed = false;
   bool is_in_cached = false;
   StreamCache cache;
@@ -64,7 +65,7 @@ struct alignas(64) PoolStream {
   bool is_parked = false;
   bool is_spare = false;
   std::uint64_t readings = 0;       // blocks in use that name it as a further reader
-  std::uint64_t epoch_at_wait = 0;  // when the last wait for the device began
+  std::uint64_t epoch_at_wait = 0;  // `epoch` when the last wait for the device began
   std::uint64_t busy_at_poll = 0;   // the last StreamEvents::poll() that found work not done
   StreamClock known;                // the points that it is ordered after, all of its own included
   IntrusiveList<StreamEvent, &StreamEvent::of_stream> events;  // in order of their epochs

@@ -2,10 +2,11 @@
 // Figures of a pool, counted by threads on several streams without contention. Each stream counts for itself,
 // under its own lock.
 //
-// *Leases* keep the peak of the sum. A stream's lease is the most that it has had since it last held the
-// pool's lock; there it settles, which lowers the lease to the amount in use. A stream updates the sum of
-// leases only when it exceeds its lease. The peak of that sum is reported. It is never too low, and exact if
-// one stream is used, since the lease of that stream is its peak.
+// *Leases* bound the peak of the sum. settle() sets a stream's lease to the amount that the stream has in
+// use. Afterwards, the lease is the most that the stream has had in use since then. Only when a stream
+// exceeds its lease does it update the sum of leases, the only figure that streams share. The reported peak
+// is that of the sum of leases. It is never too low. If only one stream is used, it is exact, since a lease
+// never rises above what the stream has in use at that time.
 
 #include <algorithm>
 #include <array>
@@ -64,7 +65,7 @@ class LeasedFigure {
     lease_ = figure_.current;
   }
   void reset_peak() { figure_.peak = figure_.current; }
-  // Adds the history of a figure whose current value is 0.
+  // Adds the totals of a figure whose current value is 0.
   void absorb(const LeasedFigure& other) {
     figure_.added += other.figure_.added;
     figure_.removed += other.figure_.removed;

@@ -1,7 +1,7 @@
 #pragma once
 // Exact size classes of small blocks: every multiple of the unit up to 64 units, then 32 classes in each
-// power of two. A request is rounded up to its class, so any free block of the class serves it; rounding
-// wastes at most a 32nd of a block.
+// power of two. A request is rounded up to its class, so any free block of the class serves it. Beyond
+// rounding to units, this wastes at most a 32nd of a block.
 
 #include <bit>
 #include <cstdint>

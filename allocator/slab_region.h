@@ -1,6 +1,6 @@
 #pragma once
-// Small blocks of one kind. They are cut from slabs: blocks of the large region, which go back to it when all
-// of a slab is free.
+// Small blocks of one kind, cut from slabs. A slab is a block of the large region. reclaim() gives wholly
+// free slabs back to that region.
 
 #include <cstdint>
 #include <optional>
@@ -16,11 +16,12 @@ namespace vdnn {
 // Guarded by the pool's lock. Offsets are those of the large region.
 class SlabRegion {
  public:
-  // Sizes of blocks are multiples of `unit`; no block is larger than a slab. `large` and `order` must outlive
-  // it.
+  // Sizes of blocks are multiples of `unit`; no block is larger than a slab. `large` and `order` must
+  // outlive this object.
   SlabRegion(LargeRegion& large, StreamOrder& order, std::uint64_t slab_bytes, std::uint64_t unit);
 
-  // As in LargeRegion.
+  // Like the functions of LargeRegion with the same names, but within the slabs: allocate() adds no slab, and
+  // free() returns whether a whole slab may have become free.
   std::optional<Tlsf::Block> allocate(std::uint64_t bytes, const StreamKnowledge& known) {
     return blocks_.allocate(bytes, known);
   }
@@ -33,14 +34,14 @@ class SlabRegion {
   }
   std::uint64_t largest_free_block_bytes() const { return blocks_.largest_free_block_bytes(); }
 
-  // Adds a slab from the committed memory of the large region; false if that does not suffice. Linear in the
-  // gaps between slabs.
+  // Adds a slab from the committed memory of the large region; false if that memory does not suffice. Costs
+  // as much as LargeRegion::allocate(), and is linear in the vacancies between slabs.
   bool add_slab(const StreamKnowledge& known);
-  // Gives free slabs back to the large region. Returns whether there were any.
+  // Gives wholly free slabs back to the large region. Returns whether there were any.
   bool reclaim();
   std::uint64_t bytes() const { return slabs_.size() * slab_bytes_; }
   bool is_slab(std::uint64_t offset) const { return slabs_.contains(offset); }
-  // Calls visit(extent, state) for the blocks in slabs, from the end.
+  // Calls visit(extent, state) for the blocks in slabs, in descending order of offset.
   template <class Visit>
   void for_each_piece(const Visit& visit) const {
     blocks_.for_each_from_the_end([&](Tlsf::Extent extent, Tlsf::State state) {

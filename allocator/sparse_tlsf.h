@@ -1,6 +1,6 @@
 #pragma once
-// Offset bookkeeping for memory that comes and goes: TLSF over address space of which only parts are
-// committed.
+// Offset bookkeeping for memory that is committed and decommitted: TLSF over address space of which only
+// parts have memory.
 //
 // A *vacancy* is address space without memory. It is never handed out; choose_placement() reports which
 // vacancies would have to be committed for a request. Committing a part of a vacancy makes it a free block,
@@ -44,18 +44,19 @@ class SparseTlsf : private Tlsf {
   // consist of whole granules (a multiple of the unit). Empty if no place is large enough.
   std::optional<Placement> choose_placement(std::uint64_t asked, std::uint64_t granule) const;
 
-  // `extent`, part of a vacancy, has memory from now on and is free; the memory's next user must be ordered
-  // after `frontier`. Throws InvalidArgument when there is no such vacancy. It cannot fail after
-  // prepare_to_commit(), which is for callers that have to obtain the memory in between.
+  // commit() declares that `extent`, part of a vacancy, has memory from now on and is free; the memory's
+  // next user must be ordered after `frontier`. Throws InvalidArgument if there is no such vacancy.
+  // prepare_to_commit() does all that may fail: callers obtain the memory between the two calls.
   void prepare_to_commit(Extent extent, const Frontier& frontier = {});
   void commit(Extent extent, const Frontier& frontier = {});
-  // `extent`, part of the free block `block`, loses its memory. It cannot fail after prepare_to_decommit().
+  // decommit() declares that `extent`, part of the free block `block`, no longer has memory. It cannot fail
+  // after prepare_to_decommit().
   void prepare_to_decommit(Index block);
   void decommit(Index block, Extent extent);
 
-  // `extent`, part of the free block `block`, is in use from now on as if allocate(extent.bytes) had returned
-  // it. Of several extents in one block, the caller allocates the last first. Returns the points that the
-  // user must be ordered after.
+  // Allocates `extent`, part of the free block `block`, as if allocate(extent.bytes) had returned it. If one
+  // block contains several extents, allocate the last one first. Returns the points that the user must be
+  // ordered after.
   Frontier allocate_at(Index block, Extent extent);
 
  private:
@@ -63,8 +64,9 @@ class SparseTlsf : private Tlsf {
   // A placement that begins where `from` does, or ends there if `backwards`.
   std::optional<Placement> placement_at(Index from, std::uint64_t bytes, std::uint64_t granule,
                                         bool backwards) const;
-  // Cuts `extent` out of `node`. The rests keep its state; the one after `extent` has the frontier
-  // `rest_frontier`. The caller has prepared two nodes. Afterwards, none of the three is in a list.
+  // Cuts `extent` out of `node`. The remaining parts keep the node's state; the part after `extent` has the
+  // frontier `rest_frontier`. The caller must have prepared two nodes. Afterwards, none of the three nodes
+  // is in a list.
   Index cut_out(Index node, Extent extent, Frontier rest_frontier);
   // Sets the state of a node that was cut out and merges it, except for frontiers, with neighbours in that
   // state.

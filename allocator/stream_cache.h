@@ -1,6 +1,6 @@
 #pragma once
-// The blocks that a stream has freed and may get again as they are: one stack per size class. No event is
-// needed, since a stream's work is in order, and no search, since a block belongs to one class.
+// The blocks that a stream has freed and may reuse unchanged: one stack per size class. Reuse needs no
+// event, since a stream's work runs in order, and no search, since a block belongs to one class.
 
 #include <array>
 #include <bit>

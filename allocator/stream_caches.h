@@ -29,8 +29,8 @@ class StreamCaches {
       : limit_bytes_(limit_bytes), order_(order), memory_(memory), blocks_(blocks), peaks_(peaks) {}
 
   // --- from any thread -------------------------------------------------------------------------------------
-  // Hands out a block from the cache of `stream`. Empty if there is none for the request, or if `is_still()`,
-  // called under the stream's lock, finds that `stream` has become another one.
+  // Hands out a block from the cache of `stream`. Empty if there is none for the request, or if
+  // `is_still()`, called under the stream's lock, finds that `stream` now represents another stream.
   template <class IsStill>
   std::optional<AddressRange> take(const PoolRequest& request, PoolStream& stream, const IsStill& is_still) {
     if (request.kind != BlockKind::kSmall) {
@@ -53,8 +53,8 @@ class StreamCaches {
     return range;
   }
   // Puts a claimed block into the cache of its owner, which ends the claim. If the cache does not accept the
-  // block, returns false, and the block stays claimed. Blocks that had to leave for it are chained to
-  // `evicted` (null at first): the caller passes them to release().
+  // block, returns false, and the block stays claimed. Blocks that were evicted to make space are chained to
+  // `evicted` (null at first). Pass them to release().
   bool put(BlockRecord& record, BlockRecord*& evicted) {
     PoolStream& owner = *record.owner;
     const bool is_cacheable = record.size_class < SizeClasses::kClasses && record.bytes <= limit_bytes_;
@@ -78,8 +78,7 @@ class StreamCaches {
   }
 
   // --- under the pool's lock -------------------------------------------------------------------------------
-  // Returns the blocks that put() has evicted to the free blocks. Those for which there is no memory are
-  // cached again.
+  // Frees the blocks that put() has evicted. Caches a block again if there is no memory to free it.
   void release(BlockRecord* evicted);
   // Frees all blocks in the cache of one stream, or in all caches. Returns whether there were any. If it
   // throws, the remaining blocks are still cached.

@@ -1,7 +1,7 @@
 #pragma once
 // A vector clock as one array: for each stream, the number of its submissions that are covered. It suits
-// knowledge of most streams: joining is one pass without branches, and one access tests whether a point is
-// dominated. Knowledge of a few streams is a frontier (vdnn/frontier.h).
+// clocks with points on most streams: joining is one pass without branches, and one access tests whether a
+// point is dominated. A clock with points on a few streams is a frontier (vdnn/frontier.h).
 
 #include <algorithm>
 #include <cstddef>
@@ -12,19 +12,19 @@
 
 namespace vdnn {
 
-// A value type; not synchronised. Only widen(), copying, and join() where it has to widen need memory.
+// A value type; not synchronised. Only copying, widen(), and a join() that has to widen need memory.
 class StreamClock {
  public:
   std::uint64_t count(StreamId stream) const { return stream < counts_.size() ? counts_[stream] : 0; }
   bool dominates(Point point) const { return count(point.stream) >= point.count; }
 
-  // Afterwards there is room for streams below `streams`.
+  // Afterwards, set() and raise() accept streams below `streams`.
   void widen(std::size_t streams) {
     if (counts_.size() < streams) {
       counts_.resize(streams);
     }
   }
-  // There must be room for `stream`.
+  // Call widen() for `stream` first.
   void set(StreamId stream, std::uint64_t count) { counts_[stream] = count; }
   void raise(Point point) { counts_[point.stream] = std::max(counts_[point.stream], point.count); }
   void join(const StreamClock& other) {
@@ -43,7 +43,7 @@ class StreamClock {
 // to be done.
 class StreamKnowledge {
  public:
-  // Both must outlive it.
+  // Both clocks must outlive this object.
   StreamKnowledge(const StreamClock& own, const StreamClock& done) : own_(own), done_(done) {}
 
   bool dominates(Point point) const { return own_.dominates(point) || done_.dominates(point); }

@@ -93,13 +93,13 @@ void StreamDirectory::recycle(PoolStream& stream) {
   stream.known.clear();
   stream.vanished = false;
   stream.is_spare = true;
-  spare_streams_.push_back(&stream);  // new_stream() made room
+  spare_streams_.push_back(&stream);  // new_stream() reserved space
 }
 
 const std::vector<PoolStream*>& StreamDirectory::take_cached() {
   taken_cached_.clear();
   for (PoolStream* stream = cached_.take_all(); stream != nullptr;) {
-    taken_cached_.push_back(stream);  // new_stream() made room
+    taken_cached_.push_back(stream);  // new_stream() reserved space
     const std::lock_guard lock(stream->mutex);
     stream->is_in_cached = false;
     stream = stream->next_cached;

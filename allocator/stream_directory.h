@@ -1,10 +1,10 @@
 #pragma once
-// The streams of a program that we do not run: which of them a handle means, and whether it still exists.
+// The streams of the program: which of them a handle means, and whether it still exists.
 //
 // The program may destroy a stream, and the system may give its handle to another one. So a stream is
 // identified by its ID, which is never used again. A handle is trusted only if its ID is the same as before,
-// or if the caller has promised to report each end. CUDA's per-thread default stream is one handle for many
-// streams.
+// or if the caller has promised to report each stream's end. CUDA's per-thread default stream is one handle
+// for many streams.
 //
 // Guarded by the pool's lock, except for recall(). The lock of a stream may be taken under it.
 
@@ -43,7 +43,7 @@ class StreamDirectory {
   StreamDirectory(const StreamDirectory&) = delete;
   StreamDirectory& operator=(const StreamDirectory&) = delete;
 
-  // The record of the host, and of streams that have no number.
+  // The record of the host.
   PoolStream& host() { return host_; }
 
   // --- look-up ---------------------------------------------------------------------------------------------
@@ -61,9 +61,9 @@ class StreamDirectory {
   void remember(StreamHandle handle, PoolStream& stream) {
     recent_[slot_of(handle)].store(&stream, std::memory_order_release);
   }
-  // Null if the stream is not known.
+  // The stream that `handle` means; null if it is not known.
   PoolStream* known(StreamHandle handle) const;
-  // The stream that `handle` meant last; null if there is none, or if the handle means many.
+  // The stream that `handle` meant last; null if there is none, or if the handle means many streams.
   PoolStream* last_of(StreamHandle handle) const;
   // Whether the handle of a known stream still means it.
   bool exists(const PoolStream& stream) const;
@@ -82,20 +82,21 @@ class StreamDirectory {
   const std::unordered_map<std::uint64_t, PoolStream*>& known_by_id() const { return by_id_; }
 
   // --- streams that come and go ----------------------------------------------------------------------------
-  // A stream without a handle: one that was recycled, or a new one.
+  // Returns a record without a handle: a recycled or a new one.
   PoolStream& new_stream();
   // From now on, `stream` represents the stream that `handle` means; `id` is that stream's ID.
   void identify(PoolStream& stream, StreamHandle handle, std::uint64_t id);
-  // From now on the stream is found by id and handle. After an exception, forget_handle() undoes it.
+  // From now on the stream is found by ID and handle. If publish() throws, undo it with forget_handle().
   void publish(PoolStream& stream);
   void forget_handle(PoolStream& stream);
-  // Nothing of the stream is left: new_stream() may return it. What it has counted is added to recycled().
+  // Recycles the record of a stream that nothing depends on any more: new_stream() may return it. Adds the
+  // stream's figures to recycled().
   void recycle(PoolStream& stream);
   const StreamTally& recycled() const { return recycled_; }
   std::uint64_t recycled_reused() const { return recycled_reused_; }
 
   // --- caches to be flushed --------------------------------------------------------------------------------
-  // A block was put into the cache of the stream. The caller holds the stream's lock.
+  // Notes that a block was put into the cache of the stream. The caller holds the stream's lock.
   void note_cached(PoolStream& stream) {
     if (!std::exchange(stream.is_in_cached, true)) {
       cached_.push(stream);
@@ -117,11 +118,11 @@ class StreamDirectory {
   const bool ends_are_told_;
   std::array<std::atomic<PoolStream*>, kRecent> recent_{};
   std::deque<PoolStream> streams_;
-  std::vector<PoolStream*> spare_streams_;  // has room for all
+  std::vector<PoolStream*> spare_streams_;  // has capacity for all streams
   std::unordered_map<std::uint64_t, PoolStream*> by_id_;
   std::unordered_map<StreamHandle, PoolStream*> by_handle_;
   IntrusiveStack<PoolStream, &PoolStream::next_cached> cached_;
-  std::vector<PoolStream*> taken_cached_;  // has room for all
+  std::vector<PoolStream*> taken_cached_;  // has capacity for all streams
   StreamTally recycled_;
   std::uint64_t recycled_reused_ = 0;
 };

@@ -140,8 +140,8 @@ void StreamEvents::reopen_last(PoolStream& stream) {
   limit_open();
 }
 
-// No other thread could record an event in place of the last one of a thread's default stream, so the host
-// waits for that one.
+// Drops the oldest events. If an event is the last one of a thread's default stream, the host waits for it
+// first: no other thread could record a replacement.
 void StreamEvents::limit_open() noexcept {
   while (open_.size() > kMaxOpen) {
     StreamEvent& oldest = *open_.front();
@@ -174,7 +174,7 @@ void StreamEvents::drop(StreamEvent& event) noexcept {
   release(event);
   open_.erase_if_there(event);
   event.stream->events.erase(event);
-  spare_events_.push_back(&event);  // new_event() made room
+  spare_events_.push_back(&event);  // new_event() reserved space
 }
 
 void StreamEvents::drop_all(PoolStream& stream) noexcept {

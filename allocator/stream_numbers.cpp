@@ -33,7 +33,7 @@ void StreamNumbers::take_back(PoolStream& stream) {
   const std::lock_guard lock(stream.mutex);
   numbers_[stream.number] = {.stream = nullptr, .count = stream.epoch};
   stream.known.set(stream.number, stream.epoch);
-  free_numbers_.push_back(stream.number);  // give() made room
+  free_numbers_.push_back(stream.number);  // give() reserved space
   stream.number = 0;
   stream.keeps_cache = false;
   stream.freed_in_epoch = false;

@@ -2,13 +2,13 @@
 // The numbers that streams have in clocks and frontiers, and two clocks of the work that the host knows to be
 // done.
 //
-// A stream has a number only while its points may matter. A number that goes to another stream continues its
-// count; all points of the stream that had it before have been reached. The host and streams without a number
-// share number 0, all of whose points have been reached.
+// A stream has a number only while another stream may have to wait for one of its points. When a number is
+// given to another stream, the count continues; by then, all points of the earlier stream have been reached.
+// The host and streams without a number share number 0, all of whose points have been reached.
 //
-// Placement depends on `done` alone, which changes only where the program's calls make the host wait. So
-// placement does not depend on how fast the device is. `reached` contains all points that were seen to be
-// done; it dominates `done`.
+// The clock `reached` contains all points that were seen to be done. The clock `done` changes only where the
+// program's calls make the host wait; `reached` dominates it. Placement depends on `done` alone, and so not
+// on how fast the device is.
 //
 // Guarded by the pool's lock.
 
@@ -26,17 +26,18 @@ class StreamNumbers {
  public:
   explicit StreamNumbers(PoolStream& host) { numbers_.push_back({.stream = &host, .count = 0}); }
 
-  // A number for a stream that has none. Throws only std::bad_alloc, and then nothing changes.
+  // Gives a number to a stream that has none. If it throws std::bad_alloc, nothing has changed.
   void give(PoolStream& stream);
-  // All points of the stream must have been reached.
+  // Takes back the number of a stream, all of whose points have been reached.
   void take_back(PoolStream& stream);
-  // Null if no stream has the number.
+  // The stream that has `number`; null if none has it.
   PoolStream* stream_of(StreamId number) const { return numbers_[number].stream; }
-  // Visits all numbers but the host's in turn; null if no stream has the next one.
+  // The stream with the next number, in turn over all numbers but the host's; null if no stream has it.
   PoolStream* next_in_turn();
 
-  // How wide clocks are, and how many numbers streams have.
+  // The width of clocks.
   std::size_t size() const { return numbers_.size(); }
+  // How many numbers streams have.
   std::size_t given() const { return numbers_.size() - 1 - free_numbers_.size(); }
 
   const StreamClock& done() const { return done_; }
@@ -62,10 +63,10 @@ class StreamNumbers {
   };
 
   std::vector<Number> numbers_;         // the first is the host's
-  std::vector<StreamId> free_numbers_;  // has room for all
+  std::vector<StreamId> free_numbers_;  // has capacity for all numbers
   std::size_t hand_ = 0;                // of next_in_turn()
-  StreamClock done_;                    // has room for all numbers; so has the next
-  StreamClock reached_;
+  StreamClock done_;                    // as wide as size()
+  StreamClock reached_;                 // as wide as size()
 };
 
 }  // namespace vdnn

@@ -34,7 +34,7 @@ PoolStream& StreamOrder::at(StreamHandle handle) {
     limit_vanished();
     stream = &add(handle, backend_.stream_id(handle));
   }
-  come_back(*stream);  // so that nothing settles it while it is served
+  come_back(*stream);  // so that nothing settles the stream during the request
   if (!stream->of_thread) {
     directory_.remember(handle, *stream);
   }
@@ -72,13 +72,13 @@ void StreamOrder::recycle(PoolStream& stream) {
       return;
     }
   }
-  // Without the pool's lock, nothing enters a stream that has no number. If the stream turns up again, it is
-  // a new one.
+  // A thread can add blocks to a stream without a number only under the pool's lock, which the caller holds.
+  // If the stream's handle appears again, it counts as a new stream.
   directory_.recycle(stream);
 }
 
-// An event can no longer be recorded on the stream. If none is needed, the stream counts as ended with
-// notice.
+// Handles a stream on which events can no longer be recorded. If no event is needed, the stream counts as
+// ended with notice.
 void StreamOrder::vanish(PoolStream& stream) {
   if (stream.number == 0) {
     numbers_.give(stream);  // its blocks may have been used since it was settled
@@ -98,7 +98,7 @@ void StreamOrder::vanish(PoolStream& stream) {
   retire(stream);
 }
 
-// If the heap has no memory for it, the rest of the cache is flushed later.
+// Flushes the cache of the stream. If the heap has no memory for that, the rest is flushed later.
 void StreamOrder::flush_if_possible(PoolStream& stream) {
   try {
     flush_(stream);
@@ -126,7 +126,7 @@ void StreamOrder::end(PoolStream& stream) {
   retire(stream);
 }
 
-// Called for each new stream. Without new streams, no stream loses its number.
+// Called only for new streams, so a program that makes no new streams parks none.
 void StreamOrder::park_quiet_streams() noexcept {
   for (int i = 0; i < kVisitsPerStream; ++i) {
     PoolStream* const stream = numbers_.next_in_turn();
@@ -137,7 +137,7 @@ void StreamOrder::park_quiet_streams() noexcept {
   }
 }
 
-// Quiet: not used since the last visit.
+// A stream is quiet if it was not used since the last visit.
 void StreamOrder::park_if_quiet(PoolStream& stream) {
   {
     const std::lock_guard lock(stream.mutex);
@@ -196,7 +196,7 @@ void StreamOrder::come_back(PoolStream& stream) {
   stream.keeps_cache = true;
 }
 
-// A wait that fails is tried again with the next stream.
+// If the wait fails, the call for the next stream tries again.
 void StreamOrder::limit_retired() noexcept {
   try {
     while (retired_.size() > kMaxRetired) {
@@ -214,7 +214,7 @@ void StreamOrder::limit_retired() noexcept {
   }
 }
 
-// A wait that fails is tried again with the next stream.
+// If the wait fails, the call for the next stream tries again.
 void StreamOrder::limit_vanished() {
   if (vanished_.size() <= kMaxVanished) {
     return;
@@ -230,7 +230,8 @@ void StreamOrder::limit_vanished() {
   }
 }
 
-// The host does not wait for a stream that still exists, unless there are very many.
+// The host does not wait for a stream that still exists, except for a thread's default stream, or if streams
+// have very many numbers.
 void StreamOrder::limit_parked() noexcept {
   try {
     while (parked_.size() > kMaxParked) {
@@ -280,7 +281,8 @@ Frontier StreamOrder::missing(const PoolStream& stream, const Frontier& frontier
 }
 
 // Collects the missing points in the order of their events, the latest first. So each point precedes those
-// that its event represents. No point without an event represents another.
+// that its event represents. Points without an event come first, in the order of stream numbers: the event
+// that will be recorded for one of them cannot represent another.
 void StreamOrder::collect_missing(const PoolStream& requester, const Frontier& frontier) {
   missing_.clear();
   for (const Point& point : frontier.points()) {
@@ -335,7 +337,7 @@ bool StreamOrder::wait_for_all_users() {
     try {
       backend_.synchronize_all();
       return true;
-    } catch (const CaptureConflict&) {  // NOLINT(bugprone-empty-catch): of a stream that is not known
+    } catch (const CaptureConflict&) {  // NOLINT(bugprone-empty-catch): an unknown stream is captured
     }
   }
   return wait_beside_captures();
@@ -409,7 +411,8 @@ void StreamOrder::refuse_any_capture() {
 }
 
 // Ends the epochs of all streams that have freed since the last wait for the device, and returns these
-// streams, chained. The uses of a block that is freed from here on may be submitted after the wait has begun.
+// streams, chained. A block that is freed from here on belongs to the next epoch, which the wait does not
+// cover, since uses of the block may be submitted after the wait has begun.
 PoolStream* StreamOrder::end_epochs_of_freed() {
   PoolStream* const freed = freed_.take_all();
   for (PoolStream* stream = freed; stream != nullptr; stream = stream->next_freed) {
@@ -421,8 +424,8 @@ PoolStream* StreamOrder::end_epochs_of_freed() {
   return freed;
 }
 
-// Calls visit(stream) for each, under its lock. Those that have freed in their current epoch are chained
-// again.
+// Calls visit(stream) for each stream of the chain, under its lock. Adds streams that have freed in their
+// current epoch to freed_ again.
 template <class Visit>
 void StreamOrder::visit_freed(PoolStream* freed, const Visit& visit) {
   for (PoolStream *next = nullptr, *stream = freed; stream != nullptr; stream = next) {
@@ -492,7 +495,7 @@ Point StreamOrder::freed_on(PoolStream& stream) {
     try {
       events_.record(stream);
     } catch (const CaptureConflict&) {
-      // A stream that needs the block waits for the next event here, or for the device.
+      // A stream that needs the block waits for the next event on this stream, or for the device.
     }
   }
   return point;

@@ -38,7 +38,7 @@ void check(const PoolBackendProperties& backend, const StreamPoolOptions& option
           "a history of " + std::to_string(options.history_events) + " events is too long");
   require(options.small_bytes > 0 &&
               SizeClasses(backend.alignment_bytes).class_of(options.small_bytes) < SizeClasses::kClasses,
-          "small blocks of up to " + format_size(options.small_bytes) + " have too many sizes");
+          "small blocks of up to " + format_size(options.small_bytes) + " would have too many size classes");
 }
 
 }  // namespace
@@ -69,8 +69,8 @@ class StreamPool::Impl {
     if (memory_.reserved().current == 0) {
       return;  // there is nothing that work could use
     }
-    // Several times, since a call that the backend refuses has not waited. A GPU that refuses all of them
-    // runs no work any more.
+    // Tries several times, since a call that the backend refuses has not waited. A GPU that refuses all of
+    // them no longer runs work.
     for (int i = 0; i < kWaitsAtEnd; ++i) {
       try {
         if (!order_.wait_for_all_users()) {
@@ -117,7 +117,8 @@ class StreamPool::Impl {
     free_claimed(record, address, owner, [&] { return blocks_.last_use(record, owner); });
   }
 
-  // Unless `handle` means the owner, it may mean another stream once the pool is locked.
+  // If `handle` does not mean the owner, it must be looked up again under the pool's lock: it may mean
+  // another stream by then.
   void free(std::uint64_t address, StreamHandle handle) {
     PoolStream* stream = order_.recall(handle).stream;
     if (stream == nullptr) {
@@ -233,8 +234,8 @@ class StreamPool::Impl {
     return block;
   }
 
-  // Under `lock`, the pool's. `stream_now()` returns the stream that the request is for. It is asked again
-  // after on_exhausted(), since the handle may mean another stream then.
+  // The caller holds `lock`, the pool's. `stream_now()` returns the stream that the request is for. It is
+  // called again after on_exhausted(), since the handle may mean another stream by then.
   template <class StreamNow>
   std::optional<AddressRange> allocate_locked(const PoolRequest& request, std::unique_lock<std::mutex>& lock,
                                               const StreamNow& stream_now) {
@@ -262,9 +263,9 @@ class StreamPool::Impl {
     return std::nullopt;
   }
 
-  // Frees a claimed block in the order of `stream`; null: in the order of none. `last_use()` is called under
-  // the pool's lock where the block does not go to the cache of its owner. The event is noted first: once the
-  // block is free, another thread may have it.
+  // Frees a claimed block in the order of `stream`, or of no stream if `stream` is null. If the block is not
+  // put into its owner's cache, `last_use()` is called under the pool's lock. The history notes the free
+  // first: once the block is free, another thread may allocate it.
   template <class LastUse>
   void free_claimed(BlockRecord& record, std::uint64_t address, PoolStream* stream, const LastUse& last_use) {
     const AddressRange range{.begin = address, .bytes = record.requested};
@@ -322,7 +323,7 @@ class StreamPool::Impl {
   PoolPeaks peaks_;
   std::optional<PoolHistory> history_;
 
-  mutable std::mutex mutex_;  // guards what follows; the parts declare which of their calls need no lock
+  mutable std::mutex mutex_;  // guards the members below; their headers list the calls that need no lock
   PoolMemory memory_;
   PoolBlocks blocks_;
   StreamCaches caches_;

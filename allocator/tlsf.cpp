@@ -108,7 +108,7 @@ std::optional<Tlsf::Block> Tlsf::allocate(std::uint64_t asked, const Requester& 
   if (nodes_[node].bytes > bytes) {
     split(node, bytes, std::move(rest_frontier));
   } else if (node == last_) {
-    // Memory appended next inherits the frontier, as a rest of this block would have.
+    // Memory appended next inherits the frontier, as the rest of this block would have done.
     beyond_ = std::move(rest_frontier);
   }
   use(node, asked);

@@ -1,11 +1,12 @@
 #pragma once
-// Offset bookkeeping: which parts of [0, end) are in use. It touches no memory; the range grows at its end.
+// Offset bookkeeping: which parts of [0, end) are in use. It never accesses the memory; the range grows at
+// its end.
 //
-// The algorithm is TLSF (Masmano et al., "TLSF: a new dynamic memory allocator for real-time systems", 2004).
-// Free blocks are listed by size. The first level of size classes is the power of two, the second cuts each
-// power into 32 equal steps. One bitmap per level shows which lists are not empty, so finding the smallest
-// list above a size takes two bit scans. Free neighbours are merged at once, so no two free blocks ever
-// touch.
+// The algorithm is TLSF (Masmano et al., "TLSF: a new dynamic memory allocator for real-time systems",
+// 2004). Free blocks are listed by size. The first level of size classes is the power of two; the second
+// divides each power into 32 equal steps. One bitmap per level shows which lists are not empty, so finding
+// the smallest list above a size takes two bit scans. Free neighbours are merged immediately, so no two free
+// blocks ever touch.
 //
 // Two things differ from the paper.
 //
@@ -19,9 +20,9 @@
 //   class are tried first, which also finds the exact fit that repetitive requests leave. The whole class is
 //   searched before the tail is used.
 //
-// A free block carries the frontier of its last users. Merging joins frontiers; splitting copies the frontier
-// to the rest. Among the first kCandidates of a list, a block whose frontier the requester dominates is
-// preferred.
+// A free block carries the frontier of its last users. Merging blocks joins their frontiers; splitting a
+// block copies its frontier to the rest. Among the first kCandidates of a list, a block whose frontier the
+// requester dominates is preferred.
 //
 // Invariants: blocks tile [0, end); offsets and sizes are multiples of the unit; no two neighbours are free;
 // a free block is in the list of its class unless it is the tail.
@@ -72,18 +73,18 @@ class Tlsf {
   // All offsets and sizes are multiples of `unit` (not 0). The range is empty at first.
   explicit Tlsf(std::uint64_t unit) : unit_(unit) { heads_.fill(kNone); }
 
-  // `asked` bytes, rounded up to units (0 is treated as 1), for a requester that is ordered after
-  // `requester`. Empty exactly when no free block is large enough. Throws InvalidArgument when rounding
+  // Allocates `asked` bytes, rounded up to units (0 is treated as 1), for a requester that is ordered after
+  // `requester`. Empty exactly if no free block is large enough. Throws InvalidArgument when rounding
   // overflows.
   std::optional<Block> allocate(std::uint64_t asked, const Frontier& requester);
-  // Likewise, for a StreamKnowledge.
+  // The same for other types with dominates(), for example StreamKnowledge.
   template <class Requester>
   std::optional<Block> allocate(std::uint64_t asked, const Requester& requester);
 
   // The bytes by which the range must grow so that the tail has `asked` bytes; 0 if it has them already.
   std::uint64_t missing(std::uint64_t asked) const;
-  // Appends `bytes` (a multiple of the unit) of fresh memory, which nothing has used. It cannot fail after
-  // prepare_to_grow(), which is for callers that have to obtain the memory in between.
+  // Appends `bytes` (a multiple of the unit) of fresh memory, which nothing has used. prepare_to_grow() does
+  // all that may fail: callers obtain the memory between the two calls.
   void prepare_to_grow() { prepare_nodes(1); }
   void grow(std::uint64_t bytes);
   // Removes `bytes` (a multiple of the unit) from the tail. Throws InvalidArgument if the tail is smaller or
@@ -95,16 +96,17 @@ class Tlsf {
   Block in_use(std::uint64_t offset, std::uint64_t asked) const;
   // Sets the frontier that a block in use carries if it is freed unused.
   void set_frontier(std::uint64_t offset, std::uint64_t asked, const Frontier& frontier);
-  // `last_use` must dominate every use. If it is empty, the block was never used and keeps the frontier that
-  // it was handed out with. Points of free neighbours that `covered` contains are dropped. Returns the free
-  // block that contains the block now.
+  // Frees a block; `last_use` must dominate every use of it. If `last_use` is empty, the block was never
+  // used and keeps the frontier that it was handed out with. Points of free neighbours that `covered`
+  // contains are dropped. Returns the free block that now contains the freed one.
   Extent free(std::uint64_t offset, std::uint64_t asked, const Frontier& last_use,
               const CoveredPoints* covered = nullptr);
 
-  // Calls visit(block, extent, frontier) for each free block, in no order; it must not change anything.
+  // Calls visit(block, extent, frontier) for each free block, in no order; visit() must not change the
+  // bookkeeping.
   template <class Visit>
   void for_each_free(const Visit& visit) const;
-  // Calls visit(extent, state) for everything in order of offset, from the end.
+  // Calls visit(extent, state) for all blocks and vacancies, from the highest offset to the lowest.
   template <class Visit>
   void for_each_from_the_end(const Visit& visit) const;
 
@@ -116,7 +118,7 @@ class Tlsf {
   // The points that the next user of the tail must be ordered after; empty without a tail.
   Frontier tail_frontier() const;
   std::uint64_t largest_free_block_bytes() const;
-  // In order of offset; linear in the number of blocks.
+  // All free blocks in order of offset; linear in the number of blocks.
   std::vector<Block> free_blocks() const;
 
  protected:
@@ -135,9 +137,9 @@ class Tlsf {
     Frontier frontier;
   };
 
-  // Makes sure that append() needs no memory, `count` times.
+  // Makes sure that the next `count` calls of append() need no memory.
   void prepare_nodes(std::size_t count);
-  // A new free block after `before` in address order.
+  // Adds a free block after `before` in address order.
   Index append(Index before, std::uint64_t offset, std::uint64_t bytes);
   // `node` absorbs the neighbour after it, except for the frontier.
   void absorb_after(Index node);
@@ -156,7 +158,8 @@ class Tlsf {
   // it.
   void enlist(Index node);
   void unlist(Index node);
-  // Likewise for any list. unlink() returns whether the node was the first of its list.
+  // link() and unlink() do the same for any list. unlink() returns whether the node was the first of its
+  // list.
   void link(Index node, Index& head);
   bool unlink(Index node);
 
@@ -171,7 +174,7 @@ class Tlsf {
   static constexpr unsigned kClasses = kFirstLevel * kSecondLevel;
 
   unsigned class_of(std::uint64_t bytes) const;
-  // The first class from `from` on that is not empty; kClasses if all are.
+  // The first class from `from` on that is not empty; kClasses if all of them are empty.
   unsigned next_class(unsigned from) const;
   template <class Requester>
   Index choose_hole(std::uint64_t bytes, const Requester& requester) const;
@@ -180,12 +183,12 @@ class Tlsf {
   template <class Requester>
   Index choose_in_class(unsigned size_class, std::uint64_t bytes, const Requester& requester,
                         std::size_t limit) const;
-  // The block in use; throws InvalidArgument when there is none.
+  // The block in use that allocate(asked) returned at `offset`; throws InvalidArgument if there is none.
   Index lookup(std::uint64_t offset, std::uint64_t asked) const;
 
   // The free block after which there is no memory, or kNone.
   Index tail() const;
-  // Splits off the rest after `bytes`, which carries `frontier`.
+  // Splits off the rest after `bytes`; the rest carries `frontier`.
   void split(Index node, std::uint64_t bytes, Frontier frontier);
   void make_spare(Index node);
 
@@ -197,8 +200,8 @@ class Tlsf {
   Index spare_ = kNone;
   std::size_t spares_ = 0;
   Index last_ = kNone;  // in address order
-  // The frontier of the tail while there is no tail. So the first step, in which the range grows, gets the
-  // same addresses and waits as later ones, which find a tail.
+  // The frontier that the next tail gets, while there is no tail. So the first step, in which the range
+  // grows, gets the same addresses and waits as later steps, which find a tail.
   Frontier beyond_;
 
   std::uint64_t first_level_ = 0;

@@ -1,5 +1,5 @@
 #pragma once
-// Room in a vector ahead of need, so that an element can be added later without memory.
+// Reserves capacity in a vector, so that an element can be added later without memory.
 
 #include <algorithm>
 #include <cstddef>
@@ -7,8 +7,8 @@
 
 namespace vdnn {
 
-// Makes room for `size` elements. Capacity at least doubles, so that elements added one by one cost amortized
-// constant time.
+// Reserves capacity for `size` elements. The capacity at least doubles, so that adding elements one by one
+// takes amortized constant time.
 template <class Element>
 void make_room(std::vector<Element>& elements, std::size_t size) {
   if (elements.capacity() < size) {

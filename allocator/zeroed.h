@@ -1,5 +1,5 @@
 #pragma once
-// Arrays of zeros in which only touched pages need memory.
+// Arrays of zeros in which only accessed pages need memory.
 
 #include <cstdint>
 #include <cstdlib>

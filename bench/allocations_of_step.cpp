@@ -50,7 +50,8 @@ class Log {
     }
   }
 
-  // Frees a block on the first stream, by role, of its last uses; the other streams are recorded as users.
+  // Frees the block on one of the streams of its last uses, the one with the smallest StreamRole, and records
+  // uses on the others.
   void release(const Instruction& release) {
     if (!on_device(release.buffer)) {
       return;

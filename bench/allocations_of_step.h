@@ -1,6 +1,6 @@
 #pragma once
-// The requests of an executor to the device pool for a schedule, as an allocation log: persistent buffers,
-// and one step.
+// The requests that an executor makes to the device pool for a schedule: an allocation log of the persistent
+// buffers and of one step.
 
 #include "vdnn/allocation_log.h"
 #include "vdnn/schedule.h"

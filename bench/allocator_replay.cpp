@@ -1,6 +1,7 @@
-// Replays allocation logs on this project's pools, plain allocation and models of PyTorch's rules. Prints for
-// each of them the ratio of its peak of device memory to the peak of live bytes: allocator_replay
-// tests/data/traces/*.txt
+// Replays allocation logs on this project's pools, plain allocation and models of PyTorch's rules. Prints,
+// for each log and allocator, the ratio of the peak of device memory to the peak of live bytes.
+//
+//   allocator_replay tests/data/traces/*.txt
 
 #include <CLI/CLI.hpp>
 #include <cstdio>
@@ -46,8 +47,8 @@ void print_row(const Comparison& comparison) {
   std::printf("\n");
 }
 
-// Other costs of each contestant: time, including the reading of its figures after each call, and waits
-// between streams.
+// Prints each contestant's time per call and its waits between streams. The time includes reading the
+// contestant's figures after the call.
 void print_costs(const Comparison& comparison) {
   std::printf("%-35s", "  ns a call, waits");
   for (const Outcome& outcome : comparison.outcomes) {
@@ -97,7 +98,7 @@ int run(int count, char** arguments) {
   Asked asked;
   app.add_option("log", asked.paths, "Allocation logs")->required();
   app.add_option("--steps", asked.steps, "How many times to run a log's step")->check(CLI::PositiveNumber);
-  app.add_option("--least-live", asked.least_mib, "Leaves out logs whose peak of live bytes is lower, in MiB")
+  app.add_option("--least-live", asked.least_mib, "Omits logs with a lower peak of live bytes, in MiB")
       ->check(CLI::NonNegativeNumber);
   app.add_flag("--one-stream", asked.one_stream, "Puts all operations on one stream");
   app.add_flag("--costs", asked.costs, "Also prints times and waits");

@@ -30,10 +30,10 @@ struct Comparison {
   std::uint64_t live_bytes = 0;   // peak
   std::vector<Outcome> outcomes;  // in the order of contestants()
 };
-// Replays the step of the log `steps` times. Throws as the log's functions do.
+// Replays the log on all contestants, its step `steps` times. Throws what peak_live_bytes() throws.
 Comparison compare(std::string name, const AllocationLog& log, std::size_t steps);
 
-// A line of a Markdown table without its end.
+// The first two lines of a Markdown table, and one row for a comparison. Both end without a newline.
 std::string markdown_header();
 std::string markdown_row(const Comparison& comparison);
 

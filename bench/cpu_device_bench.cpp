@@ -2,9 +2,9 @@
 // hides, and the cost of a submission.
 //
 // On `cpu`, page-locked memory is ordinary memory whose pages are touched at allocation, so copies never
-// cause page faults. A pageable block has no pages yet, like fresh memory of malloc: the first copy into it,
-// the offload, pays for the page faults. The prefetch finds the pages present, so it is measured with
-// page-locked memory only.
+// cause page faults. A pageable block, like fresh memory of malloc, has no pages yet. The offload, the first
+// copy into the block, pays for the page faults. A prefetch finds the pages present, so prefetches are
+// measured with page-locked memory only.
 
 #include <benchmark/benchmark.h>
 #include <sys/mman.h>
@@ -34,7 +34,7 @@ constexpr std::int64_t kLargestCopy = 256 << 20;
 constexpr std::int64_t kQueue = 8;
 constexpr std::uint64_t kOverlappedBytes = 64 << 20;
 
-// A device with one block of its memory and one of page-locked memory, both touched.
+// A device with one block of its memory and one of page-locked memory. The pages of both blocks are touched.
 class Blocks {
  public:
   explicit Blocks(std::uint64_t bytes)
@@ -94,7 +94,7 @@ Frontier submit(Device& device, StreamId stream, const std::vector<Copy>& copies
 }
 
 // Submits several copies together, as feature maps queue in a run, then waits. With one copy, the result
-// includes the full latency of its start, and of the notification of the host at its end.
+// includes the full latency of starting the copy and of notifying the host of its end.
 void copy_bandwidth(benchmark::State& state, CopyDirection direction, HostMemory memory) {
   const auto bytes = static_cast<std::uint64_t>(state.range(0));
   const auto total_bytes = bytes * static_cast<std::uint64_t>(state.range(1));
@@ -172,7 +172,7 @@ void overlap(benchmark::State& state, CopyDirection direction) {
   report_ratio(state, "together/longer", figures[2], longer);
 }
 
-// A stream that is blocked until it is released, with empty pieces of work queued after that.
+// A stream that runs nothing between hold() and let_go(), so that empty pieces of work queue there.
 class HeldStream {
  public:
   static constexpr int kPieces = 1000;
@@ -196,7 +196,7 @@ class HeldStream {
 };
 
 // The cost of a piece of work for the submitting thread, and for the stream's thread while the host waits for
-// the last one.
+// the last piece.
 void piece_of_work(benchmark::State& state) {
   HeldStream submitting;
   HeldStream executing;
@@ -222,7 +222,7 @@ void piece_of_work(benchmark::State& state) {
 }
 BENCHMARK(piece_of_work)->UseManualTime();
 
-// No queue holds more bytes than the largest copy.
+// Sizes of copies and lengths of queues. No queue holds more bytes than the largest copy.
 void sizes_and_queues(benchmark::internal::Benchmark* benchmark) {
   for (std::int64_t bytes = kSmallestCopy; bytes <= kLargestCopy; bytes *= 4) {
     benchmark->Args({bytes, 1});

@@ -1,6 +1,6 @@
-// The time of a submission on the submitting thread: on a device that does nothing, which shows the cost of
-// the base class alone, and on `sim`. Each piece of work has the operands of a convolution's forward pass:
-// two reads, two writes. cpu_device_bench measures the same on `cpu`.
+// Measures the time that a submission takes on the submitting thread, on `sim` and on a device that does
+// nothing. The latter shows the cost of the base class alone. Each piece of work has the operands of a
+// convolution's forward pass: two reads, two writes. cpu_device_bench measures submissions on `cpu`.
 
 #include <benchmark/benchmark.h>
 

@@ -1,5 +1,5 @@
 // The cost of a pair of allocate and free for the submitting thread: in the device pool on a device that does
-// nothing, in its bookkeeping of offsets alone, and in allocators of ordinary memory.
+// nothing, in the pool's bookkeeping of offsets alone, and in allocators of ordinary memory.
 
 #include <benchmark/benchmark.h>
 
@@ -53,7 +53,7 @@ class PoolOnNothing {
   const Frontier used_{Point{.stream = 0, .count = 1}};
 };
 
-// The other contenders, with the same two functions.
+// The other contenders, with the two functions of PoolOnNothing.
 class TlsfAlone {
  public:
   AddressRange allocate(std::uint64_t bytes) {
@@ -137,7 +137,7 @@ class RandomSizes {
   }
 
  private:
-  // From one byte to 8 MiB, every power of two as likely.
+  // A uniform size from one byte to a random power of two, 256 bytes to 8 MiB.
   std::uint64_t size() { return 1 + random_.below(std::uint64_t{1} << (8 + random_.below(16))); }
 
   Pool pool_;
@@ -163,8 +163,8 @@ void pairs(benchmark::State& state) {
 BENCHMARK_TEMPLATE(pairs, OneSize)->Name("device_pool/reuse_at_once")->UseManualTime();
 BENCHMARK_TEMPLATE(pairs, RandomSizes)->Name("device_pool/random_sizes")->UseManualTime();
 
-// Passes a block between two streams, so that each allocation makes its stream wait for the other. Compares
-// with the submissions alone.
+// Passes a block between two streams, so that each allocation makes its stream wait for the other stream.
+// Compares the cost with that of the submissions alone.
 void reuse_after_wait(benchmark::State& state) {
   PoolOnNothing rig;
   const auto pass_on = [&] {

@@ -1,7 +1,6 @@
-// The cost of the executor for the submitting thread, per instruction: whole training steps of the zoo's
-// networks under every policy, on `sim`. It compares with the same steps on a device that does nothing (the
-// executor and the pools alone; the difference is the cost of sim), and on `sim` with checks of races and
-// versions.
+// The cost of the executor for the submitting thread, per instruction: whole training steps of five networks
+// of the zoo under the static policies, on `sim`. The same steps also run on a device that does nothing,
+// which shows the cost of the executor and the pools alone, and on `sim` with checks of races and versions.
 
 #include <benchmark/benchmark.h>
 
@@ -26,7 +25,8 @@ constexpr std::array kPolicies{Policy::kBaseline, Policy::kOffloadNone, Policy::
 constexpr std::array kModels{"vgg16", "resnet50", "googlenet", "densenet121", "mobilenet"};
 constexpr int kWarmUpSteps = 2;
 
-// Steps one run on one device; waits for the results of each step once the next one has been submitted.
+// Runs the steps of one planned run on one device. Waits for a step's results once the next step has been
+// submitted.
 class Stepper {
  public:
   Stepper(const PlannedRun& run, std::unique_ptr<Device> on)

@@ -1,5 +1,5 @@
 // The cost of a pair of allocate and free of page-locked memory for the submitting thread, on a device that
-// does nothing. It compares with page-locking each time on `cpu`.
+// does nothing. The benchmark compares the pool with page-locking new memory each time, on `cpu`.
 
 #include <benchmark/benchmark.h>
 

@@ -1,7 +1,7 @@
-// Writes the table of docs/planner.md in Markdown. For each network of the zoo, on three simulated GPUs, it
-// shows the overhead of a step under `optimal` over the fastest algorithms in unlimited memory. Budgets are
-// shares of the baseline's peak. It also shows the lower bound for that memory, and the overhead of the best
-// other policy.
+// Writes the table of docs/planner.md in Markdown: step times of each network of the zoo on three simulated
+// GPUs. Budgets are shares of the baseline's peak. For each budget, the table shows the time under `optimal`,
+// the lower bound, and the time under the best other policy. All are multiples of the time of the fastest
+// algorithms in unlimited memory.
 //
 //   planner_table [sim:NAME ...]
 
@@ -27,7 +27,7 @@ constexpr std::array kPercents{100, 80, 60, 40, 30, 20, 15, 10};
 constexpr std::uint64_t kAmple = std::uint64_t{1} << 46U;
 constexpr double kNever = std::numeric_limits<double>::infinity();
 
-// 128, or the smaller batch of the publication.
+// The batch: 128, or the smaller one of the network's publication.
 std::int64_t batch_of(const std::string& model) {
   if (model == "unet") {
     return 8;

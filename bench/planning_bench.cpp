@@ -1,7 +1,7 @@
 // The planning time of policy `optimal`: plan_optimal() for a large network of the zoo, and for chains of
 // 100, 1,000 and 10,000 convolutions, in turns. The times per layer are compared: if planning were linear in
-// the length of a network, `1000/100` and `10000/100` would be 1. The device is the paper's GPU. The budget
-// is 30 % of the memory for keeping everything, so nearly every decision is open.
+// the length of a network, `1000/100` and `10000/100` would be 1. The device is the GPU of the vDNN paper.
+// The budget is 30 % of the memory for keeping everything, so nearly every decision is open.
 
 #include <benchmark/benchmark.h>
 

@@ -1,6 +1,6 @@
 #pragma once
-// An allocator as bench/allocator_replay uses it to compare how much memory allocators reserve, not where
-// their blocks are.
+// The interface through which bench/allocator_replay calls an allocator. Only the amount of reserved memory
+// is compared, so blocks have numbers instead of addresses.
 
 #include <cstdint>
 
@@ -13,7 +13,8 @@ class ReplayedAllocator {
   ReplayedAllocator(const ReplayedAllocator&) = delete;
   ReplayedAllocator& operator=(const ReplayedAllocator&) = delete;
 
-  // `block` is the caller's number for the block, which must not be in use.
+  // `block` is the caller's number for the block, which must not be in use. `lasting`: the block is
+  // long-lived.
   virtual void allocate(std::uint64_t block, std::uint64_t bytes, std::uint32_t stream, bool lasting) = 0;
   virtual void use(std::uint64_t block, std::uint32_t stream) = 0;
   virtual void free(std::uint64_t block, std::uint32_t stream) = 0;

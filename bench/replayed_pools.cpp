@@ -11,7 +11,7 @@ namespace {
 
 constexpr std::uint64_t kWithoutEnd = std::uint64_t{1} << 46U;
 
-// The properties of a GPU.
+// The device that does nothing has the properties of a GPU.
 DeviceProperties nothing() {
   return {.name = "nothing",
           .memory_bytes = kWithoutEnd,

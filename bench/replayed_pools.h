@@ -13,7 +13,7 @@
 
 namespace vdnn::bench {
 
-// No pool: each request goes to the device, which allocates whole units of 512 bytes.
+// Allocation without a pool: the device serves each request, in whole units of 512 bytes.
 class PlainAllocation final : public ReplayedAllocator {
  public:
   void allocate(std::uint64_t block, std::uint64_t bytes, std::uint32_t stream, bool lasting) override;

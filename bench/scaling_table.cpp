@@ -1,7 +1,7 @@
 // Writes the tables of docs/data_parallel.md in Markdown: predictions for simulated V100s that train
-// together. The first table has four devices, with and without overlap (without: one bucket, reduced after
-// the whole backward pass), with and without offload. The second has one to eight devices, and one to four
-// machines of four.
+// together. The first table has four devices, with and without offload, and with and without overlap. Without
+// overlap, all gradients are in one bucket, which is reduced after the whole backward pass. The second table
+// has one to eight devices, and one to four machines of four devices each.
 //
 //   scaling_table
 
@@ -21,7 +21,7 @@ using namespace vdnn;
 constexpr std::uint64_t kOneBucket = std::uint64_t{1} << 40U;
 constexpr std::uint64_t kAmple = std::uint64_t{1} << 46U;
 
-// Options of four devices with batches of the same size.
+// Options for four devices, whose batches have the same size.
 RunOptions options_of(const std::string& model, Policy policy) {
   RunOptions options{.model = {.model = model, .batch = 64},
                      .device = "sim:v100-16",
@@ -51,7 +51,7 @@ void print_row(const std::string& model, const std::string& policy, RunOptions o
   }
 }
 
-// Prints the row for `budget`, or for the smallest possible budget if that is larger.
+// Prints the row for `budget`, or for the smallest possible budget if the latter is larger.
 void print_less_memory(const std::string& model, std::uint64_t budget) {
   RunOptions options = options_of(model, Policy::kOptimal);
   options.memory_bytes = budget;

@@ -19,7 +19,7 @@
 namespace vdnn::bench {
 namespace {
 
-// `none` comes first, since the others are compared with it.
+// `none` is first, since the other policies are compared with it.
 constexpr std::array kPolicies{Policy::kOffloadNone, Policy::kOffloadConv, Policy::kOffloadAll,
                                Policy::kBaseline};
 // A turn is long enough that the OpenMP threads of the previous session stop spinning.

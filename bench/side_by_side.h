@@ -20,12 +20,12 @@ struct Contender {
 // The figure reported for a run, computed from its seconds: a rate, or nanoseconds per piece.
 using Figure = std::function<double(double seconds)>;
 
-// The figures of one contender, or computed from several: one per round.
+// One figure per round, of one contender or computed from several contenders.
 using Figures = std::vector<double>;
 
 // Runs rounds until Google Benchmark has measured long enough; a round is one iteration with the time of all
-// contenders together. Returns the figures in the order of the contenders. Each contender has a counter of
-// its name with the median of its figures.
+// contenders together. Returns the figures in the order of the contenders. Reports the median of each
+// contender's figures as a counter with the contender's name.
 std::vector<Figures> side_by_side(benchmark::State& state, const std::vector<Contender>& contenders,
                                   const Figure& figure);
 

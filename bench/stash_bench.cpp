@@ -1,6 +1,7 @@
-// Measures the cost of a saved tensor, from put to drop, for the thread that saves and reads it, on a backend
-// that does nothing: for a tensor that stays on the device, and for one that leaves and is fetched ahead.
-// Also measures the cost of planning a step, by the number of its tensors.
+// Measures the cost of a saved tensor, from put to drop, for the thread that saves and reads it. The backend
+// does nothing. One contender keeps its tensors on the device; the other's tensors leave and are fetched
+// ahead of their reads. The benchmark also measures how the cost of planning a step depends on the number of
+// its tensors.
 
 #include <benchmark/benchmark.h>
 
@@ -17,7 +18,7 @@
 namespace vdnn::bench {
 namespace {
 
-constexpr std::uint64_t kTensors = 200;  // of a step
+constexpr std::uint64_t kTensors = 200;  // per step
 constexpr std::uint64_t kBytes = 4096;
 constexpr std::size_t kCapacity = 64;
 
@@ -43,7 +44,7 @@ class Steps {
  public:
   explicit Steps(std::uint64_t budget_bytes)
       : stash_(std::make_unique<NullStashBackend>(), {.budget_bytes = budget_bytes}), handles_(kTensors) {
-    step();  // the first step learns
+    step();  // the stash learns the first step
   }
 
   void step() {
@@ -108,7 +109,7 @@ stash::StepRecord chain(std::uint32_t tensors) {
   return step;
 }
 
-// The training thread makes a plan once for each kind of step.
+// The cost of one plan. A training thread plans once for each kind of step.
 void plan(benchmark::State& state) {
   const auto tensors = static_cast<std::uint32_t>(state.range(0));
   const stash::StepRecord step = chain(tensors);

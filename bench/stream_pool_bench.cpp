@@ -1,6 +1,6 @@
 // Measures the cost of allocate and free of the stream pool on a backend that does nothing: with and without
-// the cache of a stream, in stack, queue and random order, and with few and many idle blocks. Also compares
-// two threads on two streams with one thread.
+// the cache of a stream, in stack, queue and random order, and with few and many idle blocks, which stay
+// allocated. Also compares two threads on two streams with one thread.
 
 #include <benchmark/benchmark.h>
 
@@ -63,7 +63,7 @@ class Pairs {
   std::vector<std::size_t> order_;
 };
 
-// A pool with a given number of idle blocks of one stream.
+// A pool with a given number of idle blocks of one stream: they are allocated and never freed.
 class IdlePool {
  public:
   explicit IdlePool(int idle) {
@@ -117,10 +117,10 @@ double cpu_seconds_of(Pairs& pairs) {
   return cpu_seconds() - before;
 }
 
-// The same work by one thread, and by two at once, each on a stream of its own. Threads that hinder each
-// other use more CPU time. The benchmark compares CPU time, since other programs may use the machine's cores.
-// (CPU time does not include sleeping for a lock, but the streams share no lock there.) It also reports the
-// wall clock, for otherwise idle machines.
+// The same work by one thread, and by two threads at once, each on a stream of its own. Threads that hinder
+// each other use more CPU time. The benchmark compares CPU time, since other programs may use the machine's
+// cores. (CPU time does not include sleeping for a lock, but these two streams share no lock.) It also
+// reports the wall clock, for otherwise idle machines.
 void two_threads(benchmark::State& state, std::uint64_t bytes) {
   IdlePool rig(10);
   Pairs first(rig.pool, 0, bytes, Order::kStack);
@@ -148,13 +148,13 @@ void two_threads(benchmark::State& state, std::uint64_t bytes) {
 }
 BENCHMARK_CAPTURE(two_threads, small, 4096)->Name("stream_pool/two_threads")->UseManualTime();
 
-// --- streams that come and go, and many that stay ----------------------------------------------------------
+// --- short-lived streams, and many long-lived streams ------------------------------------------------------
 
 constexpr std::uint64_t kLateRequest = 100000;
 constexpr int kRequests = 64;  // per run
 constexpr int kCalls = 20000;  // per run
 
-// Compares request 100 with request 100,000.
+// Compares the time of request 100 with that of request 100,000.
 void by_requests(benchmark::State& state, const Requests& requests) {
   std::unique_ptr<RequestLoop> early;
   RequestLoop late(requests);

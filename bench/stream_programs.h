@@ -1,5 +1,5 @@
 #pragma once
-// Programs that use a stream pool on many streams, or on streams that come and go, over a backend that counts
+// Programs that use a stream pool on many streams, or on short-lived streams, over a backend that counts
 // calls. A benchmark times these programs, and a test checks the counts.
 
 #include <algorithm>
@@ -19,7 +19,7 @@ namespace vdnn::bench {
 
 enum class Done { kAtOnce, kLate, kNever };
 
-// Streams that are created and destroyed; handles are reused. Counts calls.
+// A backend that counts its calls. Its streams are created and destroyed, and their handles are reused.
 class CountingStreams final : public NullBackend {
  public:
   CountingStreams(std::size_t handles, Done done, bool of_thread)
@@ -76,8 +76,8 @@ struct Requests {
   std::string name;
   std::uint64_t bytes = 4096;
   bool is_told = true;          // whether the pool is told of the end of each stream
-  Done done = Done::kAtOnce;    // when streams complete their work
-  bool of_thread = false;       // whether each is another thread's default stream, whose end is not reported
+  Done done = Done::kAtOnce;    // when a recorded event is reached
+  bool of_thread = false;       // whether streams are other threads' default streams (end not reported)
   std::size_t handles = 8;      // handles that are reused in turn
   std::size_t left_behind = 0;  // streams that ended earlier without notice, each with a block in use
 };
@@ -133,7 +133,7 @@ class RequestLoop {
   std::uint64_t next_ = 0;
 };
 
-// Allocates and frees random blocks on streams that stay.
+// Allocates and frees random blocks on streams that are never destroyed.
 class ManyStreams {
  public:
   ManyStreams(StreamId streams, std::uint64_t most_bytes, Done done)

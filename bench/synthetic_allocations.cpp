@@ -25,7 +25,7 @@ class Program {
   }
   void free_any() { free(random.below(live_.size())); }
   void free_newest() { free(live_.size() - 1); }
-  // Records a use of a random block by another stream than its own.
+  // Records a use of a random block by a stream other than the block's own.
   void use_any(std::uint32_t streams) {
     const Block& block = live_[random.below(live_.size())];
     log_.events.push_back(
@@ -63,13 +63,13 @@ class Program {
   std::uint64_t live_bytes_ = 0;
 };
 
-// A random size; all powers of two are equally likely.
+// A random size. Each range from a power of two to the next is equally likely.
 std::uint64_t any_size(SplitMix64& random, unsigned smallest_log, unsigned largest_log) {
   const auto log = smallest_log + static_cast<unsigned>(random.below(largest_log - smallest_log));
   return (std::uint64_t{1} << log) + random.below(std::uint64_t{1} << log);
 }
 
-// About 1 GiB in blocks of all sizes, freed in any order.
+// About 1 GiB in blocks of all sizes, freed in random order.
 AllocationLog sizes() {
   Program program(1);
   for (int i = 0; i < 3000; ++i) {
@@ -81,7 +81,7 @@ AllocationLog sizes() {
   return program.finish();
 }
 
-// The same on four streams, which use each other's blocks.
+// Blocks of all sizes, as in sizes(), on four streams that use each other's blocks.
 AllocationLog streams() {
   constexpr std::uint32_t kStreams = 4;
   Program program(2);
@@ -98,7 +98,7 @@ AllocationLog streams() {
   return program.finish();
 }
 
-// Inputs of varying length, as of text: activations build up and are freed again.
+// Inputs of varying length, for example text: activations build up and are freed again.
 AllocationLog lengths() {
   Program program(3);
   for (int i = 0; i < 24; ++i) {
@@ -118,7 +118,7 @@ AllocationLog lengths() {
   return program.finish();
 }
 
-// Each phase frees every second block of the previous one, and allocates blocks larger than the holes.
+// Each phase allocates blocks that are larger than those of earlier phases, then frees half of all blocks.
 AllocationLog phases() {
   Program program(4);
   for (std::uint64_t phase = 1; phase <= 24; ++phase) {

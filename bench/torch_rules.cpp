@@ -70,7 +70,7 @@ TorchRules::Block TorchRules::take(Pool& pool, std::uint64_t bytes) {
 std::set<TorchRules::FreeBlock>::iterator TorchRules::find(Pool& pool, std::uint64_t bytes) const {
   auto found = pool.free.lower_bound({bytes, 0, 0});
   if (expandable_ && found != pool.free.end()) {
-    // The block at the end can grow, so it serves only if no other block fits.
+    // The block at the end can grow, so it is used only if no other block fits.
     const auto [available, segment, offset] = *found;
     const auto next = std::next(found);
     if (offset + available == segments_.at(segment).bytes && next != pool.free.end()) {

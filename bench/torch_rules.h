@@ -2,17 +2,17 @@
 // The placement rules of PyTorch's caching allocator, on offsets alone, as in its sources of 2.5 to 2.9
 // (c10/cuda/CUDACachingAllocator.cpp) with default settings:
 //
-// * Sizes are rounded up to 512 bytes. Those up to 1 MiB are small.
-//   * A free block serves only the stream that first allocated it, and only requests of its kind (small or
-//       large). The best fit wins, among equals the one at the lowest address.
-//   * Default segments: 2 MiB for small requests, 20 MiB for large requests below 10 MiB, and for larger ones
-//     the request rounded up to 2 MiB. The rest of a small block is always split off, that of a large one
-//     only if it is more than 1 MiB. Neighbours merge within their segment.
-//   * Expandable segments: one for each stream and kind, which grows at its end by 2 MiB (small) or 20 MiB
-//       (large). The free block at the end serves if no other fits. Any rest is split off.
+//  * Sizes are rounded up to 512 bytes. Requests of up to 1 MiB are small.
+//  * A free block serves only the stream that first allocated it, and only requests of its kind (small or
+//    large). The smallest block that fits is used; among equal ones, the block at the lowest address.
+//  * Default segments: 2 MiB for small requests, 20 MiB for large requests below 10 MiB, and for larger ones
+//    the request rounded up to 2 MiB. The rest of a small block is always split off, the rest of a large
+//    block only if it is more than 1 MiB. Neighbours merge within their segment.
+//  * Expandable segments: one for each stream and kind, which grows at its end by 2 MiB (small) or 20 MiB
+//    (large). The free block at the end is used if no other block fits. Any rest is split off.
 //
-// The model favours PyTorch: a block that other streams used is free for its own stream at once, while
-// PyTorch would wait for events, and memory is unlimited.
+// The model favours PyTorch. Memory is unlimited. A block that other streams used is free for its own stream
+// at once, while PyTorch would wait for events.
 
 #include <cstdint>
 #include <map>

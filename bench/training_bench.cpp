@@ -4,11 +4,11 @@
 //                  [--precision bf16] [--threads 2]
 //
 // Prints one JSON object. The batch is random, the same at each step, and in page-locked memory from the
-// start, so that no data set is measured. The loss is read one step late, as in the training loop. A step's
-// seconds are the median time between the ends of two steps. The cost of copies shows twice: in the
-// comparison of policies, and as `stall_seconds`, the compute stream's waits in later, traced steps (not with
-// graphs, which do not run while tracing). `--smallest` trains in the smallest budget in which the policy can
-// run.
+// start, so the time of reading a data set is not included. The loss is read one step late, as in the
+// training loop. A step's seconds are the median time between the ends of two steps. A comparison of policies
+// shows the cost of copies. `stall_seconds` also shows it: the compute stream's waits in traced steps after
+// the timed ones. With graphs it is null, since graphs do not run while tracing. `--smallest` trains in the
+// smallest budget in which the policy can run.
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
@@ -154,7 +154,7 @@ double median_step_seconds(Session& session, const Batch& batch, int steps) {
   return median(std::move(seconds));
 }
 
-// The stall of one step, with tracing, which some drivers need to measure it.
+// The mean stall of a step, over traced steps, since some drivers measure stalls only while tracing.
 double stall_seconds(Session& session, const Batch& batch) {
   Device& device = session.device();
   const StreamId compute = session.streams()[StreamRole::kCompute];
@@ -212,7 +212,7 @@ int run(int argc, char** argv) {
   app.add_flag("--graph", arguments.graph, "runs steps as CUDA graphs");
   app.add_flag("--tf32", arguments.tf32, "products may round their inputs to TF32");
   app.add_flag("--smallest", arguments.smallest, "trains in the smallest budget");
-  app.add_option("--engine-timings", arguments.engine_timings, "as for vdnn train");
+  app.add_option("--engine-timings", arguments.engine_timings, "the file, as in vdnn train --engine-timings");
   CLI11_PARSE(app, argc, argv);
   std::cout << measure(arguments) << "\n";
   return 0;

@@ -9,7 +9,7 @@
 
 namespace vdnn::bench {
 
-// Calls take(name, log) for each: "vgg16-all".
+// Calls take(name, log) for each log. A name is, for example, "vgg16-all".
 void each_zoo_log(const std::function<void(const std::string& name, const AllocationLog& log)>& take);
 
 }  // namespace vdnn::bench

@@ -32,8 +32,8 @@ if(VDNN_SANITIZE)
                                               $<$<CXX_COMPILER_ID:Clang>:-Wno-pass-failed>)
   target_link_options(vdnn_flags INTERFACE -fsanitize=${VDNN_SANITIZE})
   if(VDNN_SANITIZE STREQUAL "address,undefined")
-    # AddressSanitizer reports accesses through bad pointers; checking each pointer, too, takes a third of the compile
-    # time. Then null references that nobody reads, and pointer arithmetic that wraps, are not reported. The fuzzer has
+    # AddressSanitizer reports accesses through bad pointers. Checks of each pointer, which would take a third of the compile
+    # time, are off. So null references that nobody reads, and pointer arithmetic that wraps, are not reported. The fuzzer has
     # all checks.
     target_compile_options(vdnn_flags INTERFACE -fno-sanitize=null,object-size,pointer-overflow)
   endif()
@@ -170,9 +170,9 @@ target_compile_options(vdnn_test_flags INTERFACE
   $<$<CXX_COMPILER_ID:GNU>:-Wno-maybe-uninitialized>)
 target_link_libraries(vdnn_test_flags INTERFACE vdnn_flags)
 if(VDNN_SANITIZE STREQUAL "address,undefined")
-  # In test programs these checks would take a quarter of the compile time. The libraries under test have them, except
-  # in inline functions of headers, whose copy may come from the test. A separate target puts these flags after those of
-  # vdnn_flags.
+  # In test programs, checks of alignment and dynamic types would take a quarter of the compile time. The libraries under test
+  # have them, except in inline functions of headers, whose copy may come from the test. A separate target puts these flags
+  # after those of vdnn_flags.
   add_library(vdnn_fewer_checks INTERFACE)
   target_compile_options(vdnn_fewer_checks INTERFACE -fno-sanitize=alignment,vptr)
   target_link_libraries(vdnn_test_flags INTERFACE vdnn_fewer_checks)

@@ -1,5 +1,5 @@
-// The stream pool as a memory resource of CCCL. `Buffer` represents a library that does not know vdnn. It
-// accepts any resource through CCCL's reference, and works on a stream.
+// The stream pool as a memory resource of CCCL. `Buffer` represents a library that does not know vdnn.
+// `Buffer` accepts any resource through CCCL's reference, and works on a stream.
 
 #include <cuda_runtime_api.h>
 

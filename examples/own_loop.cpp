@@ -60,8 +60,8 @@ double norm(std::span<const float> values) {
   return std::sqrt(sum);
 }
 
-// Limits the norm of all weights of a layer (a max-norm constraint), which none of the library's optimizers
-// does.
+// Limits the norm of all weights of a layer (a max-norm constraint). None of the library's optimizers does
+// this.
 void limit_norm(vdnn::Session& session, const char* name, double limit) {
   std::vector<float> values = session.parameter(name).values;
   const double scale = limit / norm(values);

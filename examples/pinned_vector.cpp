@@ -38,7 +38,7 @@ class Buffer {
   void* data_ = nullptr;
 };
 
-// Sends `numbers` to the GPU and returns what comes back.
+// Copies `numbers` to the GPU and back, and returns the copy.
 std::pmr::vector<int> there_and_back(const std::pmr::vector<int>& numbers, const Buffer& buffer) {
   const std::size_t bytes = numbers.size() * sizeof(int);
   std::pmr::vector<int> back(numbers.size(), numbers.get_allocator());

@@ -1,7 +1,8 @@
 // A CUDA program that does not know vdnn, for `vdnn run --summary 1 -- plain_cuda`. It allocates and frees
 // buffers. Its output is the same with and without `vdnn run`; the summary shows how many calls the pool has
-// served. There are two builds of it. With CUDA's shared runtime, libvdnn_preload.so intercepts calls of the
-// runtime. With the static one, nvcc's default, it intercepts the runtime's look-up of the driver.
+// served. There are two builds of this program. In the build with CUDA's shared runtime, libvdnn_preload.so
+// intercepts calls of the runtime. In the build with the static runtime, nvcc's default, libvdnn_preload.so
+// intercepts the runtime's look-up of the driver.
 
 #include <cuda_runtime_api.h>
 

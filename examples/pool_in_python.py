@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """The stream pool from Python, with only ctypes: pool_in_python.py [libvdnn_allocator.so.1]
 
-Prints the pool's granule and budget. Then allocates 20 blocks and frees each before the next. The pool grows once:
+Prints the pool's granule and budget. Then allocates 20 blocks, each after the previous one was freed. The pool grows once:
 
     granule         2097152
     budget          67108864

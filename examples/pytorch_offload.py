@@ -2,9 +2,9 @@
 
     python3 examples/pytorch_offload.py [--budget 64MiB] [--steps 6] [--tier auto]
 
-Runs PyTorch alone in one process, then the same program with two more lines in another. Both print the losses, which are equal
-to the bit, and the peak of tensor memory. Without a GPU, PyTorch trains on the CPU, and host memory stands in for the GPU's and
-for page-locked memory.
+Runs PyTorch alone in one process, then the same program with two more lines in another process. Both print the losses, which
+are equal to the bit, and the peak of tensor memory. Without a GPU, PyTorch trains on the CPU, and host memory stands in for the
+GPU's and for page-locked memory.
 """
 
 import argparse
@@ -47,7 +47,7 @@ class UNet(nn.Module):
 
 
 def train(steps):
-    """Prints the losses and the peak from the second step on: the first one learns."""
+    """Prints all losses, and the peak from the second step on, since vdnn.torch learns during the first step."""
     device = "cuda" if torch.cuda.is_available() else "cpu"
     torch.manual_seed(1)
     network = UNet().to(device)
@@ -80,7 +80,7 @@ def run_both(arguments):
     print(f"losses {'are equal to the bit' if alone == offload else 'DIFFER'}")
     print(f"budget {budget} bytes: PyTorch alone takes {peak_alone}, with vdnn.torch {peak_offload}")
     if alone != offload or not peak_offload <= budget < peak_alone:
-        sys.exit("this is not what the example is to show")
+        sys.exit("the example failed: expected equal losses, and a peak that exceeds the budget only for PyTorch alone")
 
 
 def main():

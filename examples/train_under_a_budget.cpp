@@ -1,5 +1,5 @@
 // Trains a network in the least device memory that offloading every feature map allows. The program computes
-// this budget: the predicted peak equals the peak that the device measures, to the byte.
+// this budget before training. The predicted peak equals the measured peak to the byte.
 
 #include <cstdio>
 #include <exception>

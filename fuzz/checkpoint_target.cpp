@@ -34,7 +34,7 @@ RunOptions options_with(const TrainingOptions& training) {
           .training = training};
 }
 
-// Options of trainings that can resume from the state.
+// Options of training runs that can resume from the fuzzed state.
 const std::vector<TrainingOptions>& trainings() {
   static const std::vector<TrainingOptions> kTrainings{
       {.optimizer = SgdSpec{.momentum = 0.9F}},
@@ -55,7 +55,7 @@ bool same(const TrainingState& a, const TrainingState& b) {
          same(a.optimizer, b.optimizer);
 }
 
-// Requires that a session which restores a state saves the same state.
+// Requires that a session that has restored a state saves the same state.
 void check_resumed(const PlannedRun& run, const TrainingState& state) {
   Session session(run);
   session.restore(state);

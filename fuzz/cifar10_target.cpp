@@ -1,4 +1,5 @@
-// CIFAR-10 (src/data/cifar10.cpp). The input is one file of records and serves as all six files.
+// CIFAR-10 (src/data/cifar10.cpp). The input is one file of records, which is used for all six files of the
+// data set.
 
 #include <array>
 

@@ -15,7 +15,7 @@ namespace {
 constexpr std::size_t kPixels = 784;  // 28x28
 constexpr std::size_t kLabelsHeader = 8;
 
-// The contents of a file of the tree, empty if it is missing.
+// The contents of a file of the tree, empty if the file is missing.
 Bytes contents_of(const std::vector<TreeFile>& files, const std::string& name) {
   const auto found = std::ranges::find(files, name, &TreeFile::name);
   return found == files.end() ? Bytes() : found->bytes;

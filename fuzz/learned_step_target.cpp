@@ -1,4 +1,4 @@
-// The reader of learned steps (src/plan/learned_step_file.cpp), which vdnn.torch.export() writes, and their
+// Learned steps, which vdnn.torch.export() writes: their reader (src/plan/learned_step_file.cpp) and their
 // tapes.
 
 #include <algorithm>

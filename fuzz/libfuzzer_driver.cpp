@@ -26,7 +26,7 @@ extern "C" int LLVMFuzzerInitialize(const int* /*argc*/, char*** argv) {
   return 0;
 }
 
-// An exception that escapes ends the process, and libFuzzer reports a finding.
+// An uncaught exception ends the process, and libFuzzer reports a finding.
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   chosen->run({data, size});
   return 0;

@@ -1,4 +1,5 @@
-// The arguments of a run in a schedule file (src/cli/options.cpp), and the network that they name.
+// The arguments of a run as a schedule file records them (src/cli/options.cpp), and the network that they
+// name.
 
 #include "fuzz/target.h"
 #include "src/cli/fields.h"

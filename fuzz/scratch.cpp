@@ -70,7 +70,7 @@ fs::path inside(std::string_view name) {
 }
 
 void make(const fs::path& path, char kind, const fs::path& directory, Input bytes) {
-  std::error_code taken;  // ignored: if a name appears twice, even as file and directory, the first one stays
+  std::error_code taken;  // ignored: if a name appears twice, even as file and directory, the first is kept
   switch (kind) {
     case '/':
       fs::create_directory(path, taken);

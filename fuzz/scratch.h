@@ -28,14 +28,15 @@ class Scratch {
   std::filesystem::path directory_;
 };
 
-// The scratch directory of the process. All targets share it and must tolerate files of others.
+// The scratch directory of the process. All targets share the directory, and each must tolerate the files of
+// the other targets.
 const Scratch& scratch();
 
 Bytes read_bytes(const std::filesystem::path& path);
 
 // A tree: several files in one input, in the format of `head`, with a line `==> NAME <==` before each file. A
-// name that ends in / is a directory, in | a named pipe, in @ a link to the name in its text. No file or link
-// outside the directory is created.
+// name that ends in / is a directory, a name that ends in | is a named pipe, and a name that ends in @ is a
+// link whose text is its target. No file or link outside the directory is created.
 struct TreeFile {
   std::string name;
   Bytes bytes;

@@ -1,7 +1,7 @@
 // Checks any sequence of calls of the stash's C interface against a naive model. Tensors come back as they
 // were saved, statuses follow the header, only successful calls write results, figures are exact, and nothing
-// leaks. Any one call of the device may fail. A source is freed as soon as the stash releases it, so that the
-// address sanitizer detects a copy that still reads it.
+// leaks. In each run, one arbitrary call of the device may fail. A source is freed as soon as the stash
+// releases it, so that the address sanitizer detects a copy that still reads it.
 //
 // The input is four bytes of options, then three bytes per call: the call, and a 16-bit number.
 
@@ -168,7 +168,7 @@ class Calls {
     require(status == VDNN_INVALID_ARGUMENT, call + ": " + vdnn_status_name(status));
   }
 
-  // Uses a live handle, a dropped one, or none.
+  // Calls `use` with a live handle, a dropped handle, or 0.
   template <class Use>
   void with_handle(std::uint16_t number, const Use& use) {
     if (number % 8 == 7) {
@@ -582,7 +582,7 @@ std::vector<Seed> stash_abi_seeds() {
   add("released-at-put", {40, 1, 0, 0});
   add("device-fails-early", {0, 0, 9, 0});
   add("device-fails-late", {40, 0, 200, 0});
-  // The same step several times; from the second one on it follows a plan.
+  // The same step several times. From the second time on, the step follows a plan.
   for (const std::uint8_t budget : {0, 60, 100}) {
     Bytes bytes{budget, 0, 0, 0};
     for (int step = 0; step < 6; ++step) {

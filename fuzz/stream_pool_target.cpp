@@ -1,5 +1,5 @@
-// Any program on several streams that obeys the contract of the stream pool. The pool does not see the
-// streams' work. The race checker of `sim` sees it, and must find no unordered use.
+// Runs any program on several streams that obeys the contract of the stream pool. The pool does not see the
+// streams' work, but the race checker of `sim` does, and must find no unordered use.
 //
 // The input is two bytes per choice.
 

@@ -32,8 +32,8 @@ struct Seed {
 
 struct Target {
   std::string_view name;  // also the name of its corpus and its dictionary
-  // Returns whether the reader accepted the input. Throws Finding if a contract is broken; exceptions that
-  // break the reader's contract pass through.
+  // Returns whether the reader accepted the input. Throws Finding if a contract is broken. An exception that
+  // the reader must not throw is passed on to the caller.
   bool (*run)(Input input);
   // Valid inputs, all of which the target must accept.
   std::vector<Seed> (*seeds)();

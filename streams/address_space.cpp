@@ -30,7 +30,7 @@ void AddressSpace::check_unused(AddressRange reservation) const {
     refuse("not a reservation", reservation);
   }
   if (overlaps_committed(reservation)) {
-    refuse("a reservation is given back while part of it is committed", reservation);
+    refuse("part of the reservation to give back is still committed", reservation);
   }
 }
 

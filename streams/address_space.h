@@ -1,7 +1,7 @@
 #pragma once
 // Records which ranges of a device's address space are reserved, and which of those are committed. Enforces
-// the rules of Device::reserve() and related calls, for every driver that has memory at its addresses.
-// Handles numbers, not memory.
+// the rules of Device::reserve() and related calls, for the drivers that have real memory (`cpu` and `cuda`).
+// Never accesses the memory.
 
 #include <cstdint>
 #include <iterator>
@@ -17,7 +17,7 @@ namespace vdnn {
 // Not synchronised. check_...() throws InvalidArgument.
 class AddressSpace {
  public:
-  // Each range with the protection that protect() set, which a decommit drops.
+  // The committed ranges, each with the protection that protect() set. A decommit drops the protection.
   using Committed = IntervalMap<Protection>;
 
   // `owner` names the device in errors.

@@ -10,7 +10,7 @@
 
 namespace vdnn {
 
-// One thread at a time appends or removes; any thread may read elements below size() meanwhile.
+// Append and remove from one thread at a time. Any thread may read elements below size() meanwhile.
 template <class T>
 class AppendOnlyList {
  public:
@@ -31,7 +31,7 @@ class AppendOnlyList {
     fill(*locate(index));
     size_.store(index + 1, std::memory_order_release);
   }
-  // No other thread may know of the element.
+  // Call it only if no other thread can have seen the last element.
   void remove_last() noexcept {
     const std::size_t last = size_.load(std::memory_order_relaxed) - 1;
     *locate(last) = T{};
@@ -39,7 +39,7 @@ class AppendOnlyList {
   }
 
  private:
-  // The lowest bit has no influence: it is set so that the width is at least 1.
+  // Setting the lowest bit changes no result: it only makes the width at least 1 whatever `index` is.
   static std::size_t block_of(std::size_t index) { return std::bit_width((index + 1) | 1U) - 1; }
   T* locate(std::size_t index) const {
     const std::size_t block = block_of(index);

@@ -43,7 +43,7 @@ void Device::commit(AddressRange range) {
                                                                          .budget = properties_.budget_bytes,
                                                                          .would_have_fitted = left});
     }
-    // Counted before the memory is there, so that two threads cannot both take the last granule.
+    // Counts the memory before it is committed, so that two threads cannot both take the last granule.
     counters_.committed_bytes += range.bytes;
   }
   try {
@@ -69,7 +69,7 @@ void Device::decommit(AddressRange range) {
 AddressRange Device::allocate_pinned(std::uint64_t bytes) {
   check_not_capturing("page-locking");
   if (bytes == 0) {
-    throw InvalidArgument(properties_.name + ": a block of page-locked memory without bytes");
+    throw InvalidArgument(properties_.name + ": a block of page-locked memory cannot have 0 bytes");
   }
   {
     const std::lock_guard lock(mutex_);
@@ -142,7 +142,8 @@ void Device::check_submitted(const Frontier& frontier) const {
   for (const Point& point : frontier.points()) {
     if (point.count > timeline(point.stream).known.count(point.stream)) {
       throw InvalidArgument(properties_.name + ": a wait for submission " + std::to_string(point.count) +
-                            " of stream '" + timeline(point.stream).name + "', which has not been made");
+                            " of stream '" + timeline(point.stream).name +
+                            "': it has not been submitted yet");
     }
   }
 }
@@ -202,13 +203,13 @@ void Device::wait(StreamId stream, const Frontier& frontier) {
         stream, "a wait", [&] { return recording_->signature_of_wait(point); },
         [&] { do_wait(stream, point); });
   }
-  // Joined only now, since a wait that the driver refused orders nothing.
+  // Joins the frontier only now, since a wait that the driver refuses orders nothing.
   const std::lock_guard lock(mutex_);
   timeline(stream).known.join(missing);
 }
 
-// A stream in a capture is ordered after all work before the capture. Work that other streams get during the
-// capture cannot be part of its graph.
+// A stream in a capture is ordered after all work before the capture. Work submitted to other streams during
+// the capture cannot be part of its graph, so the stream cannot wait for it.
 void Device::check_recorded(StreamId stream, const Frontier& missing) const {
   if (!recording_ || !recording_->has(stream)) {
     check_launched(missing);
@@ -218,7 +219,7 @@ void Device::check_recorded(StreamId stream, const Frontier& missing) const {
     if (!recording_->has(point)) {
       throw InvalidArgument(properties_.name + ": stream '" + timeline(stream).name +
                             "' is inside a capture and cannot wait for stream '" +
-                            timeline(point.stream).name + "', which is not");
+                            timeline(point.stream).name + "', which is not part of it");
     }
   }
 }
@@ -257,7 +258,7 @@ template <class Sign, class Give>
 Point Device::advance(StreamId stream, std::string_view name, const Sign& sign, const Give& give_to_driver) {
   Timeline& mine = timeline(stream);
   const Point point{.stream = stream, .count = mine.known.count(stream) + 1};
-  // Everything that needs memory comes first, so that counting cannot fail once the driver has the
+  // Everything that needs memory comes first, so that counting cannot fail after the driver has accepted the
   // submission.
   Frontier known = mine.known;
   known.join(point);
@@ -287,7 +288,7 @@ Point Device::copy(StreamId stream, const Copy& copy) {
 }
 
 bool Device::reached(const Frontier& frontier) {
-  check_not_capturing("asking what is reached");
+  check_not_capturing("a query of reached work");
   return do_reached(frontier);
 }
 
@@ -328,7 +329,7 @@ void Device::recover() {
       throw;
     }
   } catch (...) {
-    // The caller asked to forget exactly these failures.
+    // The caller requested that exactly these failures be forgotten.
   }
   do_recover();
 }
@@ -416,7 +417,7 @@ void Device::replay(const DeviceGraph& graph, const std::function<void()>& submi
 template <class Begin, class Record>
 void Device::record_graph(std::span<const StreamId> streams, const Begin& begin, const Record& record) {
   if (streams.empty()) {
-    throw InvalidArgument(properties_.name + ": a graph of no streams");
+    throw InvalidArgument(properties_.name + ": a graph needs at least one stream");
   }
   {
     const std::lock_guard lock(mutex_);
@@ -452,7 +453,7 @@ void Device::end_recording() noexcept {
   recording_.reset();
 }
 
-// Afterwards each of the streams is ordered after all submissions of any of them.
+// After a launch, each of the graph's streams is ordered after all submissions to all of them.
 void Device::launch(const DeviceGraph& graph) {
   const std::vector<StreamId>& streams = recording_->streams();
   std::vector<Frontier> after;

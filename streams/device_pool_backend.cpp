@@ -34,7 +34,7 @@ class BackendOfDevice final : public DevicePoolBackend {
     try {
       device_.unreserve(memory_);
     } catch (...) {
-      // The device releases granules that were not destroyed.
+      // Nothing more to do: the device releases granules that were not destroyed.
     }
   }
   BackendOfDevice(const BackendOfDevice&) = delete;
@@ -47,7 +47,7 @@ class BackendOfDevice final : public DevicePoolBackend {
     const std::lock_guard lock(mutex_);
     if (free_.empty()) {
       if (free_.capacity() <= created_) {
-        free_.reserve(2 * created_ + 1);  // room for all granules, so that destroying one cannot fail
+        free_.reserve(2 * created_ + 1);  // for all granules: destroying one cannot fail
       }
       if (created_ == memory_.bytes / granule()) {
         throw OutOfMemory(properties().name,
@@ -127,7 +127,7 @@ class BackendOfDevice final : public DevicePoolBackend {
   StreamId number(StreamHandle stream) const {
     const auto from_one = reinterpret_cast<std::uintptr_t>(stream);
     if (from_one == 0 || from_one > device_.stream_count()) {
-      throw InvalidArgument(properties().name + ": no such stream");
+      throw InvalidArgument(properties().name + ": there is no such stream");
     }
     return static_cast<StreamId>(from_one - 1);
   }
@@ -148,9 +148,9 @@ class BackendOfDevice final : public DevicePoolBackend {
   Device& device_;
   const AddressRange memory_;          // on the device: where granules are committed
   std::optional<SharedMemory> bytes_;  // the granules' contents, if the device touches memory
-  mutable std::mutex mutex_;           // guards what follows
+  mutable std::mutex mutex_;           // guards the members below
   std::vector<GranuleHandle> free_;
-  std::uint64_t created_ = 0;                                // in total; each has an address of its own
+  std::uint64_t created_ = 0;                                // granules in total; each has its own address
   std::unordered_map<std::uint64_t, GranuleHandle> mapped_;  // by address
   std::uintptr_t next_event_ = 1;
   std::unordered_map<std::uintptr_t, Frontier> events_;

@@ -14,13 +14,13 @@ namespace vdnn {
 // Thread-safe.
 class Failures {
  public:
-  // Makes room for one more stream's failure, so that add() needs no memory.
+  // Reserves capacity for one more stream's failure, so that add() needs no memory.
   void add_stream() {
     const std::lock_guard lock(mutex_);
     failures_.reserve(++streams_);
   }
 
-  // If the stream has failed already, its first failure counts.
+  // Adds a failure, unless the stream has failed already: only its first failure counts.
   void add(Point point, std::exception_ptr cause) noexcept {
     const std::lock_guard lock(mutex_);
     const auto same_stream = [point](const Failure& other) { return other.point.stream == point.stream; };
@@ -34,11 +34,11 @@ class Failures {
     failures_.clear();
   }
 
-  // Null for a stream that works.
+  // The failure of the stream, or null if it has not failed.
   std::exception_ptr of(StreamId stream) const {
     return first([stream](Point point) { return point.stream == stream; });
   }
-  // The first that `frontier` contains, or null.
+  // The first failure whose point `frontier` dominates, or null.
   std::exception_ptr in(const Frontier& frontier) const {
     return first([&frontier](Point point) { return frontier.dominates(point); });
   }

@@ -7,8 +7,8 @@ namespace vdnn {
 
 namespace {
 
-// The position of `stream` in `points`, or where it would be inserted. For few points, a linear search is
-// faster.
+// The position of `stream` in `points`, or where it would be inserted. For a few points, a linear search is
+// faster than a binary one.
 std::size_t position_of(std::span<const Point> points, StreamId stream) {
   if (points.size() > Frontier::kInlinePoints) {
     return static_cast<std::size_t>(std::ranges::lower_bound(points, stream, {}, &Point::stream) -
@@ -33,8 +33,8 @@ std::size_t size_of_union(std::span<const Point> a, std::span<const Point> b) {
   return size;
 }
 
-// Merges `other` into the first `size` elements of `points`, whose length is that of the union. Works from
-// the end, so that nothing is overwritten before it is read.
+// Merges `other` into the first `size` elements of `points`; the length of `points` is that of the union.
+// Works from the end, so that no element is overwritten before it is read.
 void merge_from_the_end(std::span<Point> points, std::size_t size, std::span<const Point> other) {
   std::size_t mine = size;
   std::size_t others = other.size();

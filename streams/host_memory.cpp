@@ -17,7 +17,7 @@ namespace fs = std::filesystem;
 
 constexpr std::uint64_t kNoLimit = std::numeric_limits<std::uint64_t>::max();
 
-// "max" or a missing file means no limit. Version 1 has a number beyond any memory instead.
+// "max" or a missing file means no limit. Version 1 has a number larger than any memory instead.
 std::uint64_t limit_in(const fs::path& path) {
   std::ifstream file(path);
   std::string text;
@@ -42,7 +42,8 @@ bool names_memory(std::string_view controllers) {
   return ("," + std::string(controllers) + ",").find(",memory,") != std::string::npos;
 }
 
-// `line` of /proc/self/cgroup: "ID:CONTROLLERS:GROUP"; version 2 names no controllers.
+// The limit of the group in `line` of /proc/self/cgroup: "ID:CONTROLLERS:GROUP"; version 2 names no
+// controllers.
 std::uint64_t limit_by(std::string_view line, const fs::path& mounts) {
   const std::size_t first = line.find(':');
   const std::size_t second = first == std::string_view::npos ? first : line.find(':', first + 1);

@@ -28,8 +28,9 @@ void unmap(AddressRange pages) noexcept {
 
 void touch_part(AddressRange range) noexcept {
   for (std::uint64_t at = range.begin; at < range.end(); at += kPageBytes) {
-    // Older kernels do not know madvise(MADV_POPULATE_WRITE). A read first would cost a second fault.
-    // Compilers may turn an atomic addition of 0 into a load, but keep this compare-exchange.
+    // Older kernels do not know madvise(MADV_POPULATE_WRITE). A load before the write would cost a second
+    // fault. Compilers may turn an atomic addition of 0 into a load, but they do not change this
+    // compare-exchange.
     std::uint8_t none = 0;
     std::atomic_ref(*pointer_to<std::uint8_t>(at)).compare_exchange_strong(none, 0);
   }
@@ -38,7 +39,7 @@ void touch_part(AddressRange range) noexcept {
 }  // namespace
 
 std::optional<Mapping> Mapping::make(std::uint64_t bytes, std::uint64_t alignment, Kind kind) {
-  // mmap aligns to pages; the excess that a larger alignment needs is unmapped at once.
+  // mmap aligns to pages; the excess that a larger alignment needs is unmapped immediately.
   const std::uint64_t mapped_bytes = checked_add(round_up(bytes, kPageBytes), alignment - kPageBytes);
   const bool reserved = kind == Kind::kReserved;
   const int access = reserved ? PROT_NONE : PROT_READ | PROT_WRITE;
@@ -74,8 +75,8 @@ void prefer_node(AddressRange range, int node) noexcept {
     return;
   }
   nodes[static_cast<unsigned>(node) / kBits] = 1UL << (static_cast<unsigned>(node) % kBits);
-  // Called by number, since the C library has no function for it. The kernel reads one bit less than this
-  // argument.
+  // Called by number, since the C library has no mbind(). The kernel reads one bit less than the
+  // last-but-one argument specifies.
   syscall(SYS_mbind, range.begin, range.bytes, MPOL_PREFERRED, nodes.data(), kBits * nodes.size() + 1, 0);
 }
 
@@ -97,7 +98,7 @@ void touch_pages(AddressRange range, unsigned threads) {
       at += part_bytes;
     }
   } catch (const std::exception&) {
-    // The system has no more threads, or no memory for one: this thread touches the rest.
+    // The system has no more threads, or no memory for a thread: this thread touches the rest.
   }
   touch_part({.begin = at, .bytes = range.end() - at});
   std::ranges::for_each(others, [](std::thread& each) { each.join(); });

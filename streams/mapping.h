@@ -19,7 +19,7 @@ class Mapping {
     kTouched,    // accessible, with every page populated
   };
 
-  // `bytes`, aligned to `alignment` (a power of two, at least kPageBytes). Empty if the system refuses.
+  // Maps `bytes`, aligned to `alignment` (a power of two, at least kPageBytes). Empty if the system refuses.
   static std::optional<Mapping> make(std::uint64_t bytes, std::uint64_t alignment, Kind kind);
 
   Mapping(Mapping&& other) noexcept;
@@ -27,7 +27,7 @@ class Mapping {
   ~Mapping();
 
   AddressRange range() const { return range_; }
-  // The mapping then stays until the process ends.
+  // Gives up the mapping: it then stays until the process ends.
   AddressRange release();
 
  private:
@@ -37,20 +37,21 @@ class Mapping {
   AddressRange range_;
 };
 
-// Pages of `range` that are not populated yet will come from NUMA node `node` while it has free memory.
-// `range` begins on a page. No effect if the system has no such node or does not permit it.
+// Pages of `range` that are not populated yet will lie on NUMA node `node` as long as the node has free
+// memory. `range` must begin at a page. No effect if the system has no such node or does not permit it.
 void prefer_node(AddressRange range, int node) noexcept;
 
-// Lets the system populate `range` with huge pages, if it has them (MADV_HUGEPAGE). This affects huge pages
-// that lie in `range` as a whole.
+// Lets the system populate `range` with huge pages, if it has them (MADV_HUGEPAGE). This affects only huge
+// pages that lie entirely in `range`.
 void prefer_huge_pages(AddressRange range) noexcept;
 
-// Populates every page of the accessible `range` by writing. Contents stay, and other threads may use the
-// range meanwhile. Uses `threads` threads, the calling one included, or fewer if the system has no more.
+// Populates every page of the accessible `range` by writing. Contents do not change, and other threads may
+// use the range meanwhile. Uses `threads` threads, the calling one included, or fewer if the system has no
+// more.
 void touch_pages(AddressRange range, unsigned threads);
-// Uses touching_threads() threads.
+// Likewise, with touching_threads() threads.
 void touch_pages(AddressRange range);
-// The number of threads worth using for `bytes` on a system with `processors` (0: unknown).
+// The number of threads worth using to populate `bytes` on a system with `processors` (0: unknown).
 unsigned touching_threads(std::uint64_t bytes, unsigned processors);
 
 }  // namespace vdnn

@@ -1,5 +1,5 @@
 #pragma once
-// Host memory that may be mapped at several addresses at once, all of which show the same bytes.
+// Host memory that may be mapped at several addresses at the same time, all of which show the same bytes.
 
 #include <cstdint>
 
@@ -21,7 +21,7 @@ class SharedMemory {
   void map(AddressRange range, std::uint64_t offset) const;
   // Makes `range` inaccessible; it stays reserved.
   static void unmap(AddressRange range);
-  // Returns the pages of this part to the system.
+  // Gives the pages of this part back to the system; their contents are lost.
   void discard(std::uint64_t offset, std::uint64_t bytes) const noexcept;
 
  private:

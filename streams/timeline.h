@@ -12,20 +12,21 @@ namespace vdnn {
 
 class GraphRecording;
 
-// Only the thread that submits to the stream changes it, and only with the device's lock held. So that thread
-// reads it without the lock, and other threads read it with the lock.
+// Only the thread that submits to the stream changes its timeline, and only with the device's lock held. So
+// that thread may read the timeline without the lock; other threads need the lock.
 struct Timeline {
-  // The number of ends that are kept. Waits seldom name older points beside later ones that imply them.
+  // The number of ends that are kept. Older ends are seldom needed: a wait seldom names both an old point
+  // and a later point that implies it.
   static constexpr std::size_t kRemembered = 16;
 
   std::string name;
   Frontier known;  // the next work is ordered after it; own submissions included
-  // By count, for each of the latest submissions: the frontier that its end is ordered after, itself
-  // included.
+  // For each of the latest submissions, by count: the frontier that the submission's end is ordered after,
+  // including its own point.
   std::array<Frontier, kRemembered> ends;
-  GraphRecording* recording = nullptr;  // the one that contains the stream; null: none
+  GraphRecording* recording = nullptr;  // the recording that contains the stream; null: none
 
-  // Null if it is not remembered.
+  // The end of the submission `own`; null if it is not remembered.
   const Frontier* end_of(Point own) const {
     const Frontier& found = ends[own.count % kRemembered];
     return found.count(own.stream) == own.count ? &found : nullptr;

@@ -1,6 +1,6 @@
 #pragma once
-// Runs programs as ranks of mpirun, with the options that tests need: processors are few, the user may be
-// root, and containers forbid processes to read each other's memory.
+// Runs programs as ranks of mpirun. Its options permit more ranks than processors, the user root, and
+// containers in which processes cannot read each other's memory.
 
 #include <unistd.h>
 
@@ -14,7 +14,7 @@
 
 namespace vdnn::testing {
 
-// Empty if there is one.
+// Returns the reason why there is no mpirun; empty if there is one.
 inline std::string why_no_mpirun() {
   if (run_process("command -v mpirun").status != 0) {
     return "there is no mpirun";
@@ -61,7 +61,7 @@ inline std::string in_ranks_environment(const std::string& command, int seconds 
   return "timeout -k 10 " + std::to_string(seconds) + " " + command;
 }
 
-// Returns such a command for `program` with that many ranks.
+// Returns a command like in_ranks_environment() that starts `program` with `ranks` ranks.
 inline std::string mpirun(int ranks, const std::string& program, int seconds = 300) {
   return in_ranks_environment("mpirun --allow-run-as-root --oversubscribe --bind-to none -np " +
                                   std::to_string(ranks) + " " + program,

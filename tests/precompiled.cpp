@@ -1,1 +1,1 @@
-// Source of the target for which tests/precompiled.h is compiled.
+// The only source of the target that precompiles tests/precompiled.h for all tests.

@@ -26,7 +26,7 @@ namespace {
 
 // --- failures ----------------------------------------------------------------------------------------------
 
-// A fixed buffer, so that it works when the heap is exhausted and while a thread ends.
+// A fixed buffer, so that an error can be stored when the heap is exhausted and while a thread ends.
 thread_local std::array<char, 4096> last_error{};
 
 StreamPool& pool_of(vdnn_allocator* allocator) {
@@ -142,8 +142,7 @@ std::size_t statistics_bytes(std::uint32_t version) {
                      : sizeof(vdnn_allocator_statistics);
 }
 
-// `ask()` returns the statistics. It is called once `to` is known to have a version that this library
-// supports.
+// `ask()` returns the statistics. It is called only if this library supports the version of `to`.
 template <class Ask>
 void give_statistics(vdnn_allocator_statistics* to, const Ask& ask) {
   const std::uint32_t version = given(to, "statistics").version;

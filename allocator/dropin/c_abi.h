@@ -1,5 +1,5 @@
 #pragma once
-// The C interface of a pool over any backend: for tests, and for drop-ins that are written in C++.
+// Pools of the C interface over any backend: for tests, and for drop-ins that are written in C++.
 
 #include <memory>
 
@@ -9,7 +9,8 @@
 
 namespace vdnn {
 
-// As vdnn_allocator_create(), but over `backend`: options->device is ignored, and streams are the backend's.
+// Like vdnn_allocator_create(), but creates the pool over `backend`. Ignores options->device; stream handles
+// are those of the backend.
 vdnn_status create_allocator(std::unique_ptr<PoolBackend> backend, const vdnn_allocator_options* options,
                              vdnn_allocator** allocator) noexcept;
 

@@ -16,7 +16,7 @@ namespace vdnn {
 // Makes `text` the calling thread's last error; returns `status`.
 vdnn_status fail(vdnn_status status, std::string_view text) noexcept;
 
-// Calls `body` and returns VDNN_OK, or the status that stands for its exception.
+// Calls `body` and returns VDNN_OK, or the status code of the exception that `body` throws.
 template <class Body>
 vdnn_status guarded(const Body& body) noexcept {
   try {
@@ -47,13 +47,13 @@ T& given(T* pointer, const char* name) {
 
 inline void check_version(std::uint32_t version, std::uint32_t newest) {
   if (version == 0 || version > newest) {
-    throw InvalidArgument("version " + std::to_string(version) + " is not known, but 1 to " +
-                          std::to_string(newest) + " are");
+    throw InvalidArgument("version " + std::to_string(version) + " is not known: use 1 to " +
+                          std::to_string(newest));
   }
 }
 
-// Returns text as snprintf() does. `make()` is called after the arguments have been checked; nothing is
-// written before it has returned.
+// Writes the text that `make()` returns, cut to `capacity`, and its full size to `needed`. Calls `make()`
+// after it has checked the arguments, and writes nothing if `make()` throws.
 template <class Make>
 void give_text(char* text, std::uint64_t capacity, std::uint64_t* needed, const Make& make) {
   std::uint64_t& length = given(needed, "needed");

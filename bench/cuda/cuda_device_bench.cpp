@@ -74,7 +74,7 @@ class DriverCopies {
   Blocks blocks_;
 };
 
-// The same copies with CUDA's runtime alone.
+// The copies of DriverCopies, made with CUDA's runtime alone.
 class RawCopies {
  public:
   RawCopies(CopyDirection direction, std::uint64_t bytes) : direction_(direction), bytes_(bytes) {

@@ -143,7 +143,7 @@ void copy(void* to, const void* from, std::size_t bytes, cudaMemcpyKind kind, cu
   check(cudaMemcpyAsync(to, from, bytes, kind, stream), "cudaMemcpyAsync");
 }
 
-// Rates in GB/s by direction.
+// Rates of copies over the link in GB/s, by direction.
 Json link_rates() {
   const DeviceMemory on_device(2 * kLinkBytes);
   const PinnedMemory pinned(2 * kLinkBytes);
@@ -179,7 +179,7 @@ Json link_rates() {
       {"pageable_host_to_device", rate(pageable_seconds(device, pageable.data(), cudaMemcpyHostToDevice))}};
 }
 
-// Rate in GB/s, counting read and written bytes.
+// The rate of copies within the device in GB/s, counting both read and written bytes.
 double device_copy_rate() {
   const DeviceMemory from(kDeviceBytes);
   const DeviceMemory to(kDeviceBytes);
@@ -196,8 +196,8 @@ struct Precision {
   cublasComputeType_t compute;
 };
 
-// Random numbers between 1 and 2 in magnitude, in every type: random sign and fraction, and the exponent of
-// 1.
+// Random operands whose magnitude is between 1 and 2 in every type: sign and fraction are random, and the
+// exponent is that of 1.
 std::vector<std::uint32_t> random_operands(std::size_t words, std::size_t operand_bytes) {
   std::mt19937 draw(1);
   std::vector<std::uint32_t> result(words);
@@ -207,7 +207,7 @@ std::vector<std::uint32_t> random_operands(std::size_t words, std::size_t operan
   return result;
 }
 
-// Rate in TFLOP/s.
+// The rate of a matrix product in TFLOP/s.
 double product_rate(cublasHandle_t handle, const Stream& stream, const Precision& precision) {
   constexpr std::size_t kElements = std::size_t{kProductSize} * kProductSize;
   const std::size_t bytes = kElements * precision.operand_bytes;

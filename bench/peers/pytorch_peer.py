@@ -9,8 +9,8 @@ pytorch_peer.py --model resnet50 --batch 64 --mode eager [--device cuda] [--step
 
 Modes: eager (NCHW), channels_last, compiled (channels last, torch.compile), graph (channels last, the whole step as one
 CUDA graph), checkpoint (channels last, blocks recomputed), offload (channels last, save_on_cpu(pin_memory=True)).
---allocator selects the allocator: PyTorch's own, the same with expandable segments, or vdnn's pool from its library. With this
-option engines are not timed, since their choice depends on the free memory.
+--allocator selects the allocator: PyTorch's own, PyTorch's own with expandable segments, or vdnn's pool from the library of
+that name. With this option engines are not timed, since their choice depends on the free memory.
 Prints one JSON object: seconds of a step (median), and the most memory that PyTorch reserved and allocated.
 """
 
@@ -36,7 +36,7 @@ STEPS_A_ROUND = 4
 
 
 def recompute(module, kind):
-    """Checkpoints every module of that kind, which then saves only its input."""
+    """Checkpoints every module of class `kind`, which then saves only its input."""
     for child in module.children():
         if isinstance(child, kind):
             forward = child.forward
@@ -127,7 +127,7 @@ def time_steps(step, steps, synchronize):
 
 
 def use_allocator(name):
-    """Must be called before the first allocation. Returns a function for the peaks of reserved and allocated memory."""
+    """Call it before the first allocation. Returns a function that returns the peaks of reserved and allocated memory."""
     if name in (None, "own", "expandable"):
         if name == "expandable":
             torch.cuda.memory._set_allocator_settings("expandable_segments:True")
@@ -149,7 +149,7 @@ def main():
     parser.add_argument("--steps", type=int, default=20)
     parser.add_argument("--tf32", action="store_true")
     parser.add_argument("--precision", choices=("fp32", "bf16"), default="fp32")
-    parser.add_argument("--threads", type=int, help="of the CPU (default: all cores)")
+    parser.add_argument("--threads", type=int, help="threads of the CPU (default: all cores)")
     parser.add_argument("--allocator")
     options = parser.parse_args()
     on_gpu = options.device.startswith("cuda")

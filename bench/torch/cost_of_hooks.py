@@ -2,10 +2,10 @@
 
     VDNN_STASH_LIBRARY=build/release/libvdnn_stash.so PYTHONPATH=python python3 bench/torch/cost_of_hooks.py
 
-The contenders take turns. Figures are differences within a round, so that a busy machine disturbs both sides alike: the median
-of many rounds, and in parentheses the lower quartile. `kept`: tensors below min_size. `stashed`: each tensor leaves and comes
-back. The training thread copies small tensors, threads of the stash copy larger ones. `thread`: CPU time of the training
-thread; `process`: CPU time of all threads, including those that copy.
+The contenders take turns. Figures are differences within a round, so that a busy machine disturbs both sides alike. The output
+shows the median of many rounds, and the lower quartile in parentheses. `kept`: tensors below min_size. `stashed`: each tensor
+leaves and comes back. The training thread copies small tensors, threads of the stash copy larger ones. `thread`: CPU time of
+the training thread; `process`: CPU time of all threads, including those that copy.
 """
 
 import argparse

@@ -4,13 +4,14 @@
     door_check.py CHECK [--network unet] [--batch N] [--tier auto|python|native] [--device cuda|cpu] [--steps 4]
                         [--min-size BYTES] [--budget BYTES]
 
-  bits      losses, gradients and weights are equal to the bit: plain, under torch.autograd.graph.save_on_cpu(pin_memory=True)
-            and under vdnn.torch, both with all eligible tensors leaving and within a budget
+  bits      losses, gradients and weights are equal to the bit in plain training, under
+            torch.autograd.graph.save_on_cpu(pin_memory=True), and under vdnn.torch: once with all eligible tensors leaving,
+            once within a budget
   peak      PyTorch's peak exceeds neither the budget nor the peak that the plan predicts by more than 2 %
   waits     no call of CUDA in a step waits on the host, and PyTorch's own check of synchronisation passes
   overlap   at least 90 % of the copies' time is hidden, if all copies take no longer than a step
-  batch     a batch that runs out of memory trains within the same memory
-  steps     checks nothing: trains in a budget, so that a test can count the calls of its steps
+  batch     a batch for which plain training runs out of memory trains in the same memory with vdnn.torch
+  steps     checks nothing: trains within a budget, so that a test can count the calls of its steps
 
 Networks: resnet50, vgg16, googlenet and unet as in the zoo (bench/peers/pytorch_networks.py); small-NAME from
 tests/torch/networks.py. Engines are deterministic. Prints one line of JSON. If a check fails, prints one line and exits with 1.
@@ -38,11 +39,11 @@ import vdnn.torch  # noqa: E402
 
 SMALL = "small-"
 TOLERANCE = 1.02  # of peaks
-# Plain training cannot fit into this part of its peak.
+# The memory of check `batch`, as a part of plain training's peak: plain training does not fit.
 MEMORY_OF_PLAIN_PEAK = 0.9
 HIDDEN = 0.9
 WAITS = re.compile(r"cu(da)?(Stream|Device|Event|Ctx)Synchronize")
-# The first step learns, the second provides memory for the plan.
+# The stash learns the first step, and provides memory for the plan in the second one.
 WARM_UP_STEPS = 3
 TIMED_STEPS = 10
 COPIED_BYTES = 256 << 20
@@ -60,7 +61,7 @@ def options():
     parser.add_argument("--tier", default="auto")
     parser.add_argument("--device", default="cuda")
     parser.add_argument("--budget", type=int, help="bytes; default: derived from the peak of plain training")
-    parser.add_argument("--min-size", type=int, default=1 << 20, help="bytes; smaller tensors stay")
+    parser.add_argument("--min-size", type=int, default=1 << 20, help="bytes; smaller tensors stay on the device")
     parser.add_argument("--steps", type=int, default=4)
     return parser.parse_args()
 
@@ -116,7 +117,7 @@ def save_on_cpu(chosen):
 
 
 def peak_of(training, steps):
-    """The figures of the steps after the first ones."""
+    """The peak of allocated bytes in the steps after the warm-up."""
     for _ in range(WARM_UP_STEPS):
         training.step()
     torch.cuda.synchronize()
@@ -155,7 +156,7 @@ def check_bits(chosen):
         if way.startswith("vdnn"):
             moved[way] = moved_bytes()[0]
     if any(different.values()):
-        raise CheckFailed(f"of {len(expected)} tensors differ from plain training: {different}")
+        raise CheckFailed(f"tensors that differ from plain training, of {len(expected)}: {different}")
     if not all(moved.values()):
         raise CheckFailed(f"nothing was moved, so equal bits prove nothing: {moved}")
     return {"tensors": len(expected), "ways": list(ways), "moved_bytes": moved}
@@ -172,7 +173,7 @@ def check_peak(chosen):
     if peak > TOLERANCE * budget:
         raise CheckFailed(f"the peak exceeds the budget by more than 2 %: {row}")
     if peak > TOLERANCE * planned:
-        raise CheckFailed(f"the peak exceeds the plan's by more than 2 %: {row}")
+        raise CheckFailed(f"the peak exceeds the plan's peak by more than 2 %: {row}")
     return row
 
 
@@ -266,7 +267,7 @@ def runs_out_of_memory(chosen):
 def check_batch(chosen):
     plain_peak, resident = plain_figures(chosen)
     memory = int(MEMORY_OF_PLAIN_PEAK * plain_peak)
-    # Leaves room below the memory for the cache's fragmentation.
+    # The budget is smaller than the memory, since the allocator's cache fragments.
     budget = budget_of(chosen, plain_peak, resident, tenths=4)
     torch.cuda.set_per_process_memory_fraction(memory / torch.cuda.get_device_properties(0).total_memory)
     row = {"memory_bytes": memory, "plain_bytes": plain_peak, "budget_bytes": budget}

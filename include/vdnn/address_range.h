@@ -13,7 +13,7 @@ struct AddressRange {
 
   std::uint64_t end() const { return begin + bytes; }
   bool overlaps(const AddressRange& other) const { return begin < other.end() && other.begin < end(); }
-  // Correct even if `other` wraps around.
+  // Whether `other` lies inside this range. Correct even if the end of `other` overflows 64 bits.
   bool contains(const AddressRange& other) const {
     return begin <= other.begin && other.bytes <= bytes && other.begin - begin <= bytes - other.bytes;
   }

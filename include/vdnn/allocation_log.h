@@ -9,7 +9,7 @@
 //   p BYTES STREAM     allocates a long-lived block
 //   a BYTES STREAM     allocates a block
 //   u BLOCK STREAM     STREAM uses the block, too
-//   f BLOCK STREAM     frees the block after its uses so far on STREAM and on its `u` streams
+//   f BLOCK STREAM     frees the block after its uses so far on STREAM and on the streams of its `u` lines
 //   step               the events from here to the end are one training step, which a replay may repeat
 //
 // Blocks are numbered from 0 in the order of their allocation; the program numbers streams as it likes. A
@@ -40,14 +40,14 @@ struct AllocationLog {
   friend bool operator==(const AllocationLog&, const AllocationLog&) = default;
 };
 
-// Throws DataError, which names the line, if the text breaks the rules above. Examples are a use or free of a
-// block that does not exist, a step that keeps a block that it has allocated, and an unknown version.
+// Throws DataError, which names the line, if the text breaks the rules above. Examples are an unknown
+// version, a use or free of a block that does not exist, and a step that does not free a block of its own.
 AllocationLog read_allocation_log(std::string_view text);
 // Throws InvalidArgument for a log that read_allocation_log() would refuse.
 void write_allocation_log(std::ostream& out, const AllocationLog& log);
 
-// The most bytes that are allocated and not yet freed at one time; the same for one step and for many. Throws
-// as write_allocation_log() does.
+// The most bytes that are allocated and not yet freed at any time. Repeating the step does not change it.
+// Throws as write_allocation_log() does.
 std::uint64_t peak_live_bytes(const AllocationLog& log);
 
 }  // namespace vdnn

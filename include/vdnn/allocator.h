@@ -1,19 +1,19 @@
 #pragma once
-// The stream pool for programs in C and in languages that call C. vdnn/stream_pool.h describes how the pool
-// works and what it guarantees; here it has opaque handles and status codes.
+// The stream pool for programs in C and in languages that call C, with opaque handles and status codes. How
+// the pool works, and what it guarantees, is described in vdnn/stream_pool.h.
 //
-// Every function except those that return text returns a status, and no exception leaves any of them. A call
-// that fails has changed nothing, and the next call works. Results are written only if the status is VDNN_OK.
-// Null pointers, except where null is allowed, and unknown versions return VDNN_INVALID_ARGUMENT. All
-// functions may be called from any thread at any time. After vdnn_allocator_destroy() its handle must not be
-// used any more.
+// Every function except vdnn_status_name() and vdnn_last_error() returns a status, and no exception leaves
+// any function. A call that fails has changed nothing, and the next call works. Results are written only if
+// the status is VDNN_OK. Null pointers, except where null is allowed, and unknown versions return
+// VDNN_INVALID_ARGUMENT. All functions may be called from any thread at any time. A handle must not be used
+// after vdnn_allocator_destroy() has been called with it.
 //
 // A stream is a cudaStream_t, null for the legacy default stream. Sizes are bytes. Blocks begin at multiples
 // of 512, as those of cudaMalloc() do.
 //
 // Structs begin with the version of this header that the program was compiled with. A newer library reads and
-// writes the members of that version; an older one refuses it. Version 2 has appended members to the
-// statistics.
+// writes only the members of that version; an older library refuses the struct. Version 2 has appended
+// members to the statistics.
 
 #include <stdint.h>
 
@@ -44,7 +44,7 @@ const char* vdnn_last_error(void);
 
 typedef enum vdnn_block_life {
   VDNN_TRANSIENT = 0,
-  VDNN_PERSISTENT = 1  // long-lived: kept apart from blocks that come and go
+  VDNN_PERSISTENT = 1  // long-lived: kept apart from short-lived blocks
 } vdnn_block_life;
 
 typedef struct vdnn_allocator_options {
@@ -57,10 +57,10 @@ typedef struct vdnn_allocator_options {
   uint32_t ends_are_told;     // 1: vdnn_allocator_forget_stream() is called before each stream is destroyed
   uint32_t stack_traces;      // 1: the history has the stack of each event
   uint64_t history_events;    // how many of the latest events the snapshots contain
-  const char* name;           // in errors, pictures and snapshots; null: the device's. Copied
+  const char* name;           // shown in errors, pictures and snapshots; copied; null: the device's name
   // May be null. The pool calls it, without any lock, if `bytes` are not available, so that the program can
-  // free blocks. Returns nonzero to try again. Must not throw. The pool refuses a request beyond the budget
-  // without this call, since freeing cannot serve it.
+  // free blocks. Returns nonzero to try again. Must not throw. A request that is larger than the budget is
+  // refused without this call, since freeing cannot serve it.
   int (*on_exhausted)(void* user_data, uint64_t bytes);
   void* user_data;
 } vdnn_allocator_options;
@@ -72,30 +72,31 @@ vdnn_status vdnn_allocator_options_init(vdnn_allocator_options* options, uint32_
 vdnn_status vdnn_allocator_create(const vdnn_allocator_options* options, vdnn_allocator** allocator);
 
 // Waits for the device and gives all memory back, including that of blocks in use. While a stream of the GPU
-// is being captured, some work cannot be waited for. Memory that such work may use stays mapped until the
-// process ends. Null is allowed and does nothing.
+// is being captured, some work cannot be waited for. If such work may still use a block, all memory of the
+// pool stays mapped until the process ends. Null is allowed and does nothing.
 vdnn_status vdnn_allocator_destroy(vdnn_allocator* allocator);
 
 // Allocates a block for work submitted to `stream` from now on, and for streams that are ordered after it.
 // Size 0 is size 1. `life` is a vdnn_block_life.
 vdnn_status vdnn_allocator_allocate(vdnn_allocator* allocator, uint64_t bytes, void* stream, uint32_t life,
                                     void** address);
-// Likewise, but the block is ready for any stream and for the host. The host waits if necessary.
+// Like vdnn_allocator_allocate(), but any stream and the host may use the block immediately. The host waits
+// if necessary.
 vdnn_status vdnn_allocator_allocate_ready(vdnn_allocator* allocator, uint64_t bytes, uint32_t life,
                                           void** address);
 
-// Frees a block in the order of the stream that it was allocated for. Null is allowed and does nothing, here
-// and in the next three. An address at which no block in use begins (freed earlier, in the middle of a block,
-// of another allocator) returns VDNN_INVALID_ARGUMENT.
+// Frees a block in the order of the stream that it was allocated for. Null is allowed and does nothing, in
+// this function and in the next three. An address at which no block in use begins (freed earlier, in the
+// middle of a block, of another allocator) returns VDNN_INVALID_ARGUMENT.
 vdnn_status vdnn_allocator_free(vdnn_allocator* allocator, void* address);
-// Likewise in the order of `stream`, which must be ordered after all other uses.
+// Frees a block in the order of `stream`, which must be ordered after all uses of the block on other streams.
 vdnn_status vdnn_allocator_free_on(vdnn_allocator* allocator, void* address, void* stream);
 // Frees a block whose uses are all known to be done.
 vdnn_status vdnn_allocator_free_idle(vdnn_allocator* allocator, void* address);
 // Frees a block whose last users are unknown, or do not exist any more: the next user of the memory waits for
 // the whole device.
 vdnn_status vdnn_allocator_free_unordered(vdnn_allocator* allocator, void* address);
-// Declares that `stream` uses the block, too, until the block is freed at the latest.
+// Declares that `stream` may use the block, too, until the block is freed.
 vdnn_status vdnn_allocator_used_on(vdnn_allocator* allocator, void* address, void* stream);
 // Call this before you destroy a stream. A stream that the pool does not know is no error.
 vdnn_status vdnn_allocator_forget_stream(vdnn_allocator* allocator, void* stream);
@@ -110,8 +111,9 @@ vdnn_status vdnn_allocator_block_bytes(vdnn_allocator* allocator, const void* ad
 vdnn_status vdnn_allocator_block_stream(vdnn_allocator* allocator, const void* address, void** stream,
                                         int* has_stream);
 
-// The unit in which memory is committed, and the most bytes that may be committed, a multiple of it.
+// The size of a granule, the unit in which memory is committed.
 vdnn_status vdnn_allocator_granule_bytes(vdnn_allocator* allocator, uint64_t* bytes);
+// The most bytes that may be committed: whole granules.
 vdnn_status vdnn_allocator_budget_bytes(vdnn_allocator* allocator, uint64_t* bytes);
 
 // Commits memory up to a total of `bytes`, so that requests need not wait for the device to map memory.
@@ -126,11 +128,12 @@ vdnn_status vdnn_allocator_trim(vdnn_allocator* allocator, uint64_t keep_bytes, 
 typedef struct vdnn_allocator_figure {
   uint64_t current;
   uint64_t peak;
-  uint64_t added;    // ever
-  uint64_t removed;  // ever
+  uint64_t added;    // in total
+  uint64_t removed;  // in total
 } vdnn_allocator_figure;
 
-// As PoolFigures. All but `blocks` are bytes. `active` and `reserved` are 0 for a single stream.
+// The members of PoolFigures. All but `blocks` are in bytes. In the statistics of a single stream, `active`
+// and `reserved` are 0.
 typedef struct vdnn_allocator_figures {
   vdnn_allocator_figure blocks;     // handed out
   vdnn_allocator_figure requested;  // handed out, as requested
@@ -139,7 +142,7 @@ typedef struct vdnn_allocator_figures {
   vdnn_allocator_figure reserved;   // committed
 } vdnn_allocator_figures;
 
-// As StreamPoolStatistics, which describes how exact the figures are.
+// The members of StreamPoolStatistics, whose comment describes how exact they are.
 typedef struct vdnn_allocator_statistics {
   uint32_t version;   // VDNN_ALLOCATOR_VERSION, set by the caller
   uint32_t reserved;  // 0
@@ -147,7 +150,7 @@ typedef struct vdnn_allocator_statistics {
   vdnn_allocator_figures small_blocks;
   vdnn_allocator_figures large_blocks;
   vdnn_allocator_figures persistent_blocks;
-  // Of the whole pool only, except for reused_from_cache, which a single stream also has:
+  // Figures of the whole pool. In the statistics of a single stream only reused_from_cache is set:
   uint64_t reused_from_cache;
   uint64_t reused_at_once;
   uint64_t reused_after_wait;
@@ -159,9 +162,9 @@ typedef struct vdnn_allocator_statistics {
   uint64_t retries;
   uint64_t failures;
   // Since version 2:
-  uint64_t freed_unordered;  // blocks, by vdnn_allocator_free_unordered()
-  uint64_t events_held;      // now
-  uint64_t streams_tracked;  // now
+  uint64_t freed_unordered;  // blocks that vdnn_allocator_free_unordered() has freed
+  uint64_t events_held;      // at present
+  uint64_t streams_tracked;  // at present
 } vdnn_allocator_statistics;
 
 // Sets `version`, and all other members of that version to 0. `version`: VDNN_ALLOCATOR_VERSION.
@@ -172,7 +175,7 @@ vdnn_status vdnn_allocator_get_stream_statistics(vdnn_allocator* allocator, void
                                                  vdnn_allocator_statistics* statistics);
 vdnn_status vdnn_allocator_reset_peaks(vdnn_allocator* allocator);
 
-// The next three functions return text as snprintf() does: `needed` is the text's size in bytes with the
+// The next three functions write text as snprintf() does: `needed` is the text's size in bytes with the
 // terminating zero. At most `capacity` bytes are written, the last one a zero. `text` may be null if
 // `capacity` is 0. Since the pool may change meanwhile, a second call may need more than the first.
 //

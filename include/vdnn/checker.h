@@ -4,15 +4,15 @@
 // it proves:
 //
 //   * every operand lies in a buffer that is allocated at that point and holds the value's right version;
-//   * every two conflicting accesses to a buffer are ordered (one of them is a write, an allocation or a
-//     release), so every permitted order of execution reads what the order of the list reads;
+//   * two accesses to a buffer are ordered if either is a write, an allocation or a release, so every
+//     permitted order of execution reads what the order of the list reads;
 //   * every buffer that is not persistent is released once, after its last use, in its own step;
 //   * every value of the tape is made once per step, by its own op;
 //   * a persistent value has one place, a persistent buffer of its own, and never moves;
 //   * only the compute stream launches ops, and only the stream of reductions sums over ranks.
 //
-// It shares no code with the derivation of waits (src/plan/waits.cpp). src/plan/checker/ has one part for
-// each rule. The time is about linear in the number of instructions.
+// The checker shares no code with the derivation of waits (src/plan/waits.cpp). src/plan/checker/ has one
+// part for each rule. The running time is about linear in the number of instructions.
 
 #include <string>
 #include <vector>

@@ -1,5 +1,5 @@
 #pragma once
-// Checkpoints: an interrupted training continues as if it had not been interrupted. One safetensors file
+// Checkpoints: an interrupted training run continues as if it had not been interrupted. One safetensors file
 // (safetensors.h) holds everything that later steps depend on. Its tensors are all parameters and running
 // statistics ("conv1.filter", dims in the order of storage: K, R, S, C) and the optimizer's state
 // ("conv1.filter.momentum"). Its metadata contain step, seed, optimizer, clipping and the algorithm of every
@@ -13,7 +13,7 @@
 // tensors in the order of describe_state(), in which save_checkpoint() writes them; other programs may
 // reorder them) and `vdnn` (the version that wrote the file). None of these may be missing. The only optional
 // entry is `reduce_precision`: if absent, ranks sum gradients in fp32. Files of version "2" lack precision
-// and loss scale, files of version "1" also `global_batch`.
+// and loss scale, and files of version "1" also lack `global_batch`.
 
 #include <cstdint>
 #include <filesystem>
@@ -35,7 +35,7 @@ struct CheckpointInfo {
   std::uint64_t step = 0;                     // steps done
   std::uint64_t seed = 0;
   std::string device;  // its kind: "cpu"
-  int threads = 0;     // another number may change bits
+  int threads = 0;     // another number may change the bits of results
   std::string algorithms_source;
   OptimizerSpec optimizer;
   std::optional<float> clip_norm;
@@ -50,9 +50,9 @@ struct CheckpointInfo {
 // A checkpoint that is open for reading. Another file may replace it meanwhile. May be shared by threads.
 class Checkpoint {
  public:
-  // Reads the header but no data. Throws DataError, which names the file, what was expected and what was
-  // found, for a damaged safetensors file (SafetensorsFile) and for files that are not checkpoints of a known
-  // version.
+  // Reads the header but no data. Throws DataError for a damaged safetensors file (SafetensorsFile) and for
+  // files that are not checkpoints of a known version. The error names the file, what was expected and what
+  // was found.
   explicit Checkpoint(const std::filesystem::path& path);
 
   const std::filesystem::path& path() const { return path_; }
@@ -62,8 +62,8 @@ class Checkpoint {
   // the message has both models, the first parameter that differs and its two shapes.
   void require_matches(const PlannedRun& run) const;
 
-  // The state to resume from. Throws as require_matches() does, and DataError, with the tensor, for tensors
-  // that are missing, unexpected or not fp32, and for data with another checksum.
+  // The state to resume from. Throws as require_matches() does. Also throws DataError, which names the
+  // tensor, for tensors that are missing, unexpected or not fp32, and for data with another checksum.
   TrainingState state(const PlannedRun& run) const;
 
  private:
@@ -90,9 +90,9 @@ struct SaveOptions {
 };
 
 // Replaces `path` by a file with the session's state, durably and as a whole: after any failure the previous
-// checkpoint is still there. Unless the options allow values that are not finite, it throws Diverged, with
-// the first tensor that has any, before it writes anything. Throws DataError if the file cannot be written,
-// InvalidArgument with steps in flight.
+// checkpoint is still there. Unless the options allow values that are not finite, it throws Diverged before
+// it writes anything; the error names the first tensor with such a value. Throws DataError if the file cannot
+// be written, InvalidArgument while steps are in flight.
 void save_checkpoint(const std::filesystem::path& path, Session& session, const SaveOptions& options = {});
 
 // Restores the session's state. Throws as Checkpoint does, and then leaves the session as it was.

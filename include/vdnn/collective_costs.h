@@ -22,7 +22,7 @@ struct PeerLink {
 
 struct CollectiveCosts {
   std::uint32_t devices = 1;   // per machine
-  std::uint32_t machines = 1;  // all with the same devices
+  std::uint32_t machines = 1;  // all with the same number of devices
   PeerLink peers;              // between devices of one machine; used if it has several
   PeerLink network;            // of a machine, shared by its devices; used if there are several machines
 

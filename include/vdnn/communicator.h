@@ -4,7 +4,7 @@
 //
 // A collective is a submission like any other. It runs on a stream of the rank's device, in order with the
 // stream's other work, and completes a point that other streams can wait for. So gradients are reduced on a
-// stream of their own while the backward pass goes on, and the host does not wait. All ranks submit the same
+// separate stream while the backward pass goes on, and the host does not wait. All ranks must submit the same
 // collectives in the same order.
 //
 // A rank that dies or hangs would leave the others waiting for ever. So the host waits for a frontier with
@@ -24,7 +24,8 @@
 
 namespace vdnn {
 
-// Works in place in the memory of each rank's device, on the same number of bytes on every rank.
+// The arguments of a collective. It works in place in the memory of each rank's device; all ranks pass the
+// same number of bytes.
 struct Collective {
   std::string_view name;             // as Work::name
   AddressRange range;                // whole elements of the type; may be empty
@@ -34,9 +35,9 @@ struct Collective {
   Cost cost;
 };
 
-// One thread at a time submits collectives. Any thread may call the other functions, also while another
-// submits or waits. The device must outlive the communicator. After a failure all functions but break_off()
-// throw the first cause: DeviceError, or the device's exception.
+// Submit collectives from one thread at a time. Any thread may call the other functions, also while another
+// thread submits or waits. The device must outlive the communicator. After a failure all functions but
+// break_off() throw the first cause: DeviceError, or the device's exception.
 class Communicator {
  public:
   Communicator() = default;
@@ -67,11 +68,12 @@ class Communicator {
   // any rank, or does not complete within the time of the communicator's options. Throws InvalidArgument, and
   // breaks nothing off, if Device::synchronize() would not be allowed to wait.
   virtual void wait(const Frontier& frontier) = 0;
-  // Breaks off the collectives in flight on this rank and, if it can reach them, on the others. The contents
+  // Breaks off the collectives in flight on this rank and on all other ranks that it can reach. The contents
   // of their memory are then undefined. Every later call throws `cause`. Does nothing after a failure.
   virtual void break_off(const std::string& cause) = 0;
 
-  // Device memory in bytes that the communicator uses beside committed memory; counted as library memory.
+  // Device memory in bytes that the communicator uses in addition to committed memory. It is counted as
+  // library memory.
   virtual std::uint64_t library_bytes() const = 0;
 };
 

@@ -4,9 +4,9 @@
 // Ops are timed in whole training steps, on the compute stream, with operands that other ops have just
 // written to device memory. One op in a loop would find its operands in the caches. The device's trace has
 // the time of each launch; the first step is left out. Further steps run with the next algorithm of each op
-// that has several. If algorithms do not fit into the budget together, they are tried in halves; those that
-// do not fit alone are left out. Steps run under `none` if that fits, otherwise under `conv` or `all`, on
-// synthetic samples.
+// that has several. If algorithms do not fit into the budget together, they are tried in halves; an algorithm
+// that does not fit even alone is left out. Steps run under `none` if that fits, otherwise under `conv` or
+// `all`, on synthetic samples.
 
 #include <cstdint>
 #include <functional>
@@ -19,13 +19,13 @@ namespace vdnn {
 
 struct CostMeasurementOptions {
   // Steps timed for each choice of algorithms; micro-steps if the run accumulates gradients. At least 5, and
-  // at least as many as one update has.
+  // at least as many as the micro-steps of one update.
   std::uint64_t steps = 20;
   std::uint64_t seed = 1;  // of parameters and samples
-  // As in SessionOptions.
+  // Limits the rate of copies, as in SessionOptions.
   std::optional<double> link_gbytes_per_second;
-  // Called before each choice of algorithms runs, with the number of the tape's launches that it times. May
-  // be empty.
+  // Called before each choice of algorithms runs. The argument is the number of launches of the tape that are
+  // timed with this choice. May be empty.
   std::function<void(std::size_t)> progress;
 };
 

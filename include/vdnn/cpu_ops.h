@@ -1,8 +1,8 @@
 #pragma once
 // Layer mathematics on CPUs through oneDNN. Feature maps are NHWC (NDHWC). Filters have the layout that
-// oneDNN's forward convolution prefers; an algorithm that needs another layout converts them into its
-// workspace, whose size includes the copy. Algorithms are oneDNN's implementations in its own order. oneDNN's
-// reference kernels (a thousand times slower) are offered only if there is nothing else.
+// oneDNN's forward convolution prefers. An algorithm that needs another layout copies them, converted, into
+// its workspace; the workspace's size includes this copy. Algorithms are oneDNN's implementations in its own
+// order. oneDNN's reference kernels (a thousand times slower) are offered only if there is nothing else.
 //
 // Processors with AVX512-BF16 multiply bf16 directly. On others, and for fp16, operands are widened to fp32
 // in the workspace and results are rounded.

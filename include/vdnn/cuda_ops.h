@@ -1,9 +1,9 @@
 #pragma once
 // Layer mathematics on NVIDIA GPUs. Feature maps are NHWC (NDHWC), parameters dense. Filters have KRSC order;
 // those of transposed convolutions have C outermost. cuDNN computes convolutions, pooling and local response
-// normalisation, cuBLASLt fully connected layers, and kernels of our own everything else. The algorithms of a
-// convolution are the engines that cuDNN lists for the GPU. GpuSystem::make_ops() (gpu_system.h) tries them
-// on the GPU before it offers them; make_cuda_ops() offers them as listed.
+// normalisation. cuBLASLt computes fully connected layers. Kernels of our own compute everything else. The
+// algorithms of a convolution are the engines that cuDNN lists for the GPU. GpuSystem::make_ops()
+// (gpu_system.h) tries them on the GPU before it offers them; make_cuda_ops() offers them as listed.
 //
 // Results are bit-identical for the same GPU, build and libraries. Sums have a fixed order and no atomics,
 // and only engines with reproducible bits that do not round fp32 to TF32 are used. Results may differ from
@@ -20,8 +20,8 @@
 
 namespace vdnn {
 
-// For the calling thread's GPU. Throws DeviceError in a build without CUDA (VDNN_CUDA) or cuDNN, and if there
-// is no GPU, no cuDNN or no cuBLASLt.
+// Makes the library for the calling thread's current GPU. Throws DeviceError in a build without CUDA
+// (VDNN_CUDA) or cuDNN, and if there is no GPU, no cuDNN or no cuBLASLt.
 std::unique_ptr<OpLibrary> make_cuda_ops();
 
 }  // namespace vdnn

@@ -1,9 +1,9 @@
 #pragma once
-// A layer from outside the library. It describes itself by a recipe (op_catalog.h), as the library's own
-// layers do: parameters, values that its forward pass saves, and the ops of both passes with operands,
-// workspace and cost. It is then treated like any other layer: its feature maps are offloaded, its operands
-// checked, its parameters updated and written to checkpoints. A simulated device uses the description alone
-// and never calls run().
+// A layer from outside the library. A recipe (op_catalog.h) describes it, as for the library's own layers:
+// its parameters, the values that its forward pass saves, and the ops of both passes with operands, workspace
+// and cost. The layer is then treated like any other: its feature maps are offloaded, its operands checked,
+// its parameters updated and written to checkpoints. A simulated device uses the description alone and never
+// calls run().
 //
 //   class Square : public CustomLayer { ... };
 //   x = net.custom("square", {x}, std::make_shared<Square>());
@@ -50,15 +50,15 @@ class CustomLayer {
  public:
   virtual ~CustomLayer() = default;
 
-  // Its name in errors and reports.
+  // The layer's name in errors and reports.
   virtual std::string kind() const = 0;
-  // The type of its feature map. Throws InvalidArgument for inputs that the layer does not support.
+  // The type of the layer's feature map. Throws InvalidArgument for inputs that the layer does not support.
   virtual TensorType output(std::span<const TensorType> inputs) const = 0;
   // The recipe for inference has the same parameters, no saved values and no backward pass. Parameters with
   // storage_bytes 0 are stored densely. Throws InvalidArgument for a device without an implementation.
   virtual LayerRecipe describe(const CustomQuestion& question) const = 0;
-  // Runs one op: on cpu to the end, on cuda by submitting it to the stream. An exception surfaces as a
-  // DeviceError at the next wait.
+  // Runs one op. On cpu it returns when the op is done; on cuda it submits the op to the stream. An exception
+  // surfaces as a DeviceError at the next wait.
   virtual void run(const CustomLaunch& launch) const = 0;
 };
 

@@ -30,10 +30,10 @@ class Dataset {
   // Empty for one class per sample; otherwise the space of a label map, which has a class at each place.
   virtual const Dims& target_dims() const = 0;
   virtual std::int64_t classes() const = 0;
-  // Writes a sample as normalised fp32, channels last (H, W, C), and its classes in [0, classes): one per
-  // sample or per place of the label map, row-major. -1 marks a place without a class, which no loss counts.
-  // The spans hold element_count(sample_dims()) and element_count(target_dims()) elements; the latter is 1
-  // for one class per sample.
+  // Writes a sample as normalised fp32, channels last (H, W, C). Also writes its classes in [0, classes): one
+  // per sample or per place of the label map, row-major. -1 marks a place without a class, which no loss
+  // counts. The spans hold element_count(sample_dims()) and element_count(target_dims()) elements; with one
+  // class per sample, `targets` holds one element.
   virtual void read(const SampleKey& key, std::span<float> image, std::span<std::int32_t> targets) const = 0;
 };
 
@@ -71,7 +71,7 @@ DatasetSplits open_dataset(const DatasetOptions& options);
 // In training (`shuffle`), every epoch has a fresh permutation by (seed, epoch), and every batch is full. If
 // the samples do not fill the last batch of an epoch, the permutation starts again from its beginning. These
 // samples occur twice in the epoch and count both times: batch normalisation computes its statistics over all
-// places of a batch, so a place without a sample would be learned.
+// places of a batch, so an empty place would change them.
 //
 // Evaluation reads each sample once, in order. Its last batch may be short. The missing places are filled
 // with zeros and target -1, which no loss counts; inference has no batch statistics.
@@ -103,14 +103,14 @@ struct StagedBatch {
   std::uint64_t number = 0;
   AddressRange images;        // batch x sample, fp32, channels last
   AddressRange targets;       // batch x label map, i32
-  std::uint32_t samples = 0;  // fewer than places only in evaluation
+  std::uint32_t samples = 0;  // fewer than the batch has places only in evaluation
   std::uint32_t slot = 0;     // for the loader
 };
 
 // Loads and converts batches ahead on a separate thread, into a ring of page-locked slots that it allocates
-// once. Call next() and recycle() from one thread. next() throws failures of the loading thread: exceptions
-// of Dataset::read(), and DataError, which names the sample, for a class that the data set does not have.
-// Create a new loader to continue after a failure.
+// once. Call next() and recycle() from one thread. next() throws the failures of the loading thread. These
+// are exceptions of Dataset::read(), and DataError for a sample whose class the data set does not have; the
+// error names the sample. Create a new loader to continue after a failure.
 class BatchLoader {
  public:
   // Loads this reader's parts `first` to `first + count - 1`; a part is a whole batch unless batches are cut.

@@ -1,21 +1,21 @@
 #pragma once
-// A device: memory, streams and copies. Everything above (allocator, executor) is written once against this
-// class; a driver (cpu, cuda, sim) fills in the protected part.
+// A device: memory, streams and copies. All code that uses devices (allocator, executor) is written against
+// this class. A driver (cpu, cuda, sim) implements the protected functions.
 //
 // The device orders work, not the host. `submit` and `copy` append to a stream and return at once; `wait`
 // makes a stream, not the host, wait for a frontier. Only `synchronize` blocks the host. The class keeps each
-// stream's frontier: the points that its next work is ordered after. So a wait for a known point costs
-// nothing and never reaches the driver. If one point of a wait implies another, only the implying point
-// reaches the driver.
+// stream's frontier: the points that its next work is ordered after. So a wait for a point that the stream's
+// frontier dominates costs nothing and never reaches the driver. If one point of a wait implies another, only
+// the implying point reaches the driver.
 //
 // There are two kinds of memory. Device memory is address space that is reserved once and committed in
 // granules; committed bytes count against the budget of the device. Page-locked host memory is allocated in
 // exact sizes.
 //
-// Failures of submitted work surface late: at the next `synchronize` of a frontier that contains it, as the
-// exception that it threw. From then on the stream refuses work with the same cause, until `recover`; its
-// points are still reached, so nothing hangs. Work that a call refuses, for lack of memory or another reason,
-// is no submission: its point is never counted, and nothing can wait for it.
+// Failures of submitted work surface late: the next `synchronize` of a frontier that contains the work throws
+// the work's exception. From then on, until `recover`, the stream refuses new work with the same exception.
+// The points of the stream are still reached, so nothing hangs. Work that a call refuses, for lack of memory
+// or another reason, is no submission: its point is never counted, and nothing can wait for it.
 //
 // Thread-safety: the memory functions, `synchronize`, `reached`, `frontier` and the counters may be called
 // from any thread; one thread at a time may submit to a stream. A Device has no global state: two Devices on
@@ -41,17 +41,17 @@ struct DeviceProperties {
   std::string name;                     // as `--device` spells it: "cpu", "sim:titan-x"
   std::uint64_t memory_bytes = 0;       // of the device
   std::uint64_t budget_bytes = 0;       // limit of committed bytes; commit() throws OutOfMemory beyond
-  std::uint64_t host_budget_bytes = 0;  // the same for page-locked memory
+  std::uint64_t host_budget_bytes = 0;  // limit of page-locked memory
   std::uint64_t granule_bytes = 0;      // unit of commit; a power of two
   std::uint64_t alignment_bytes = 0;    // of blocks for kernels; a power of two
-  std::uint64_t library_bytes = 0;      // used by context and libraries, measured; beside budget_bytes
-  std::uint64_t reserve_bytes = 0;      // free memory kept for context and libraries; beside budget_bytes
-  bool touches_memory = true;           // false: addresses are offsets, work and copies move nothing
+  std::uint64_t library_bytes = 0;      // used by context and libraries, measured; not part of budget_bytes
+  std::uint64_t reserve_bytes = 0;  // free memory kept for context and libraries; not part of budget_bytes
+  bool touches_memory = true;       // false: addresses are offsets, work and copies move nothing
 };
 
-// An access of a piece of work to one range. `version` identifies the contents: drivers that check (sim)
-// verify that a read finds the version that the reader expects. 0 on a read means "not checked", on a write
-// "scratch: no later read with a version may see this".
+// An access of a piece of work to one range. `version` identifies the contents: sim verifies that a read
+// finds the version that it expects. A read with version 0 is not checked. A write with version 0 leaves
+// scratch contents, which no read with a version may find.
 struct Access {
   AddressRange range;
   std::uint64_t version = 0;
@@ -143,7 +143,7 @@ class Device {
   DeviceCounters counters() const;
 
   // --- device memory ---------------------------------------------------------------------------------------
-  // Address space for `bytes` (rounded up to granules), nothing committed. Throws OutOfMemory.
+  // Reserves address space for `bytes` (rounded up to granules) and commits nothing. Throws OutOfMemory.
   AddressRange reserve(std::uint64_t bytes);
   // Gives a whole reservation back; all of it must have been decommitted, and all work on it completed.
   void unreserve(AddressRange reservation);
@@ -154,7 +154,7 @@ class Device {
   void decommit(AddressRange range);
 
   // --- page-locked host memory -----------------------------------------------------------------------------
-  // Exactly `bytes` (> 0), aligned to 4096. Throws OutOfMemory beyond the host budget.
+  // Allocates exactly `bytes` (> 0), aligned to 4096. Throws OutOfMemory beyond the host budget.
   AddressRange allocate_pinned(std::uint64_t bytes);
   void free_pinned(AddressRange range);
 
@@ -185,7 +185,7 @@ class Device {
   // --- time and observation --------------------------------------------------------------------------------
   // A monotonic clock: real on drivers that run, virtual on `sim` (it advances in `synchronize`).
   virtual double now_seconds() const = 0;
-  // Covers work that was timed at its submission and that the host has synchronised with.
+  // The times cover work that was timed at its submission and that the host has synchronised with.
   virtual StreamTimes times(StreamId stream) const = 0;
   // Empty if work submitted now is timed; otherwise the reason, for example that timing costs time and
   // nothing is traced (`cuda`).
@@ -207,21 +207,23 @@ class Device {
 
   // Captures the submissions of `submit_all` to `streams` as a graph, and launches it. The effect is that of
   // the single submissions, except that `streams` wait for each other before and after; the graph is launched
-  // on the first of them. Its points are reached with the launch. None of its work runs until `submit_all`
-  // returns. Meanwhile other streams and the host cannot wait for that work, and `streams` cannot wait for
-  // later work of others (InvalidArgument). The capturing thread may make no call for which the driver might
-  // wait: synchronize, query points, recover, allocate or free memory of the device (InvalidArgument, and the
-  // capture continues). During a replay, too, memory must be neither allocated nor freed. If `submit_all`
-  // throws, there is no graph: nothing inside will run, its points count as work that has failed with this
-  // exception, and the exception is rethrown. One capture or replay at a time.
+  // on the first of them. The points of all submissions are reached when the launch is done. None of the work
+  // runs until `submit_all` returns. Meanwhile other streams and the host cannot wait for that work, and
+  // `streams` cannot wait for later work of others (InvalidArgument). The capturing thread may make no call
+  // for which the driver might wait: synchronize, reached, recover, and calls that allocate or free memory of
+  // the device. Such a call throws InvalidArgument, and the capture continues. During a replay, too, memory
+  // must be neither allocated nor freed. If `submit_all` throws, there is no graph: nothing inside will run,
+  // its points count as work that has failed with this exception, and the exception is rethrown. One capture
+  // or replay at a time.
   virtual std::string why_not_capture() const { return "this driver cannot capture graphs"; }
   // Whether the calling thread is in a capture, in which calls that might wait are refused; see capture().
   bool capturing() const;
   std::unique_ptr<DeviceGraph> capture(std::span<const StreamId> streams,
                                        const std::function<void()>& submit_all);
   // Launches a graph again: the submissions of `submit_all` are counted, and the graph runs in their place;
-  // Work::run is not called. They must be the captured ones, at the same addresses. The first that differs is
-  // refused (InvalidArgument), which ends the replay as an exception ends a capture.
+  // Work::run is not called. `submit_all` must make the captured submissions, at the same addresses. The
+  // first submission that differs is refused (InvalidArgument), which ends the replay as an exception ends a
+  // capture.
   void replay(const DeviceGraph& graph, const std::function<void()>& submit_all);
 
  protected:
@@ -242,7 +244,7 @@ class Device {
   virtual void do_copy(Point point, const Frontier& frontier, const Copy& copy) = 0;
   virtual void do_synchronize(const Frontier& frontier) = 0;
   virtual bool do_reached(const Frontier& frontier) = 0;
-  // Called when all submitted work is done. Does nothing if work cannot fail late.
+  // Called when all submitted work is done. Drivers whose work cannot fail late need not implement it.
   virtual void do_recover() {}
   virtual void do_sample_counter(StreamId stream, std::string_view counter, std::uint64_t value) = 0;
   virtual void do_protect(Point point, const Frontier& frontier, AddressRange range, Protection protection);
@@ -251,8 +253,9 @@ class Device {
   // `frontier` contains the captured submissions; rethrows the exception of failed work among them.
   virtual std::unique_ptr<DeviceGraph> do_end_capture(std::span<const StreamId> streams,
                                                       const Frontier& frontier);
-  // Launches on the first of `streams`; the others wait for that. The launch is the last point of the first
-  // stream and completes the submissions of all of them between `before` and `after`.
+  // Launches the graph on the first of `streams`; the other streams wait for the launch. The launch is the
+  // last point of the first stream. It completes those submissions of all `streams` that `after` dominates
+  // and `before` does not.
   virtual void do_launch(const DeviceGraph& graph, std::span<const StreamId> streams, const Frontier& before,
                          const Frontier& after);
   // Called for each stream of a capture or replay that ended before its launch, the first one first.

@@ -2,12 +2,13 @@
 // The device pool: a caching, stream-ordered allocator over one Device.
 //
 // Offsets are kept apart from memory. The bookkeeping (allocator/tlsf.h) knows one contiguous range of
-// offsets that grows at its end; the pool commits granules of one reservation for it. Requests are rounded up
-// to the device's alignment.
+// offsets that grows at its end; the pool commits granules of one reservation for this range. Requests are
+// rounded up to the device's alignment.
 //
 // A free block carries the *frontier* of its last users. If the frontier of the requesting stream dominates
-// the block's, the stream gets the block at once. Otherwise it is made to wait, on the device, for just the
-// points that are missing. Neighbouring free blocks are merged at once and their frontiers joined.
+// the block's, the stream gets the block at once. Otherwise the stream is made to wait, on the device, for
+// just the points that its frontier lacks. Neighbouring free blocks are merged at once and their frontiers
+// joined.
 //
 // Reuse, waits included, always comes before growth, and the free end of the range is used last whether it is
 // committed or not. So the peak of a sequence of requests does not depend on the budget. Placement depends on
@@ -64,16 +65,16 @@ class DevicePool {
   // when the budget does not allow it: an expected outcome, see shortage(). Throws only what the device
   // throws.
   std::optional<AddressRange> allocate(std::uint64_t bytes, StreamId stream);
-  // Frees a block, exactly as it was handed out. `last_use` must dominate every use of it; empty means that
-  // the block was never used. Throws InvalidArgument, and changes nothing, when the block is not in use or
-  // `last_use` names a submission that has not been made.
+  // Frees a block, exactly as it was handed out. `last_use` must dominate every use of the block; empty means
+  // that the block was never used. Throws InvalidArgument, and changes nothing, when the block is not in use
+  // or `last_use` names a submission that has not been made.
   void free(AddressRange block, const Frontier& last_use);
 
-  // Commits memory, or gives back free memory at the end, until `bytes` (rounded up to granules) are
-  // committed, or as many as the last block in use needs. Reserves a known peak up front, so that failure
-  // happens here rather than in the middle of a step. Addresses do not depend on it. Blocks until work on the
-  // memory that is given back is done. Returns false and changes nothing if the budget does not allow it.
-  // Throws what the device throws.
+  // Commits memory, or gives back free memory at the end of the range, until `bytes` (rounded up to granules)
+  // are committed, or more if the last block in use needs more. Reserves a known peak up front, so that
+  // failure happens here rather than in the middle of a step. Addresses of later blocks do not depend on this
+  // call. It blocks until work on the memory that is given back is done. Returns false and changes nothing if
+  // the budget does not allow it. Throws what the device throws.
   bool resize(std::uint64_t bytes);
 
   // The numbers that explain why a request of `asked` bytes was refused.

@@ -1,7 +1,7 @@
 #pragma once
 // Errors. The library reports failures as exceptions of these types. An outcome that is expected on a hot
-// path, for example an exhausted pool, is an enum instead. The library never exits the process. The command
-// maps the types to its exit status (src/cli).
+// path, for example an exhausted pool, is an empty optional or an enum instead. The library never exits the
+// process. The command maps the types to its exit status (src/cli).
 
 #include <cstdint>
 #include <stdexcept>
@@ -33,7 +33,7 @@ class ScheduleError : public Error {
   using Error::Error;
 };
 
-// A device failed. `lost()`: it is gone for good, and every later call fails with the first cause.
+// A device failed. `lost()`: the device is gone for good, and every later call fails with the first cause.
 class DeviceError : public Error {
  public:
   explicit DeviceError(const std::string& what, bool lost = false) : Error(what), lost_(lost) {}
@@ -67,7 +67,7 @@ class OutOfMemory : public Error {
 };
 
 // A number is not finite where training needs it to be: a loss, the norm of the gradients, or a state to be
-// saved. `step()` counts updates since the start of training from 1, the one at fault included.
+// saved. `step()` is the number of the update at fault, counted from 1 since the start of training.
 class Diverged : public Error {
  public:
   Diverged(const std::string& what, std::uint64_t step) : Error(what), step_(step) {}

@@ -8,14 +8,14 @@
 // addresses, and a run on `sim` needs the same memory, to the byte, as a run on the device that it simulates.
 //
 // With `graph`, one graph (Device::capture) is captured per set of input and result addresses and replayed
-// when these occur again. The first step with an update and the first without one run uncaptured, so that the
-// pools have grown and kernels are loaded. Steps also run uncaptured while tracing. With `graph`, consecutive
-// steps do not overlap. Each step begins by copying the numbers that change from step to step to a small
-// block of device memory, from which kernels read them.
+// when these occur again. The first step with an update and the first without one run uncaptured. So the
+// pools have grown and kernels are loaded before the first capture. Steps also run uncaptured while tracing.
+// With `graph`, consecutive steps do not overlap. Each step begins by copying the numbers that change from
+// step to step to a small block of device memory, from which kernels read them.
 //
 // If gradients are accumulated, all micro-steps of a step but the last leave out the instructions of the
-// update. They allocate and release the same memory. Collectives go through the communicator, and the host
-// then waits through it, too.
+// update. All micro-steps allocate and release the same memory. If the tape has collectives, the executor
+// submits them to the communicator, and the host waits for steps by Communicator::wait().
 //
 // An executor belongs to one thread. After an exception it accepts no further step. Its destructor waits for
 // the work in flight and releases all memory.
@@ -60,9 +60,10 @@ class StreamRoles {
   std::uint32_t bits_ = 0;
 };
 
-// The roles that steps of one device need, and those of devices that train together.
+// The roles that the steps of a device need if it trains alone.
 inline constexpr StreamRoles kStepRoles{StreamRole::kCompute, StreamRole::kOffload, StreamRole::kPrefetch,
                                         StreamRole::kLoad};
+// The roles that the steps of devices need if they train together.
 inline constexpr StreamRoles kSharedStepRoles{StreamRole::kCompute, StreamRole::kOffload,
                                               StreamRole::kPrefetch, StreamRole::kLoad, StreamRole::kReduce};
 // The roles that steps of `tape` need: with kReduce if the tape has collectives.
@@ -74,9 +75,9 @@ class StreamSet {
   StreamSet(Device& device, StreamRoles roles);
   // `role` must be one of those that the set was created with.
   StreamId operator[](StreamRole role) const { return streams_[static_cast<std::size_t>(role)]; }
-  // In the order of StreamRole.
+  // All streams of the set, in the order of StreamRole.
   std::span<const StreamId> all() const { return all_; }
-  // Everything submitted to any of them so far.
+  // Everything submitted to any stream of the set so far.
   Frontier everything(const Device& device) const;
 
  private:
@@ -84,7 +85,7 @@ class StreamSet {
   std::vector<StreamId> all_;
 };
 
-// Batches that a loader stages ahead, and that predictions count.
+// The number of batches that a loader stages ahead. Predictions count their memory.
 inline constexpr std::uint32_t kStagedBatches = 3;
 
 // A step that has been submitted.
@@ -107,8 +108,9 @@ struct StepMetrics {
   // The norm of the unscaled gradients before clipping. Present for updates that clip gradients or scale
   // losses.
   std::optional<float> gradient_norm;
-  // For updates that scale losses: the scale of the gradients, whether the update was skipped because they
-  // overflowed, and the number of updates skipped so far, this one included.
+  // Present for updates that scale losses. `scale` is the scale of the gradients. `skipped`: the gradients
+  // overflowed, and this update was skipped. `skipped_steps` counts the skipped updates so far, this one
+  // included.
   struct Scaling {
     float scale = 0;
     bool skipped = false;
@@ -146,10 +148,11 @@ struct ExecutorParts {
   OpProgram* program = nullptr;
   // Joins the device with those of the other ranks. Required if the tape has collectives.
   Communicator* communicator = nullptr;
-  // Steps become graphs if why_not_graph() is empty. Otherwise they run one by one, in the same memory and
-  // order, as predictions do.
+  // Whether steps become graphs. If why_not_graph() is not empty, as in predictions, their instructions are
+  // submitted one by one, with the same memory and order.
   bool graph = false;
-  // Not allowed with `graph`, nor on a device that does not touch memory. May be empty.
+  // Called with every value. Not allowed with `graph`, nor on a device that does not touch memory. May be
+  // empty.
   ValueInspector inspect = {};
   // Least page-locked memory for the results of a step, in bytes. With the same least size, executors that
   // follow each other reuse each other's blocks.
@@ -174,9 +177,9 @@ class Executor {
   Executor& operator=(const Executor&) = delete;
 
   // Submits one step. `inputs` are page-locked memory in the order and of the sizes of Tape::inputs(); the
-  // host must not write them until inputs_copied. At most two steps may be submitted whose results have not
-  // been waited for. Throws InvalidArgument if there are more or sizes differ, OutOfMemory with the numbers,
-  // and the device's exceptions.
+  // host must not write them until the step's StepTicket::inputs_copied is reached. At most two steps may be
+  // submitted whose results have not been waited for. Throws InvalidArgument if there are more or sizes
+  // differ, OutOfMemory with the numbers, and the device's exceptions.
   StepTicket submit(std::span<const AddressRange> inputs, const StepScalars& scalars);
   // Blocks until the step's results are on the host. Call it once per step, in order of submission, with this
   // executor's ticket; InvalidArgument otherwise. After an exception of the device the executor accepts no

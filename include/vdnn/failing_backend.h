@@ -12,7 +12,7 @@
 
 namespace vdnn {
 
-// As thread-safe as the other backend and `strikes`.
+// As thread-safe as the target and `strikes` are.
 class FailingBackend final : public ForwardingBackend {
  public:
   // `strikes(call)` is called before each call that may fail, with its name; it throws if the call is to

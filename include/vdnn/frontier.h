@@ -5,9 +5,10 @@
 // *frontier* is a set of points, at most one per stream: a vector clock. A frontier F *dominates* a point (s,
 // n) if its count on s is at least n: work that is ordered after F is also ordered after that point.
 //
-// Three things are the same arithmetic: waiting (join the other's frontier into mine), reusing memory (a free
-// block carries the frontier of its last users; a requester that dominates it may write at once), and
-// checking for races (two accesses conflict unless one's point is dominated by the other's frontier).
+// Three things are the same arithmetic: waiting for another stream (its frontier is joined into the
+// waiter's), reusing memory (a free block carries the frontier of its last users; a requester whose frontier
+// dominates it may write at once), and checking for races (two accesses conflict unless the frontier of one
+// dominates the point of the other).
 //
 // The form is Mattern's vector time (1989). Cost: linear in the number of streams involved, which is a
 // handful. Up to kInlinePoints streams need no memory from the heap.
@@ -43,13 +44,13 @@ class Frontier {
   ~Frontier() = default;
   explicit Frontier(Point point) { join(point); }
 
-  // The count of this frontier's point on `stream`; 0 without such a point.
+  // The count of this frontier's point on `stream`; 0 if it has no point there.
   std::uint64_t count(StreamId stream) const;
 
-  // Afterwards this frontier dominates everything that it dominated earlier, and the argument.
+  // Afterwards this frontier dominates the argument and everything that it dominated earlier.
   void join(Point point);
   void join(const Frontier& other);
-  // Afterwards, joins with at most `points` points in the result allocate nothing.
+  // Afterwards, a join whose result has at most `points` points allocates nothing.
   void reserve(std::size_t points);
 
   bool dominates(Point point) const { return count(point.stream) >= point.count; }
@@ -58,7 +59,7 @@ class Frontier {
   bool empty() const { return size_ == 0; }
   void clear();
 
-  // In ascending order of stream, no count of 0.
+  // The points in ascending order of stream; none has count 0.
   std::span<const Point> points() const;
 
   friend bool operator==(const Frontier& a, const Frontier& b);

@@ -22,15 +22,16 @@ enum class EngineTiming : std::uint8_t {
   kOff,
   kChoosable,  // engines that are the library's first choice under some limit on workspace; without times,
                // the same engines are offered
-  kAll         // all permitted engines; also offers those that only their times make a choice
+  kAll         // all permitted engines; engines that are worth choosing only by their times are offered, too
 };
 
 // Counts the trials of engines, and the time that they needed.
 struct EngineTrialReport {
   std::uint64_t convolutions = 0;  // passes of convolutions with a tried engine
   std::uint64_t engines = 0;       // tried engines
-  std::uint64_t untimed = 0;  // passes in the library's order because of a time limit, also of earlier runs
-  double seconds = 0;         // of all trials, including those that only check results
+  // Passes in the library's order because of a time limit of this run or an earlier one.
+  std::uint64_t untimed = 0;
+  double seconds = 0;  // of all trials, including those that only check results
 };
 
 struct GpuOpsOptions {
@@ -41,13 +42,13 @@ struct GpuOpsOptions {
   // A file of engines' times (docs/engine_timings.schema.json), created and extended as needed. Empty: times
   // live as long as the library of layers. Unused if no engine is timed.
   std::optional<std::filesystem::path> engine_timings;
-  // Time limit for trials, in seconds (> 0). After it, no further engine is timed; a trial that has begun
-  // ends. The results of engines are still checked, as without times. A pass of a convolution that stays
-  // untimed keeps the library's order. It also does so in later runs of the same precision that use the same
-  // file, unless their limit is higher.
+  // Time limit for trials, in seconds (> 0). After this time no further engine is timed; a trial that has
+  // begun is completed. The results of engines are still checked, as they are if no engine is timed. A pass
+  // of a convolution that stays untimed keeps the library's order. It also does so in later runs of the same
+  // precision that use the same file, unless their time limit is higher.
   double most_trial_seconds = std::numeric_limits<double>::infinity();
-  // Trials add to its counts. Its seconds count towards most_trial_seconds. May be null. The thread that
-  // calls the catalog writes it.
+  // Trials add to the counts of this report, and its seconds count towards most_trial_seconds. May be null.
+  // The report is written on the thread that calls the catalog.
   std::shared_ptr<EngineTrialReport> trial_report;
   // Limit on device memory for trials of engines, in bytes; trials never use more than is free.
   std::uint64_t trial_bytes = std::numeric_limits<std::uint64_t>::max();
@@ -76,11 +77,12 @@ class GpuSystem {
   // The card's unique identifier as nvidia-smi -L prints it: "GPU-5a7b..." with 32 digits. It does not depend
   // on CUDA_VISIBLE_DEVICES. Parts of one card (MIG) share the card's identifier.
   virtual std::string gpu_uuid(int ordinal) = 0;
-  // As make_cuda_device(). Unless the options specify the memory of context and libraries, the device uses
-  // the figure measured when the GPU's first device was created with its library of layers.
+  // Makes the device as make_cuda_device() does. If the options do not specify the memory of context and
+  // libraries, it is measured once, when the GPU's first device and its library of layers are created.
   virtual std::unique_ptr<Device> make_device(const CudaDeviceOptions& options) = 0;
-  // As make_cuda_ops(), for this GPU; usable from any thread. Its catalog offers only engines that have
-  // computed sampled elements of a convolution correctly on this GPU, once per run or once per file of times.
+  // Makes the library of layers for this GPU, as make_cuda_ops() does; usable from any thread. The library's
+  // catalog offers only engines that have computed sampled elements of a convolution correctly on this GPU,
+  // once per run or once per file of times.
   virtual std::shared_ptr<OpLibrary> make_ops(int ordinal, const GpuOpsOptions& options) = 0;
 };
 

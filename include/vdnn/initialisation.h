@@ -1,5 +1,5 @@
 #pragma once
-// Initial parameters by seed, and the hash that tells whether two trainings have the same parameters.
+// Initial parameters by seed, and the hash that tells whether two training runs have the same parameters.
 
 #include <cstdint>
 #include <string>

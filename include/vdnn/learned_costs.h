@@ -5,13 +5,14 @@
 // suits the machine better.
 //
 // * The time of an op is the median over its launches, including those that recompute its values.
-// * An algorithm that was not launched keeps its ratio to the launched one: if that one needs twice its
-//   expected time, so do all algorithms of the op. An algorithm of an earlier trace keeps its time.
-// * The rates of the link are medians over the bytes copied, for each direction alone and beside the other.
-//   Without copies in both directions at once, the rate for both ways keeps its ratio to that of one way. If
-//   every copy overlapped one in the other direction for some time, both rates keep their ratio, and all
-//   copies together determine them. The rate for both ways never exceeds that of one way. A direction without
-//   copies keeps its rates.
+// * An algorithm that was not launched keeps its ratio to the launched one: if the launched algorithm needs
+//   twice its expected time, the times of all algorithms of the op are doubled. An algorithm that only an
+//   earlier trace contains keeps its time from that trace.
+// * The rates of the link are medians over the bytes copied, for each direction alone and while the other is
+//   busy. Without copies in both directions at once, the rate for both ways keeps its ratio to that of one
+//   way. If every copy overlapped copies in the other direction during a part of its time, both rates keep
+//   their ratio, and all copies together determine them. The rate for both ways never exceeds that of one
+//   way. A direction without copies keeps its rates.
 // * The fixed time of a copy stays as expected, since steps have few copies of small values.
 
 #include <array>
@@ -29,8 +30,9 @@
 
 namespace vdnn {
 
-// The costs in the run's predictions: the measured times that it was planned with, otherwise seconds from its
-// profile's rates (without launches; modelled for a simulated device), and the rates of the link as devices
+// The costs in the run's predictions. Times are the measured ones that the run was planned with. Without
+// measured times, they follow from the rates of its profile, and every MeasuredTime::launches is 0; for a
+// simulated device they are marked as modelled. The rates of the link are those that remain when devices
 // share it. with_costs() with these costs changes nothing.
 MeasuredCosts expected_costs(const PlannedRun& run);
 
@@ -47,7 +49,7 @@ class StepObservations {
   struct SeenCopy {
     std::uint64_t bytes = 0;
     double seconds = 0;
-    double shared_seconds = 0;  // the part of `seconds` beside copies in the other direction
+    double shared_seconds = 0;  // the part of `seconds` in which the other direction was busy
   };
 
  private:

@@ -58,8 +58,8 @@ struct LearnedStep {
 // The text of a file that follows docs/learned_step.schema.json. Parsing it gives the same step.
 std::string to_text(const LearnedStep& step);
 // Throws DataError, which names the event and the key, if a key is missing, unknown or has an impossible
-// value. Examples are times that go back, a read of a tensor that was not saved, or fewer bytes in use than
-// the saved tensors that are still to be read.
+// value. Examples are times that decrease, a read of a tensor that was not saved, or fewer bytes in use than
+// those of the saved tensors with further reads.
 LearnedStep parse_learned_step(std::string_view text);
 // Parses a file. Throws DataError that names it.
 LearnedStep read_learned_step(const std::filesystem::path& path);

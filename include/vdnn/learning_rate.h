@@ -1,6 +1,6 @@
 #pragma once
 // Learning rates that change while training runs, as a function of the step alone. A run that resumes at step
-// n has, bit for bit, the rate that the uninterrupted run had there.
+// n has, bit for bit, the rate that the uninterrupted run had at step n.
 
 #include <cstdint>
 #include <string>
@@ -11,7 +11,7 @@ namespace vdnn {
 // The run that a schedule extends over.
 struct LearningRateRun {
   double base_rate = 0.01;  // finite, not negative
-  // Of the whole training, not only of the part after resuming.
+  // Steps of the whole training, not only of the part after resuming.
   std::uint64_t total_steps = 0;
   // Used only if the text counts in epochs; then at least 1.
   std::uint64_t steps_per_epoch = 0;
@@ -30,8 +30,8 @@ struct LearningRateRun {
 // never ends. Immutable; may be shared by threads.
 class LearningRateSchedule {
  public:
-  // Throws InvalidArgument for a text of another form (the message shows the forms), for a base rate that is
-  // negative or not finite, for epochs when steps_per_epoch is 0, and when steps overflow 64 bits.
+  // Throws InvalidArgument for a text of another form; the message shows the forms. Also throws it for a base
+  // rate that is negative or not finite, for epochs if steps_per_epoch is 0, and if steps overflow 64 bits.
   LearningRateSchedule(std::string_view text, const LearningRateRun& run);
 
   // The rate of step `step`, counted from 0; computed in fp64 and rounded once. After the last step of the

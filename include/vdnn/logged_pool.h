@@ -1,7 +1,7 @@
 #pragma once
 // A wrapper of a stream pool that logs its calls (vdnn/allocation_log.h), so that `bench/allocator_replay`
-// can make the same calls to other allocators. Calls of the pool that bypass the wrapper are allowed and are
-// not in the log.
+// can make the same calls to other allocators. A program may also call the pool directly; such calls are not
+// in the log.
 
 #include <cstdint>
 #include <memory>

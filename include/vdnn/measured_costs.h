@@ -32,7 +32,7 @@ namespace vdnn {
 // The fewest steps for a useful median.
 inline constexpr std::uint64_t kFewestMeasuredSteps = 5;
 
-// One op with one algorithm, over launches of different steps.
+// The time of one op with one algorithm, over launches of different steps.
 struct MeasuredTime {
   // Median. A launch lasts from the end of the previous work on its stream to its own end, the gap included.
   double seconds = 0;         // > 0
@@ -52,7 +52,7 @@ struct MeasuredSetting {
   std::string device;             // "cpu", the GPU's product name, or the simulated GPU's profile
   int threads = 0;                // compute threads of cpu; 1 for a simulated GPU
   std::string algorithms_source;  // as in OpCatalog
-  // These tell networks of the same name, and optimizers, apart.
+  // These figures distinguish networks of the same name, and optimizers.
   std::uint64_t feature_map_bytes = 0;
   std::uint64_t persistent_bytes = 0;  // parameters and the optimizer's state
 
@@ -61,7 +61,7 @@ struct MeasuredSetting {
 
 struct MeasuredCosts {
   MeasuredSetting setting;
-  bool modelled = false;                         // by a simulated device; no time has launches
+  bool modelled = false;                         // by a simulated device; all MeasuredTime::launches are 0
   std::optional<double> link_gbytes_per_second;  // limit on the rate of copies (SessionOptions)
   LinkRates link_bytes_per_second;
   LinkRates link_bytes_per_second_both_ways;  // at most those of one way
@@ -79,11 +79,11 @@ MeasuredSetting measured_setting(const Network& network, const Tape& tape, const
 // values.
 void require_measured_of(const MeasuredCosts& costs, const MeasuredSetting& here);
 
-// The tape with measured (or modelled) seconds for each algorithm of each op. Algorithms without a time count
-// as no faster than those with one. Throws InvalidArgument, with the name, for an op or algorithm that only
-// one of tape and costs has.
+// The tape with measured (or modelled) seconds for each algorithm of each op. An algorithm without a time
+// counts as no faster than the algorithms with one. Throws InvalidArgument, with the name, for an op or
+// algorithm that only one of tape and costs has.
 std::shared_ptr<const Tape> with_measured_costs(const Tape& tape, const MeasuredCosts& costs);
-// The device with the measured rates of the link and time of a launch.
+// The profile with the measured rates of the link and the measured time of a launch.
 SimProfile with_measured_rates(SimProfile profile, const MeasuredCosts& costs);
 
 // The text of a file. Parsing it gives the same costs.

@@ -17,9 +17,9 @@
 // Memory: since 2.22 NCCL connects ranks at the first collective that one of its algorithms computes, and
 // allocates the memory for the connections then (NCCL_RUNTIME_CONNECT). It picks the algorithm by kind and
 // size: broadcasts use rings, and sums of floats use NVLS on GPUs that an NVSwitch connects. So before the
-// memory is measured, the ranks run a broadcast, and sums of many sizes in each type that will be reduced:
-// from one value to a whole bucket, each four times the previous size. Until these have completed, they need
-// GPU memory of 4/3 of a bucket's size, outside the budget.
+// memory is measured, the ranks run a broadcast, and sums in each type that will be reduced. The sizes of the
+// sums are from one value to a whole bucket, each four times the previous one. Until these collectives have
+// completed, they need GPU memory of 4/3 of a bucket's size, outside the budget.
 
 #include <array>
 #include <cstddef>
@@ -46,14 +46,15 @@ struct NcclOptions {
   // Size of the largest all-reduce; the same on every rank. NCCL may pick another algorithm for a larger one,
   // and library_bytes() would not count its connections.
   std::uint64_t bucket_bytes = std::uint64_t{25} << 20U;
-  // A type that will be reduced beside fp32, or fp32; the same on every rank. Its connections are made and
-  // counted, too.
+  // The type that will be reduced in addition to fp32; kF32 if there is none. The same on every rank.
+  // Connections for this type are made and counted, too.
   DataType bucket_type = DataType::kF32;
 };
 
 // Joins `device`, the GPU of the options, with those of the other ranks. Throws InvalidArgument for options
-// out of range. Throws DeviceError if NCCL is missing, too old or fails, if other ranks do not join in time,
-// and if NCCL_COMM_BLOCKING=1 in the environment would make NCCL's calls wait without limit.
+// out of range. Throws DeviceError if NCCL is missing, too old or fails, and if other ranks do not join in
+// time. Also throws it if NCCL_COMM_BLOCKING=1 is in the environment, since NCCL's calls would then wait
+// without limit.
 std::unique_ptr<Communicator> make_nccl_communicator(Device& device, const NcclOptions& options);
 
 }  // namespace vdnn

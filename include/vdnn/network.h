@@ -54,12 +54,12 @@ class Network {
   std::int64_t batch() const { return types_[0].dims[0]; }
   // The number of classes of the first loss over classes; 0 without one.
   std::int64_t classes() const;
-  // The same layers for another batch size. Throws InvalidArgument if a custom layer does not support it.
+  // Returns the network for another batch size. Throws InvalidArgument if a custom layer does not support it.
   Network with_batch(std::int64_t batch) const;
-  // The same layers over feature maps of these types, with the conversions that they need (precision.h).
-  // Feature maps keep their ids and names; inputs, targets and outputs keep their order. Throws
-  // InvalidArgument if the storage type is not a floating-point type, if an exception names no layer and no
-  // kind of layer, and if the network has conversions already.
+  // Returns the network with feature maps of these types, and with the conversions that its layers then need
+  // (precision.h). Feature maps keep their ids and names; inputs, targets and outputs keep their order.
+  // Throws InvalidArgument if the storage type is not a floating-point type, if an exception names no layer
+  // and no kind of layer, and if the network has conversions already.
   Network with_precision(const PrecisionOptions& options) const;
 
  private:
@@ -104,8 +104,8 @@ class NetworkBuilder {
   Tensor custom(const std::string& name, const std::vector<Tensor>& inputs,
                 std::shared_ptr<const CustomLayer> layer);
 
-  // Losses. Those without targets of their own share the targets "targets", whose type the first one
-  // determines.
+  // Losses. A loss that is given no targets uses the targets named "targets", which all such losses share.
+  // The first such loss determines their type.
   void softmax_cross_entropy(const std::string& name, Tensor logits, SoftmaxCrossEntropySpec spec = {},
                              std::optional<Tensor> targets = {});
   void mean_squared_error(const std::string& name, Tensor prediction, MeanSquaredErrorSpec spec = {},
@@ -113,7 +113,7 @@ class NetworkBuilder {
   void dice_cross_entropy(const std::string& name, Tensor logits, DiceCrossEntropySpec spec = {},
                           std::optional<Tensor> targets = {});
 
-  // The host reads the feature map after each step.
+  // Marks a feature map as an output: the host reads it after each step.
   void output(Tensor x);
 
   // The type of a feature map of this builder.
@@ -161,10 +161,10 @@ struct TrainingOptions {
   std::optional<float> clip_norm;
   // Data parallelism. In every update `ranks` ranks take part, each with one batch per micro-step. Losses are
   // divided by the number of all these batches, and gradients are summed over them. Each rank first sums its
-  // own gradients over its micro-steps, as a left fold in separate memory. Then the ranks sum them over ranks
-  // in buckets, each as soon as the backward pass has made `bucket_bytes` of gradients. With several ranks
-  // all gradients live until the end of the backward pass; updates follow it, and each waits for its bucket.
-  // All three numbers are at least 1.
+  // own gradients over its micro-steps, as a left fold in separate memory. Then these sums are summed over
+  // the ranks in buckets: each bucket as soon as the backward pass has made `bucket_bytes` of gradients. With
+  // several ranks all gradients live until the end of the backward pass; updates follow it, and each update
+  // waits for its bucket. `ranks`, `micro_steps` and `bucket_bytes` are at least 1.
   std::uint32_t ranks = 1;
   std::uint32_t micro_steps = 1;
   std::uint64_t bucket_bytes = kBucketBytes;
@@ -187,10 +187,10 @@ struct TrainingOptions {
   std::vector<std::string> results;
 };
 
-// The tape of one training step: forward, losses, backward, and the update of each parameter as soon as its
-// gradient is made and its own layer has read it for the last time. The tape keeps no reference to its
-// arguments. Throws InvalidArgument for options out of range, for results that no op makes, and for layers
-// that the catalog cannot compute.
+// The tape of one training step: forward, losses, backward and updates. A parameter is updated as soon as its
+// gradient is made and its own layer has read the parameter for the last time. The tape keeps no reference to
+// its arguments. Throws InvalidArgument for options out of range, for results that no op makes, and for
+// layers that the catalog cannot compute.
 std::shared_ptr<const Tape> lower_to_tape(const Network& network, const OpCatalog& catalog,
                                           const TrainingOptions& options);
 // The tape of evaluation: forward and losses only, and ops save nothing for a backward pass. Its parameters

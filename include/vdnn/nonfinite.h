@@ -1,7 +1,7 @@
 #pragma once
-// Finds the first value of a diverged training that is not finite. A Diverged error names the step whose loss
-// or gradient norm is not finite, but the cause may lie in any op of that step or of earlier ones. So the
-// steps are trained once more, and every value is inspected as soon as it is computed.
+// Finds the first value that is not finite in training that has diverged. A Diverged error names the step
+// whose loss or gradient norm is not finite, but the cause may lie in any op of that step or of earlier ones.
+// So the steps are trained once more, and every value is inspected as soon as it is computed.
 //
 // Each value is copied to the host, which waits for it, so a step needs many times its usual time. Device
 // memory is that of training; page-locked memory grows by 64 KiB. The same steps compute the same numbers if
@@ -20,16 +20,16 @@
 namespace vdnn {
 
 struct NonfiniteValue {
-  // The update that made the value, counted from 1 since the start of training; for a value of the initial
-  // state, the number of updates in that state.
+  // The number of the update that made the value, counted from 1 since the start of training. For a value of
+  // the initial state: the number of updates before that state.
   std::uint64_t step = 0;
   std::uint32_t micro_step = 0;  // of the step, from 0
   std::optional<int> rank = {};  // absent if a device trains alone
   std::string op = {};           // "conv1.forward"; empty for an input and for a value of the initial state
   std::string value;             // "conv1.y"
   Dims dims;                     // logical: N, C, then space
-  // Elements in the device's layout (feature maps channels last), which may be more than those of the dims;
-  // the number of these that are not finite; and the index of the first of them, from 0.
+  // Elements are counted in the device's layout (feature maps channels last), which may have more elements
+  // than the dims. `nonfinite` of them are not finite; `first` is the index, from 0, of the first of these.
   std::uint64_t elements = 0;
   std::uint64_t nonfinite = 0;
   std::uint64_t first = 0;
@@ -41,9 +41,9 @@ std::string describe(const NonfiniteValue& value);
 
 // Trains from options.start, or from the beginning, up to and including `last_step` (Diverged::step()), as a
 // Trainer with these options does, but without saving, evaluating, replanning and tracing. Returns nothing if
-// all values were finite. Destroy the diverged trainer first, unless the device has room for both. Ranks call
-// it together and get the same value: the first on any rank in the order of steps and ops. Throws as Trainer
-// does, and InvalidArgument if there is no step to train.
+// all values were finite. Destroy the diverged trainer first, unless the device has memory for both. Ranks
+// call it together and get the same value: the first on any rank in the order of steps and ops. Throws as
+// Trainer does, and InvalidArgument if there is no step to train.
 std::optional<NonfiniteValue> find_nonfinite(const PlannedRun& run, const DatasetSplits& data,
                                              const TrainOptions& options, std::uint64_t last_step);
 

@@ -1,11 +1,11 @@
 #pragma once
-// How a layer becomes ops on a given device. A catalog is asked for the *recipe* of a layer: which parameters
-// it has and how the device holds them, what its forward pass saves, and which ops its passes consist of. For
-// each op the recipe lists the operands that it reads and writes, the reads that it may overwrite, and its
-// algorithms with their workspaces. Each device decides what backward needs: oneDNN's max-pooling saves
-// indices, cuDNN's reads X and Y.
+// How a layer becomes ops on a given device. A catalog returns the *recipe* of a layer: its parameters and
+// how the device holds them, the values that its forward pass saves, and the ops of its passes. For each op
+// the recipe lists the operands that it reads and writes, the reads that it may overwrite, and its algorithms
+// with their workspaces. Each device decides what backward needs: oneDNN's max-pooling saves indices, cuDNN's
+// reads X and Y.
 //
-// A recipe names operands by role and index; `lower_to_tape` (network.h) puts values in their places, joins
+// A recipe names operands by role and index; `lower_to_tape` (network.h) puts values in their places, sums
 // gradients where a feature map forks, and adds the updates. A catalog never sees a network.
 
 #include <cstdint>
@@ -90,8 +90,8 @@ struct ParameterRecipe {
   // The catalog's name for the layout in device memory. Programs of one device can share a parameter if both
   // name the same layout.
   std::string storage_layout;
-  // The type in which the layer's ops read it, if that is not its own. They read a copy that has the
-  // parameter's layout and persists between steps.
+  // The type in which the layer's ops read the parameter, if it differs from the parameter's own. The ops
+  // then read a copy that has the parameter's layout and persists between steps.
   std::optional<DataType> copy;
   // False: no gradient, no update; an op of the forward pass may write it (running statistics).
   bool trainable = true;
@@ -106,7 +106,7 @@ struct ValueRecipe {
 };
 
 // Ops are listed in the order in which they run. A backward op is dropped if no gradient that it writes is
-// needed. So only an op that also writes a needed gradient computes the gradient of a data input.
+// needed. So the gradient of a data input is computed only by an op that also writes a needed gradient.
 struct LayerRecipe {
   std::vector<ParameterRecipe> parameters;
   std::vector<ValueRecipe> saved;  // Saved 0, 1, ...

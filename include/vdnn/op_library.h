@@ -19,12 +19,13 @@ namespace vdnn {
 // that may be replayed.
 inline constexpr std::uint64_t kStepNumbersBytes = 128;
 
-// Compiled for one tape and one choice of algorithms. One stream at a time runs the ops of a program.
+// A tape that is compiled with one choice of algorithms. Run the ops of a program on one stream at a time.
 class OpProgram {
  public:
   virtual ~OpProgram() = default;
 
-  // Runs an op: on cpu to the end, on a GPU by submitting it to `native_stream` (a cudaStream_t).
+  // Runs an op. On cpu it returns when the op is done; on a GPU it submits the op to `native_stream` (a
+  // cudaStream_t).
   virtual void run(OpId op, const OpOperands& operands, const StepScalars& scalars, void* native_stream) = 0;
 
   // Empty if captured steps of this program can be replayed, otherwise the reason. A replay passes kernels

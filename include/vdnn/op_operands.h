@@ -26,9 +26,8 @@ struct StepScalars {
   std::uint64_t step = 0;          // updates since the start of training, from 0
   std::uint64_t seed = 0;          // of dropout
   std::uint64_t first_sample = 0;  // of this batch, counted over the step's samples on all devices
-  // Index of this micro-batch and their number in the step. The last one updates.
-  std::uint32_t micro_step = 0;
-  std::uint32_t micro_steps = 1;
+  std::uint32_t micro_step = 0;    // index of this micro-batch in the step; the last one updates
+  std::uint32_t micro_steps = 1;   // number of micro-batches in the step
 
   bool updates() const { return micro_step + 1 == micro_steps; }
 };

@@ -2,7 +2,7 @@
 // The definitions of layers, losses and optimizers, apart from shapes: the numbers that the author of a
 // network writes, and the formula that uses them.
 //
-// Window geometry has one entry per dimension of space. Output size: (in + 2 padding - extent) / stride + 1,
+// Window geometry has one entry per spatial dimension. Output size: (in + 2 padding - extent) / stride + 1,
 // where extent = dilation (kernel - 1) + 1; padding < extent.
 
 #include <cstdint>
@@ -59,7 +59,7 @@ enum class UpsamplingMode : std::uint8_t {
 };
 struct UpsamplingSpec {
   UpsamplingMode mode = UpsamplingMode::kNearest;
-  Dims factors;  // one per dimension of space, whole numbers
+  Dims factors;  // one per spatial dimension, whole numbers
 };
 
 struct AddSpec {};            // inputs 0 and 1, same type
@@ -73,7 +73,7 @@ struct ConcatenationSpec {};  // along channels: two or more inputs, alike in al
 struct BatchNormalizationSpec {
   float epsilon = 1e-5F;
   float momentum = 0.1F;
-  std::uint32_t ranks = 1;  // whose batches make up the batch; lowering overwrites it
+  std::uint32_t ranks = 1;  // number of ranks over whose batches statistics are taken; set by lowering
 };
 
 // Normalises each group of channels of each sample over the group's channels and space (Wu and He 2018). With
@@ -119,10 +119,10 @@ struct SoftmaxCrossEntropySpec {
 struct MeanSquaredErrorSpec {
   float weight = 1;
 };
-// Softmax cross-entropy plus one minus the mean soft Dice coefficient. The mean over samples and classes is
-// that of (2 sum p t + smooth) / (sum p + sum t + smooth), with sums over the places that count (Milletari et
-// al. 2016; the sum of both losses as in Isensee et al. 2021). A sample without a place that counts is left
-// out of the mean. If all are left out, loss and gradients are 0.
+// Softmax cross-entropy plus one minus the mean soft Dice coefficient. The coefficient of a sample and a
+// class is (2 sum p t + smooth) / (sum p + sum t + smooth), with sums over the places that count (Milletari
+// et al. 2016). The sum of both losses is that of Isensee et al. 2021. A sample without a place that counts
+// is left out of the mean. If all are left out, loss and gradients are 0.
 struct DiceCrossEntropySpec {
   float weight = 1;
   float smooth = 1;
@@ -192,7 +192,7 @@ struct LossScaledNorm {
   float scale = 0;          // by which updates multiply gradients
   float skips = 0;          // 1: updates are skipped
   float loss_scale = 0;     // of the gradients
-  float skipped_steps = 0;  // earlier than this one
+  float skipped_steps = 0;  // before this one
 };
 
 // A gradient map times the loss scale. Inputs: 0 the map, 1 the LossScale.

@@ -32,7 +32,7 @@ struct PlannedSchedule {
 // Returns a plan that is at least as fast as any other policy's that fits. If nothing fits, returns the plan
 // that needs the least memory. Of `options`, it obeys the workspace limit and recorded or kept algorithms;
 // the preference matters only for kept ones. Deterministic. Long tapes are searched on several threads, which
-// end before this returns.
+// end before the function returns.
 PlannedSchedule plan_optimal(const Tape& tape, const PlanOptions& options, const Budgets& budgets,
                              const PlanCosts& costs, const Forecaster& forecaster);
 

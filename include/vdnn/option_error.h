@@ -1,7 +1,7 @@
 #pragma once
-// Errors about options. Their texts name the library's own options. They also have their parts as data, so
-// that a program with other names for options, for example flags of a command, can word the same error with
-// those names.
+// Errors about options. Their texts name the library's own options. The errors also contain the parts of
+// their texts as data. So a program with other names for options, for example flags, can compose the text
+// with its own names.
 
 #include <span>
 #include <string>
@@ -36,8 +36,8 @@ class InvalidOption : public InvalidArgument {
   std::string reason_;
 };
 
-// The options do not suit the data. Contains the settings that do: the text is `problem` and "; use
-// model.classes = 10". Other programs compose another text from the parts.
+// The options do not suit the data. The error contains settings that suit them. Its text ends with these:
+// "PROBLEM; use model.classes = 10". Other programs compose another text from the parts.
 class UnsuitableOptions : public InvalidArgument {
  public:
   UnsuitableOptions(std::string problem, std::vector<OptionSetting> suitable);

@@ -36,8 +36,9 @@ class ParameterStore {
   // the constructor's if its parameters are the same in the same order, for example for evaluation.
   std::vector<Slot*> slots(const Tape& tape);
 
-  // The loss scale of a tape that has one; 0 before it is set.
+  // Sets the loss scale of a tape that has one.
   void set_loss_scale(PinnedPool& pinned, StreamId stream, const LossScale& scale);
+  // The loss scale of a tape that has one; 0 until it is set.
   LossScale loss_scale(PinnedPool& pinned, StreamId stream);
   // Computes the narrow copies of all parameters anew; blocks.
   void renew_copies(PinnedPool& pinned, StreamId stream);
@@ -56,7 +57,7 @@ class ParameterStore {
               std::span<const std::vector<std::vector<float>>> states = {});
   void upload_one(PinnedPool& pinned, StreamId stream, OpProgram& program, std::uint32_t index,
                   std::span<const float> logical);
-  // The reverse, after all work that `stream` is ordered after; blocks.
+  // Returns the logical values, once all work that `stream` is ordered after is done; blocks.
   std::vector<std::vector<float>> download(PinnedPool& pinned, StreamId stream, OpProgram& program);
   std::vector<float> download_one(PinnedPool& pinned, StreamId stream, OpProgram& program,
                                   std::uint32_t index);

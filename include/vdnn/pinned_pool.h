@@ -37,12 +37,12 @@ class PinnedPool {
   PinnedPool(const PinnedPool&) = delete;
   PinnedPool& operator=(const PinnedPool&) = delete;
 
-  // Exactly `bytes` (> 0) for use by `stream` and by streams that are ordered after it; the stream is made to
-  // wait if earlier work still uses the block. Empty when the budget does not allow it.
+  // Allocates exactly `bytes` (> 0) for use by `stream` and by streams that are ordered after it; the stream
+  // is made to wait if earlier work still uses the block. Empty when the budget does not allow it.
   std::optional<AddressRange> allocate(std::uint64_t bytes, StreamId stream);
-  // For use by the host: blocks the caller until earlier work on the block is done.
+  // Allocates a block for use by the host. Blocks the caller until earlier work on the block is done.
   std::optional<AddressRange> allocate_for_host(std::uint64_t bytes);
-  // As DevicePool::free().
+  // Frees a block as DevicePool::free() does.
   void free(AddressRange block, const Frontier& last_use);
 
   // Gives every cached block back to the system; waits for the work in flight on them.

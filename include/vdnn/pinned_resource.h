@@ -1,7 +1,7 @@
 #pragma once
 // Page-locked host memory for containers of the standard library: a std::pmr::memory_resource over a
 // PinnedPool. Copies between such a container and a device run at full speed, without a staging copy. In the
-// steady state a container that comes and goes with the same size locks no page.
+// steady state, creating and destroying containers of the same size locks no pages.
 //
 // The standard's interface knows no devices, so the constructor is told which stream copies to and from the
 // memory.
@@ -17,9 +17,9 @@ namespace vdnn {
 // Thread-safe. Pool and device must outlive it, and it must outlive the memory that it has handed out.
 class PinnedResource final : public std::pmr::memory_resource {
  public:
-  // For memory that is idle when it is given back.
+  // Use this constructor if memory is idle when it is given back.
   explicit PinnedResource(PinnedPool& pool) : pool_(pool) {}
-  // For memory that work submitted earlier to `stream` of the pool's `device` may still use when it is given
+  // Use this constructor if work on `stream` of the pool's `device` may still use memory when it is given
   // back. The host waits for that work when the memory is handed out next.
   PinnedResource(PinnedPool& pool, const Device& device, StreamId stream)
       : pool_(pool), device_(&device), stream_(stream) {}

@@ -1,8 +1,8 @@
 #pragma once
-// A plan: the decisions for one tape. For each feature map and each gap between two of its readers, the plan
-// keeps the map on the device, offloads it to the host, or drops it and recomputes it. For each op it chooses
-// an algorithm. Policies are functions from a tape (and costs, budgets) to a plan. The static ones here
-// follow the vDNN paper (Rhu et al., MICRO 2016).
+// A plan: the decisions for one tape. For each gap between two readers of a feature map, the plan keeps the
+// map on the device, offloads it to the host, or drops and recomputes it. For each op it chooses an
+// algorithm. Policies are functions from a tape (and costs, budgets) to a plan. The static ones here follow
+// the vDNN paper (Rhu et al., MICRO 2016).
 //
 //   baseline  network-wide allocation in Torch's manner: every feature map and gradient at once, two shared
 //             buffers for gradient maps, one shared workspace; no liveness
@@ -12,9 +12,9 @@
 //
 // Fork rule: a feature map that several layers read is offloaded with its last forward reader.
 //
-// Prefetch window: before the backward pass of layer m, search from layer m-1 downwards for the first layer
-// whose feature map is still on the host, no further than the nearest convolution. That map is fetched while
-// layer m computes.
+// Prefetch window: before the backward pass of layer m, layers are searched from m-1 downwards, no further
+// than the nearest convolution. The feature map of the first layer that still has it on the host is fetched
+// while layer m computes.
 
 #include <cstdint>
 #include <map>
@@ -41,22 +41,23 @@ std::string to_string(AlgorithmPreference preference);
 //
 // A *life* of a value on the device begins when the value is made, loaded, fetched or recomputed, and ends
 // when its memory is given back. Between two of its readers, forward or backward, the value may be away on
-// the host (a Transfer) or dropped and made again (a Recomputation), any number of times and in any order.
+// the host (a Transfer) or be dropped and made again (a Recomputation). Both may occur any number of times,
+// in any order.
 //
-// The next transfer's release or the next recomputation ends a life, whichever is earlier: a transfer after
-// `release_with`, a recomputation after the value's last use before `with`. The last life ends with the
+// A life ends at the next transfer or the next recomputation, whichever is earlier. A transfer ends it after
+// op `release_with`, a recomputation after the value's last use before op `with`. The last life ends with the
 // value's last use. A life without a use ends after op `prefetch_with` if it began with a fetch, at once if
 // it began with a recomputation. Uses are those of the tape, by the producer and the readers. A second launch
 // of an op to recompute another value does not count as a use of its operands.
 //
-// Lives of one value do not overlap. make_schedule() throws InvalidArgument for a plan that moves or releases
-// a value that is not on the device, fetches or recomputes a value that is, or leaves an op without an
-// operand.
+// Lives of one value do not overlap. make_schedule() throws InvalidArgument for an impossible plan: it moves
+// or releases a value that is not on the device, fetches or recomputes one that is on the device, or leaves
+// an op without an operand.
 
-// A value's stay on the host. The copy to the host is issued beside op `offload_with`. The device's memory is
-// given back after op `release_with`, once the copy and the last use before the gap are done. The copy back
-// is issued before op `prefetch_with`. The static policies offload with the last forward reader and release
-// at once.
+// A value is moved to the host for some time. The copy to the host is issued beside op `offload_with`. The
+// device's memory is given back after op `release_with`, once the copy and the last use before the gap are
+// done. The copy back is issued before op `prefetch_with`. The static policies offload with the last forward
+// reader and release at once.
 //
 // `offload_with` == kNone: an earlier transfer of the same step has copied the value to the host. That copy
 // is still valid, since a value is made once per step, so only the device's memory is given back. The copy
@@ -75,8 +76,8 @@ struct Transfer {
 // The producer's operands must then be on the device: kept, fetched, or recomputed with the same `with`. An
 // operand that was dropped and that the plan does not recompute with `with` is made again, too. Its memory is
 // given back once no launch up to `with` reads it any more, even if it has later uses; for those it is made
-// another time. The producer's other outputs are treated alike. An operand that is away on the host is an
-// error.
+// another time. The producer's other outputs are treated in the same way. An operand that is away on the host
+// is an error.
 struct Recomputation {
   ValueId value = kNone;
   OpId with = kNone;
@@ -91,8 +92,8 @@ struct PlanOptions {
   // Policies that choose algorithms (`dyn`, `optimal`) keep those of `none` with the same options, so that
   // results have the same bits. Their plans have the kept algorithms as `recorded`.
   bool keep_algorithms = false;
-  // Algorithm names by op name. If there are any, every op that records its algorithm (Op::recorded()) uses
-  // the one named here. make_plan() throws InvalidArgument if such an op has no entry, or if the tape lacks
+  // Algorithm names by op name. If not empty, every op that records its algorithm (Op::recorded()) uses the
+  // algorithm named here. make_plan() throws InvalidArgument if such an op has no entry, or if the tape lacks
   // an op or algorithm that is named.
   std::map<std::string, std::string> recorded;
 };
@@ -108,8 +109,9 @@ struct Plan {
   std::uint64_t placement_alignment = 0;
 };
 
-// The plan of a static policy. Deterministic. Throws InvalidArgument for `dyn` and `optimal`, and if no
-// algorithm of some op obeys the workspace limit; the message names the least limit that all ops could obey.
+// The plan of a static policy. Deterministic. Throws InvalidArgument for `dyn` and `optimal`. Also throws it
+// if an op has no algorithm that obeys the workspace limit; the message names the least limit that all ops
+// can obey.
 Plan make_plan(const Tape& tape, const PlanOptions& options);
 
 // `options` for a policy that chooses algorithms: if `keep_algorithms` is set and nothing is recorded yet,

@@ -1,6 +1,6 @@
 #pragma once
-// The times of ops and copies on a device and the granularity of its memory: all that a policy knows about
-// the device. predictor.h makes it from a profile.
+// All that a policy knows about a device: the times of ops and copies, and the granularity of memory.
+// predictor.h derives these costs from a profile.
 
 #include <cstdint>
 #include <vector>
@@ -15,7 +15,7 @@ struct PlanCosts {
   double host_to_device = 0;
   double device_to_host_both_ways = 0;
   double host_to_device_both_ways = 0;
-  double copy_seconds = 0;            // per copy, besides its bytes
+  double copy_seconds = 0;            // per copy, in addition to the time for its bytes
   std::uint64_t alignment_bytes = 0;  // of blocks; a power of two
   std::uint64_t granule_bytes = 0;    // in which memory is committed; a power of two
 };

@@ -7,9 +7,9 @@
 //
 //   1. `all` with memory-optimal algorithms must fit. If it does not, nothing fits, and this is the plan.
 //   2. The first of `none`, `conv` and `all` that fits with performance-optimal algorithms is the plan.
-//   3. Otherwise a greedy choice under `conv`, then under `all`: layer by layer, the fastest algorithm with
-//      which the budget is kept, down to the algorithm with the least workspace.
-//   4. If no greedy choice fits, the plan of (1).
+//   3. Otherwise algorithms are chosen greedily under `conv`, then under `all`: each layer in turn gets the
+//      fastest algorithm with which the plan fits, or else the one with the least workspace.
+//   4. If neither choice fits, the plan of (1) is used.
 //
 // Beyond the paper: (3) or (4) may leave an op with an algorithm that takes more than three times as long as
 // its first choice. Such an op gets the first faster algorithm that a forecast shows to fit.

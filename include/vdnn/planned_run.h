@@ -35,10 +35,10 @@ inline constexpr double kNetworkSeconds = 14e-6;
 // Default time limit for trials of engines.
 inline constexpr double kEngineTrialSeconds = 60;
 
-// The file in which a user's times of engines are kept, for RunOptions::engine_cache, by the XDG base
-// directory specification: vdnn/engine_timings.json in the folder `xdg_cache_home` (the variable
-// XDG_CACHE_HOME) if that is an absolute path, else in .cache in the folder `home` (HOME). Nothing if neither
-// names a folder. The values are arguments because the library reads no environment variables.
+// The default file for RunOptions::engine_cache, by the XDG base directory specification. It is
+// vdnn/engine_timings.json in the folder `xdg_cache_home` (the variable XDG_CACHE_HOME) if that is an
+// absolute path, otherwise in the folder .cache of `home` (HOME). Absent if neither names a folder. The
+// values are arguments because the library reads no environment variables.
 std::optional<std::filesystem::path> default_engine_cache(const std::optional<std::string>& xdg_cache_home,
                                                           const std::optional<std::string>& home);
 
@@ -52,26 +52,29 @@ struct RunOptions {
   std::string device = "auto";
   // Where `cuda:N` and `auto` look for GPUs. Null: make_gpu_system().
   std::shared_ptr<GpuSystem> gpus;
-  // For a GPU that is one of several ranks: the device memory in bytes that joining the ranks needs beside
-  // context and libraries, for example measured by measure_communicator() in trainer.h, which all ranks call
-  // together. Called once while planning, on the planning thread, and kept in PlannedRun::options. Empty:
-  // unknown.
+  // For a GPU that is one of several ranks: returns the bytes of device memory that joining the ranks needs
+  // in addition to context and libraries. measure_communicator() in trainer.h measures them; all ranks call
+  // it together. Planning calls the function once, on the planning thread; PlannedRun::options keeps the
+  // function. Empty: unknown.
   std::function<std::uint64_t(Device& device, int gpu)> communicator_bytes;
-  // Device budget in bytes, > 0. Absent: the device's memory. For a GPU that is the free memory without a
+  // Device budget in bytes, > 0. Absent: the device's memory. For a GPU that is the free memory minus a
   // reserve; for cpu it is half of the machine's memory, or of the limit of the process's control group.
   std::optional<std::uint64_t> memory_bytes;
   // The reserve of a GPU's default budget, see CudaDeviceOptions::reserve_bytes. Not allowed with
   // memory_bytes.
   std::optional<std::uint64_t> gpu_reserve_bytes;
-  // Budget for page-locked memory in bytes, > 0. Absent: half of the machine's memory, or of the same limit.
+  // Budget for page-locked memory in bytes, > 0. Absent: half of the machine's memory, or of the limit of the
+  // process's control group.
   std::optional<std::uint64_t> host_memory_bytes;
-  // The number of the machine's devices that copy at once, this one included (> 0). Predictions slow its link
-  // down by the roots that the devices share (SimProfile). Absent: the number that train together.
+  // The number of the machine's devices that copy at once, this one included (> 0). Predictions lower the
+  // rates of its link if some of these devices share its PCIe root (SimProfile). Absent: the number that
+  // train together.
   std::optional<std::uint64_t> link_shared_by;
   // For predictions: the number of machines over which the ranks of `training` are spread evenly (> 0, a
   // divisor of the ranks).
   std::uint32_t machines = 1;
-  // For predictions: the network rate of a machine, each way at once, which its devices share (> 0).
+  // For predictions: the rate of a machine's network, in both directions at once; the machine's devices share
+  // it (> 0).
   double network_bytes_per_second = kNetworkBytesPerSecond;
   // Compute threads of `cpu`. 0: all cores.
   int threads = 0;
@@ -84,15 +87,16 @@ struct RunOptions {
   // with `recorded_algorithms`.
   bool keep_algorithms = false;
   // True: convolutions and matrix products may round fp32 to TF32 first; refused on devices without TF32.
-  // False: none may. Absent: as in `recorded_algorithms`, or, without these, as in PyTorch: convolutions may
-  // on GPUs that have TF32, and matrix products may not.
+  // False: neither may. Absent: as in `recorded_algorithms`, or, without these, as in PyTorch, where only
+  // convolutions may, on GPUs that have TF32.
   std::optional<bool> tf32;
   // Times of all engines come from this file under any policy; missing ones are measured. For `cuda:N`.
   std::optional<std::filesystem::path> engine_timings;
-  // Without `engine_timings`, policies that choose algorithms (`dyn`, `optimal`) also use times on `cuda:N`,
-  // unless there is a profile. The engines that they could choose are timed, and this file, whose folder is
-  // created, keeps the times. The vdnn command keeps them in default_engine_cache(). Absent: the times are
-  // lost with the run. Not used if several ranks train together, since their times would differ.
+  // Policies that choose algorithms (`dyn`, `optimal`) use times on `cuda:N` even without `engine_timings`,
+  // unless there is a profile. The engines that they could choose are timed, and this file keeps the times;
+  // its folder is created if it is missing. The vdnn command keeps them in default_engine_cache(). Absent:
+  // the times are lost with the run. Not used if several ranks train together, since their times would
+  // differ.
   std::optional<std::filesystem::path> engine_cache;
   // Limit on the time for timing engines in the whole run (GpuOpsOptions::most_trial_seconds), in seconds. 0:
   // engines are neither timed nor looked up, unless `engine_timings` is given. Absent: kEngineTrialSeconds,
@@ -105,8 +109,8 @@ struct RunOptions {
   std::function<void(const std::string&)> warn;
   TrainingOptions training;
   // Algorithms by name of op, as a checkpoint has recorded them; overrides `algorithms`. Empty or complete.
-  // They may come from the same training with the other `sync_batch_normalization`. Then `algorithms` decides
-  // for batch normalisation, and the recorded ones for all other ops.
+  // They may come from the same training with the other value of `sync_batch_normalization`. Then
+  // `algorithms` decides for batch normalisation, and the recorded ones for all other ops.
   std::map<std::string, std::string> recorded_algorithms;
   // Steps of training are graphs (executor.h). Sessions refuse this on devices that cannot capture graphs.
   bool graph = false;
@@ -149,8 +153,8 @@ struct PlannedRun {
   // depend on the budget.
   std::uint64_t smallest_peak_bytes = 0;
 
-  // The smallest budget in bytes, in whole granules, in which the policy runs with these algorithms, or with
-  // any if it chooses algorithms: smallest_peak_bytes plus the library's own memory.
+  // The smallest budget in bytes, in whole granules, in which the policy runs: smallest_peak_bytes plus the
+  // library's own memory. Algorithms are those of the run, or any if the policy chooses algorithms.
   std::uint64_t smallest_budget_bytes() const { return smallest_peak_bytes + target.library_bytes; }
   bool fits() const { return fits_in(target.budget_bytes); }
   // Whether this very plan fits into another device budget, in bytes.
@@ -159,7 +163,7 @@ struct PlannedRun {
   const Network& own_network() const;
   // Samples in one step of one device.
   std::int64_t batch() const;
-  // Devices of one machine that train together.
+  // The number of devices of one machine that train together.
   std::uint32_t devices() const { return options.training.ranks / options.machines; }
   // The precision of convolutions and of matrix products: the narrowest that any op of that kind uses.
   ProductPrecisions product_precisions() const;
@@ -179,28 +183,29 @@ DatasetOptions dataset_options(const Network& network, const std::string& text, 
 
 // The file that describes the device ("sim:FILE.json"); nothing for devices that the library knows by name.
 std::optional<std::string> device_file(const std::string& device);
-// The reverse: the name of the device that `file` ("FILE.json") describes.
+// The name of the device that `file` ("FILE.json") describes: "sim:FILE.json".
 std::string file_device(const std::string& file);
 
 // Plans a run. Without a policy it chooses `none` if that fits, otherwise `optimal`. Throws InvalidArgument
-// for impossible options, and for options of networks together with a learned step; DataError for a damaged
-// profile; DeviceError for a GPU that cannot be driven; OutOfMemory for a budget above the GPU's free memory.
-// An insufficient budget is no error here: see fits().
+// for impossible options, and for options of networks together with a learned step. Throws DataError for a
+// damaged profile, DeviceError for a GPU that cannot be driven, and OutOfMemory for a budget above the GPU's
+// free memory. An insufficient budget is no error here: see fits().
 PlannedRun plan_run(const RunOptions& options);
-// The same for the caller's own network; `options.model` and `options.step` are ignored.
+// Plans a run of the caller's own network; `options.model` and `options.step` are ignored.
 PlannedRun plan_run(Network network, const RunOptions& options);
 
-// The same run with a given schedule, for example from a file. Throws ScheduleError if the checker refuses
-// it.
+// Plans a run with a given schedule, for example from a file. Throws ScheduleError if the checker refuses it.
 PlannedRun plan_run_with_schedule(const RunOptions& options,
                                   const std::function<Schedule(const Tape&)>& read);
 
-// The same decisions, predicted with other costs. Throws InvalidArgument for costs of another run.
+// Returns the run with the same decisions, predicted with other costs. Throws InvalidArgument for costs of
+// another run.
 PlannedRun with_costs(PlannedRun run, const MeasuredCosts& costs);
 
 struct ReplanOptions {
-  // Policies that choose algorithms may choose others, whose results have other bits. Otherwise algorithms
-  // are kept, and only the movement of bytes changes. Not allowed with RunOptions::keep_algorithms.
+  // Allows policies that choose algorithms to choose others, whose results have other bits. Otherwise
+  // algorithms are kept, and only the movement of bytes changes. Not allowed with
+  // RunOptions::keep_algorithms.
   bool change_algorithms = false;
   // Replaces the policy in the run's options.
   std::optional<Policy> policy;
@@ -227,7 +232,7 @@ struct BudgetShortage {
   std::uint64_t budget_bytes = 0;   // the budget that the run has
   bool is_default = false;          // the options specify no budget
   std::uint64_t reserve_bytes = 0;  // kept free beside a default budget
-  std::string fullest_op;           // the op with most memory in use; empty for page-locked memory
+  std::string fullest_op;           // at which the most memory is in use; empty for page-locked memory
   std::vector<WayOut> ways_out;
 
   // Names the memory that is short, the missing bytes and the budget that would fit. Pass `in_words` to name
@@ -258,10 +263,10 @@ void require_fit(const PlannedRun& run, WaysOut ways_out = WaysOut::kUntold);
 // GPU were timed for the policy, the network is lowered once more without their times.
 std::vector<std::string> ops_with_other_algorithms(const PlannedRun& run);
 
-// The same run under another policy and in another device budget (bytes, > 0), decided as by plan_run(),
+// Plans the run anew under another policy and in another device budget (bytes, > 0), as plan_run() does, but
 // without lowering the network again.
 PlannedRun plan_again(const PlannedRun& run, Policy policy, std::uint64_t budget_bytes);
-// Likewise with other options of planning, for example without keeping algorithms.
+// Plans the run anew with other options of planning, for example without keeping algorithms.
 PlannedRun plan_again(const PlannedRun& run, const PlanOptions& plan, std::uint64_t budget_bytes);
 
 // The options of the run's prediction, for predictions that are compared to it.
@@ -270,8 +275,9 @@ PredictionOptions prediction_options(const PlannedRun& run);
 // Predicts another policy on the same device in the same budgets.
 Prediction predict_policy(const PlannedRun& run, const PlanOptions& plan);
 
-// The time of a step of `none` with the fastest algorithms in unlimited memory, in seconds. Its input
-// overwrites the previous one, so a plan that hides the next input's load can be faster.
+// The time of a step of `none` with the fastest algorithms in unlimited memory, in seconds. In it, each input
+// is loaded into the memory of the previous input, so a plan that hides the load of the next input can be
+// faster.
 double oracle_step_seconds(const PlannedRun& run);
 
 // A lower bound in seconds on the step of any plan on this device in this budget (optimal_plan.h).
@@ -285,9 +291,9 @@ struct EvaluationPlan {
   std::uint64_t peak_bytes = 0;  // committed
 };
 // Plans evaluation for a run with a network. Its batch is the largest, found by halving, that commits at most
-// `most_bytes` (absent: what training commits) and needs the parameters as training stores them. Its ops use
-// the algorithms of training if possible. Throws OutOfMemory if no batch fits, InvalidArgument if inference
-// has other parameters than training.
+// `most_bytes` (absent: what training commits) and for which ops read the parameters in the layouts in which
+// training stores them. Its ops use the algorithms of training if possible. Throws OutOfMemory if no batch
+// fits, InvalidArgument if inference has other parameters than training.
 EvaluationPlan plan_evaluation(const PlannedRun& run, std::optional<std::uint64_t> most_bytes = std::nullopt);
 
 }  // namespace vdnn

@@ -71,8 +71,8 @@ class PoolBackend {
   // total size and have nothing mapped.
   virtual void map(AddressRange range, std::span<const GranuleHandle> granules) = 0;
   // Unmaps `range`: whole granules, mapped by one call or several. Work on these addresses must have
-  // completed. If it fails, some of them may have been unmapped; another call for the same range unmaps the
-  // rest.
+  // completed. If the call fails, some of the granules may have been unmapped; another call for the same
+  // range unmaps the rest.
   virtual void unmap(AddressRange range) = 0;
   // Call this instead of unmap() and unreserve() if the reservation may be in use by work that cannot be
   // waited for during a capture. Its mappings stay until synchronize_all() has succeeded or, if the backend
@@ -113,8 +113,8 @@ class PoolBackend {
 // Failed work counts as done; the device reports the failure.
 //
 // Each granule is committed on the device and counts against its budget. Its address in a pool differs from
-// its address on the device, and work on it has to declare the latter: device_ranges(). On devices that touch
-// memory, the bytes are accessible at the pool's addresses only.
+// its address on the device, and work on it has to declare its address on the device: device_ranges(). On
+// devices that touch memory, the bytes are accessible at the pool's addresses only.
 class DevicePoolBackend : public PoolBackend {
  public:
   // The device's addresses of the memory mapped to `range`, piece by piece in order; unmapped parts are left
@@ -129,9 +129,9 @@ std::unique_ptr<DevicePoolBackend> make_pool_backend(Device& device);
 StreamHandle stream_handle(StreamId stream);
 
 struct CudaBackendOptions {
-  // True: every GPU that can reach this one as a peer may access the pool's memory, by copies and kernels;
-  // virtual memory ignores whether the program has enabled peer access. False: only this GPU may, and mapping
-  // is a little faster.
+  // True: every GPU that can reach this one as a peer may access the pool's memory, by copies and kernels,
+  // even if the program has not enabled peer access. False: only this GPU may access it; mapping is then a
+  // little faster.
   bool peer_access = true;
   // Returns whether a stream of the program is being captured. Called by any thread, under the pool's lock,
   // before the host waits for the whole GPU; it must not call the pool. Empty: only captures of blocking
@@ -141,13 +141,13 @@ struct CudaBackendOptions {
 
 // A backend over the streams of a CUDA program on the GPU `ordinal`. Blocks are aligned to 512 bytes, as
 // cudaMalloc() aligns them. The legacy default stream, handle 0 or cudaStreamLegacy, is a stream like any
-// other: the pool does not rely on blocking streams waiting for it. Calls set the GPU for the calling thread
-// and restore its context, primary or not. If the thread had no context, they restore its GPU if the process
-// uses that one.
+// other: the pool does not rely on blocking streams waiting for it. Each call sets the calling thread's
+// current GPU and restores the thread's previous context, primary or not. If the thread had no context, the
+// call restores the thread's previous GPU if the process uses that GPU.
 //
 // If the GPU has no virtual memory management, a pool allocates its whole budget at once (cudaMalloc) and
-// gives nothing back until it is destroyed; `memory_bytes` is a little less than the free memory at that
-// time.
+// gives nothing back until it is destroyed. `memory_bytes` is a little less than the memory that is free when
+// the backend is made.
 //
 // Throws DeviceError if driver, GPU or this library's own CUDA is missing or too old.
 std::unique_ptr<PoolBackend> make_cuda_pool_backend(int ordinal, const CudaBackendOptions& options = {});

@@ -1,7 +1,7 @@
 #pragma once
 // Mixed precision (Micikevicius et al., ICLR 2018): feature maps, their gradients and the filters that
-// multiply them are stored in two bytes (fp16 or bf16), sums are taken in fp32, and the parameters themselves
-// stay fp32.
+// multiply them are stored in two bytes (fp16 or bf16). Sums are computed in fp32, and the parameters
+// themselves stay fp32.
 //
 // Every value of a tape has a type, and an op computes with the types of its operands.
 // `Network::with_precision` assigns types to the feature maps. Each layer reads and makes one floating-point

@@ -1,7 +1,7 @@
 #pragma once
 // Predicts the memory of a schedule and the time of its steps with the real executor and the real allocator
-// on the `sim` driver. There is no second model of the runtime that could drift from the first, so the
-// predicted peak is the peak that the device will count, to the byte. Times are as good as the profile.
+// on the `sim` driver. Since no second model of the runtime exists that could differ from it, the predicted
+// peak is the peak that the device will count, to the byte. Times are as good as the profile.
 
 #include <cstdint>
 #include <memory>
@@ -48,7 +48,7 @@ struct Prediction {
   double average_bytes = 0;      // in use, mean over the step's instructions
   std::uint64_t host_bytes = 0;  // page-locked, staged batches included
   double step_seconds = 0;       // from step to step in the steady state, of micro-steps that update
-  double stall_seconds = 0;      // in such a step, while the compute stream waits for transfers
+  double stall_seconds = 0;      // part of step_seconds: the compute stream waits for transfers
   // Mean of the micro-steps without an update, so that an update needs step_seconds +
   // (micro_steps - 1) * micro_step_seconds. 0 if there are none.
   double micro_step_seconds = 0;

@@ -33,35 +33,36 @@ struct ProcessGroupOptions {
 
 // Options of a communicator between devices whose memory the host can address.
 struct MpiOptions {
-  // A collective that has begun here fails if it hears nothing for this time, even if the host does not wait
-  // for it; above 0. It must exceed the lead that one rank can have over another.
+  // A collective that has begun on this rank fails if no message arrives for this time, even if the host does
+  // not wait for the collective; above 0. It must exceed the lead that one rank can have over another.
   double wait_seconds = 30;
   // Total size of the staging memory for messages, which is allocated once. At least 1024 bytes per rank; not
   // used with a single rank.
   std::uint64_t staging_bytes = 4 << 20;
 };
 
-// One per process. One thread uses it, but any thread may call end_ranks(). All ranks make the same calls in
-// the same order. If others do not take part in time, a call throws a DeviceError that names them and the
-// call; after that only end_ranks() may be called.
+// Create one per process. Use it from one thread; only end_ranks() may be called from any thread. All ranks
+// must make the same calls in the same order. If other ranks do not take part in time, a call throws a
+// DeviceError that names these ranks and the call; after that only end_ranks() may be called.
 class ProcessGroup {
  public:
   // Joins the launcher's world, or makes a world of one if launched_by_mpi() is false. Under a launcher it
   // may be called once per process.
   //
   // Throws DeviceError if other ranks do not join in time, and once MPI has been finalized. Throws
-  // InvalidArgument for options out of range, if the launcher has started several ranks of a program without
-  // MPI, and if MPI sees another world than the launcher (another MPI's mpirun, or srun without --mpi).
+  // InvalidArgument for options out of range, and if the launcher has started several ranks of a program
+  // without MPI. Also throws it if MPI and the launcher disagree on the world (mpirun of another MPI, or srun
+  // without --mpi).
   //
   // A program that has started MPI itself must have asked for MPI_THREAD_MULTIPLE, because collectives call
-  // MPI on threads of their own; otherwise DeviceError is thrown. It finalizes MPI itself, after the group is
-  // destroyed.
+  // MPI on threads of their own; otherwise DeviceError is thrown. Such a program must also finalize MPI
+  // itself, after the group is destroyed.
   static std::unique_ptr<ProcessGroup> join(const ProcessGroupOptions& options = {});
 
   ProcessGroup() = default;
   ProcessGroup(const ProcessGroup&) = delete;
   ProcessGroup& operator=(const ProcessGroup&) = delete;
-  // Leaves together with all other ranks. During stack unwinding, or after a failure, it leaves MPI
+  // Leaves the group together with all other ranks. During stack unwinding, or after a failure, it leaves MPI
   // unfinalized instead; launchers report that as a failure when the process ends.
   virtual ~ProcessGroup() = default;
 
@@ -87,17 +88,17 @@ class ProcessGroup {
 
   // Makes the launcher end all ranks, including this one, within seconds, even if some hang. One message on
   // standard error names rank, host and cause; the launcher receives `status`. Nothing is unwound. It returns
-  // if this process is still alive, for example in a world of one, and the caller then ends the process.
-  // First this call waits up to 3 s until a rank that has reported a cause of its own, and lower ranks, have
-  // printed their causes. Then the launcher has 5 s. May be called from any thread.
+  // if this process is still alive, for example in a world of one, and the caller then ends the process. This
+  // call first waits, at most 3 s, until lower ranks and a rank that has reported its own cause have printed
+  // their causes. Then it gives the launcher 5 s. May be called from any thread.
   virtual void end_ranks(const std::string& cause, int status = 1) = 0;
 
-  // Joins `device` with those of the other ranks, through host memory. An all-reduce is a left fold in rank
-  // order, ((r0 + r1) + r2) + ..., in fp32, so that its bits depend only on the inputs. Narrow elements are
-  // widened first, and the whole sum is rounded once. Collectives run one after another in the order of their
-  // submission, on any streams. `device` and this group must outlive the communicator. Throws InvalidArgument
-  // for options out of range and for devices whose memory the host cannot address, OutOfMemory if there is no
-  // memory for staging.
+  // Makes a communicator that joins `device` with the devices of the other ranks, through host memory. An
+  // all-reduce is a left fold in rank order, ((r0 + r1) + r2) + ..., in fp32, so that its bits depend only on
+  // the inputs. Narrow elements are widened first, and the whole sum is rounded once. Collectives run one
+  // after another in the order of their submission, on any streams. `device` and this group must outlive the
+  // communicator. Throws InvalidArgument for options out of range and for devices whose memory the host
+  // cannot address, OutOfMemory if there is no memory for staging.
   virtual std::unique_ptr<Communicator> communicator(Device& device, const MpiOptions& options = {}) = 0;
 };
 

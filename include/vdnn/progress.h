@@ -1,6 +1,6 @@
 #pragma once
-// The progress of a training, for people: on a terminal a bar that is redrawn in place; elsewhere, for
-// example in a log file, a line from time to time. The end of an epoch always has a line of its own.
+// The progress of training, for people: on a terminal a bar that is redrawn in place; elsewhere, for example
+// in a log file, a line from time to time. The end of an epoch always has a line of its own.
 
 #include <cstdint>
 #include <functional>
@@ -27,7 +27,8 @@ struct TrainingProgress {
 
 struct ProgressOptions {
   bool terminal = false;  // whether the stream is one (as isatty reports)
-  // Elsewhere: seconds from one line to the next, >= 0. 0: only the ends of epochs have lines.
+  // If the stream is no terminal: seconds from one line to the next, >= 0. 0: only the ends of epochs have
+  // lines.
   double seconds_between_lines = 30;
   std::function<double()> now_seconds = {};  // a monotonic clock; empty: the system's
 };

@@ -32,7 +32,7 @@ struct SafetensorsTensor {
   // Outermost first, C order. Empty for a scalar; dimensions of 0 are fine, and so is a tensor without data.
   Dims dims;
 
-  // Throws InvalidArgument on a negative dimension and on overflow of 64 bits.
+  // The size of the data. Throws InvalidArgument on a negative dimension and on overflow of 64 bits.
   std::uint64_t bytes() const;
   friend bool operator==(const SafetensorsTensor&, const SafetensorsTensor&) = default;
 };
@@ -94,13 +94,13 @@ class SafetensorsFile {
   SafetensorsFile& operator=(SafetensorsFile&&) noexcept;
 
   const SafetensorsMetadata& metadata() const { return metadata_; }
-  // In the order of their data.
+  // The tensors, in the order of their data.
   const std::vector<SafetensorsTensor>& tensors() const { return tensors_; }
-  // nullptr if no tensor has that name. Valid as long as the file.
+  // nullptr if no tensor has that name. The pointer is valid until this object is destroyed.
   const SafetensorsTensor* find(std::string_view name) const;
 
-  // Reads a whole tensor. Throws DataError if the file has none of that name, cannot be read, or has become
-  // shorter since it was opened; InvalidArgument unless `into` has exactly the tensor's bytes.
+  // Reads a whole tensor. Throws DataError if the file has no tensor of that name, cannot be read, or has
+  // become shorter since it was opened. Throws InvalidArgument unless `into` has exactly the tensor's bytes.
   void read(std::string_view name, std::span<std::byte> into) const;
 
  private:

@@ -10,7 +10,7 @@
 //
 // A buffer is a piece of memory that is allocated. A persistent buffer exists before the first step and after
 // the last; any other is allocated and released in each step. A release belongs to no stream: its waits are
-// the last uses of the buffer, and the allocator gets their frontier.
+// the last uses of the buffer, and the allocator is given the frontier of these uses.
 //
 // A schedule may contain addresses (src/plan/placement.h). Then all buffers on the device that are not
 // persistent lie in one block, the arena. The waits of an allocation are the last uses of the buffers that
@@ -84,8 +84,8 @@ struct Instruction {
   ValueId value = kNone;         // load, offload, prefetch, read_result
   BufferId buffer = kNone;       // all but launch and recompute
   BufferId host_buffer = kNone;  // offload, prefetch
-  // Of a launch or recomputation: the buffers of the op's reads, then of its writes, then of its workspace
-  // (kNone if it has none).
+  // The buffers of a launch or recomputation: those of the op's reads, then of its writes, then of its
+  // workspace (kNone if it has none).
   std::vector<BufferId> operands;
   std::vector<Wait> waits;
 

@@ -1,6 +1,7 @@
 #pragma once
 // Schedules as files: JSON, `"schema": 1`, described by docs/schedule.schema.json. A file holds the schedule
-// and a fingerprint of its tape; reading checks it against the tape that it is to run on.
+// and a fingerprint of its tape; reading checks the fingerprint against the tape on which the schedule is to
+// run.
 
 #include <iosfwd>
 #include <string>

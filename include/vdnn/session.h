@@ -1,17 +1,19 @@
 #pragma once
 // Training in the caller's own loop. A Session creates the device of a planned run with its budget,
 // initialises the parameters and runs the schedule step by step. The caller provides data and learning rate
-// and decides when to stop. It gets losses, outputs and gradients back by name. `Trainer` is such a loop.
+// and decides when to stop. The session returns losses, outputs and gradients by name. `Trainer` is such a
+// loop.
 //
 //   Session session(plan_run(std::move(network), {.policy = Policy::kOffloadAll}), {.seed = 1});
 //   while (session.step({images, targets}, 0.01F).loss > 0.1) { ... }
 //
-// A step reads the inputs of the network in the order of Tape::inputs() (images, then targets) as bytes: fp32
-// channels last (N x H x W x C), classes as i32. step() copies them and waits for the step. A loop that
-// overlaps loading with computing calls submit() and wait() with page-locked memory.
+// A step reads the inputs of the network as bytes, in the order of Tape::inputs(): images, then targets.
+// Images are fp32, channels last (N x H x W x C); classes are i32. step() copies them and waits for the step.
+// A loop that overlaps loading with computing calls submit() and wait() with page-locked memory.
 //
-// Training and evaluation take turns in the same memory. The first call of the other kind releases the memory
-// of the previous phase, once all submitted steps have been waited for. A Session belongs to one thread.
+// Training and evaluation take turns in the same memory. The first call of one kind after calls of the other
+// releases the memory of the other kind. It throws InvalidArgument unless all submitted steps have been
+// waited for. A Session belongs to one thread.
 //
 // Between steps a session may learn from a trace of past steps (learn()) and plan the following steps anew
 // (replan()). Only the movement of bytes then changes; with the same algorithms results keep their bits.
@@ -77,7 +79,7 @@ struct ParameterValues {
   std::vector<float> values;
   bool trainable = true;
 };
-// The state of a training. The optimizer's state of a parameter has the parameter's form.
+// The state of a training run. The optimizer's state of a parameter has the parameter's form.
 struct TrainingState {
   std::uint64_t step = 0;
   std::uint64_t seed = 0;
@@ -161,9 +163,9 @@ class Session {
   // Parameters, optimizer, running statistics and the count of steps stay in place. The feature maps of both
   // plans are never resident together. When this returns, the session holds exactly the memory of the new
   // plan, so no later step allocates or runs out of memory. Finishes as finish() does, and takes as long as
-  // planning. Throws InvalidArgument with steps in flight, for costs of another run and for times that are
-  // not finite or not above 0; the exceptions of finish(); and OutOfMemory, DeviceError or std::bad_alloc if
-  // not even the old plan gets its memory back.
+  // planning. Throws InvalidArgument with steps in flight, for costs of another run, and for times that are
+  // not finite or not above 0. Also throws the exceptions of finish(), and OutOfMemory, DeviceError or
+  // std::bad_alloc if not even the memory of the old plan can be allocated again.
   ReplanReport replan(const MeasuredCosts& costs, const ReplanOptions& options = {});
 
   // --- values by name --------------------------------------------------------------------------------------
@@ -209,7 +211,7 @@ class Session {
  private:
   // An input whose values a loss reads as classes.
   struct ClassTargets {
-    std::size_t input = 0;  // of Tape::inputs()
+    std::size_t input = 0;  // index into Tape::inputs()
     // Throws InvalidArgument for a target that is not one of its classes. Created once, so that steps do not
     // allocate.
     std::function<void(std::span<const std::int32_t>)> require_classes;

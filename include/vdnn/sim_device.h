@@ -6,10 +6,10 @@
 //   piece of work starts when its stream and everything that it waits for are ready (a copy also needs the
 //   engine of its direction). Its time follows from its cost and the profile's rates. This is how plans are
 //   predicted.
-// * Is every conflicting pair of accesses ordered? The race checker keeps, for each byte range, the last
-// write
-//   and the later reads as points, and asks whether the new access's frontier dominates them (happens-before
-//   by vector clocks, Mattern 1989; the FastTrack idea). It finds a race in the first order that it sees.
+// * Is every conflicting pair of accesses ordered? For each byte range, the race checker keeps the last write
+//   and the reads that followed it, as points (vdnn/frontier.h). A new access is ordered after such a point
+//   if the frontier of its stream dominates the point (happens-before by vector clocks, Mattern 1989; the
+//   FastTrack idea). So the checker finds a race even if the order of this run does no harm.
 // * Does any permitted order read different contents? With `order_seed` the work is executed in a random
 //   order among all those that streams and waits permit, and each read checks the version of its byte range.
 //   This check does not use frontiers.
@@ -31,13 +31,14 @@ struct FlopRates {
   double convolution = 0;
   double matrix_product = 0;
   double other = 0;
-  // Of convolutions and matrix products whose factors are rounded to these types. 0: the device does not
-  // multiply in that type.
+  // The rates of convolutions and matrix products whose factors are rounded to these types. 0: the device
+  // does not multiply in that type.
   double tf32 = 0;
   double fp16 = 0;
   double bf16 = 0;
 
-  // The rate that applies to the cost's arithmetic; that of fp32 if the device does not multiply in its type.
+  // The rate for the arithmetic and the precision of `cost`. If the device does not multiply in that
+  // precision, the rate of fp32.
   double of(const Cost& cost) const;
 };
 
@@ -61,16 +62,16 @@ struct SimProfile {
   FlopRates flops_per_second;
   double bytes_per_second = 0;  // device memory
   LinkRates link_bytes_per_second;
-  // While both directions are busy; at most the rates of one direction.
+  // The rates while both directions are busy; at most the rates of one direction alone.
   LinkRates link_bytes_per_second_both_ways;
-  // The number of devices at one root of the host, and the bytes per second that all of them together copy
-  // each way. 1 and 0: no device is known to share the link.
+  // The number of devices at one PCIe root of the host. 1: no other device is known to share the link.
   std::uint64_t devices_on_root = 1;
+  // Bytes per second that the devices at one root copy together, each way. 0: not known.
   double root_bytes_per_second = 0;
-  // Bytes per second between two devices of one machine in a collective, both ways at once, and the latency
-  // of a message in seconds. 0: they reach each other over the link to the host.
+  // Bytes per second between two devices of one machine in a collective, each way while both ways are in use.
+  // 0: the devices reach each other over the link to the host.
   double peer_bytes_per_second = 0;
-  double peer_seconds = 0;
+  double peer_seconds = 0;    // latency of a message between two such devices
   double launch_seconds = 0;  // added to each piece of work and each copy
   std::string source;         // which device, or where the figures come from, for people
 
@@ -81,16 +82,16 @@ struct SimProfile {
 
 // The profile in `share/devices/NAME.json`, which is built into the library: "titan-x" (the vDNN paper's
 // machine), "v100-16", "v100-32", "a100", "rtx4090", "h100", "h200", "b200", and "cpu" (the machine class
-// that CI runs on). Throws InvalidArgument, which lists the names, for another name.
+// that CI runs on). Throws InvalidArgument, which lists the names, for an unknown name.
 SimProfile sim_profile(const std::string& name);
 std::vector<std::string> sim_profile_names();
 
-// Parses the text of such a file (docs/device_profile.schema.json). Throws DataError, which names the key, if
+// Parses the text of a profile (docs/device_profile.schema.json). Throws DataError, which names the key, if
 // a key is missing, unknown or has an impossible value.
 SimProfile parse_sim_profile(std::string_view text);
 
-// The same device while `devices` (> 0) of the machine copy at once: those at its root share the root's rate
-// evenly, and the others have their own roots.
+// The profile of a device while `devices` (> 0) devices of its machine copy at once. The devices at one root
+// share the root's rate evenly. Devices beyond devices_on_root are at other roots and do not slow this one.
 SimProfile with_shared_link(SimProfile profile, std::uint64_t devices);
 
 struct SimDeviceOptions {
@@ -116,11 +117,11 @@ struct SimFinding {
 
 class SimDevice : public Device {
  public:
-  // In the order found, at most a hundred.
+  // The findings so far, at most a hundred, in the order in which they were found.
   virtual const std::vector<SimFinding>& findings() const = 0;
   // A hash of the order in which work was executed so far: equal hashes mean equal orders.
   virtual std::uint64_t order_hash() const = 0;
-  // Virtual time at which the device has finished all submitted work. Not with `order_seed`.
+  // Virtual time at which the device has finished all submitted work. Do not call it with `order_seed`.
   virtual double finish_seconds() const = 0;
 
  protected:

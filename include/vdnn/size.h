@@ -24,7 +24,7 @@ std::uint64_t parse_size(std::string_view text);
 
 // For people: `24.5 MiB (25690112 bytes)`, `64 KiB (65536 bytes)`, `12 bytes`.
 std::string format_size(std::uint64_t bytes);
-// Without the bytes, for tables.
+// The size without the number of bytes, for tables: `24.5 MiB`.
 std::string format_rounded_size(std::uint64_t bytes);
 // The shortest text that parse_size() reads as exactly `bytes`: `9MiB`, `12GB`, `10752KiB`, `4097`.
 std::string exact_size(std::uint64_t bytes);

@@ -1,18 +1,18 @@
 #pragma once
-// The stash for programs in C and in languages that call C. vdnn/tensor_stash.h explains how saved tensors
-// leave a device and come back; here the stash has opaque handles and status codes.
+// The stash for programs in C and in languages that call C, with opaque handles and status codes. How saved
+// tensors leave a device and come back is explained in vdnn/tensor_stash.h.
 //
 // Every function returns a status and throws no exception. A call that fails has moved no tensor and changed
-// no handle, except where its comment specifies otherwise. Results are written only with VDNN_OK. Null
-// pointers and unknown versions return VDNN_INVALID_ARGUMENT, except where a comment allows null. All
+// no handle, except where its comment specifies otherwise. Results are written only if the status is VDNN_OK.
+// Null pointers and unknown versions return VDNN_INVALID_ARGUMENT, except where a comment allows null. All
 // functions may be called from any thread at any time. The calls from vdnn_stash_read() to vdnn_stash_ready()
 // belong together: two threads must not make them for one handle at once. A stash must not be used after
 // vdnn_stash_destroy() has been called with it.
 //
 // A stream is a cudaStream_t, null for the legacy default stream. The per-thread default stream
 // (cudaStreamPerThread) is a different stream on each thread and must not be passed if several threads call.
-// In a stash on the host (`device` VDNN_STASH_HOST) the calling thread acts as the compute stream: streams
-// are ignored, and where a stream would be made to wait, the calling thread waits. Sizes are bytes.
+// In a stash on the host (`device` VDNN_STASH_HOST) the calling thread acts as the compute stream. Streams
+// are ignored there; where a stream would be made to wait, the calling thread waits. Sizes are bytes.
 //
 // A stream must exist when it is passed, and until the handles that were put or fetched with it have been
 // dropped. If it is destroyed earlier, the host waits for copies in its place, and a tensor that was kept
@@ -29,13 +29,13 @@
 //
 //  1. calls vdnn_stash_put() for each saved tensor, the *source*, and continues to hold it. If the answer has
 //     VDNN_STASH_LEAVING, the caller calls vdnn_stash_leaving(), then vdnn_stash_leave() or vdnn_stash_stay()
-//     for each handle. If it has VDNN_STASH_RELEASED, the caller calls vdnn_stash_released() and releases
-//     those sources;
+//     for each handle. If the answer has VDNN_STASH_RELEASED, the caller calls vdnn_stash_released() and
+//     releases those sources;
 //  2. calls vdnn_stash_read() when a saved tensor is needed. The answer tells whether the source is still
 //     there (VDNN_STASH_IN_PLACE), the tensor is back (VDNN_STASH_BACK), or it has to be fetched
-//     (VDNN_STASH_MISSING). If it has VDNN_STASH_FETCHES, the caller calls vdnn_stash_fetches(), and for each
-//     handle allocates a *target* on its own stream and calls vdnn_stash_fetch(). After VDNN_STASH_MISSING it
-//     then calls vdnn_stash_ready();
+//     (VDNN_STASH_MISSING). If the answer has VDNN_STASH_FETCHES, the caller calls vdnn_stash_fetches(), and
+//     for each handle allocates a *target* on its own stream and calls vdnn_stash_fetch(). After
+//     VDNN_STASH_MISSING it then calls vdnn_stash_ready();
 //  3. calls vdnn_stash_drop() once for each put, at any time, in any order. The last drop ends the step;
 //     vdnn/tensor_stash.h explains how a step ends if its handles are kept.
 //
@@ -52,7 +52,8 @@ extern "C" {
 
 #define VDNN_STASH_VERSION 1
 
-// In place of a GPU's ordinal, for PyTorch on the CPU. Both ends of each copy are host memory.
+// Given in place of a GPU's ordinal, it makes a stash on the host, for PyTorch on the CPU. Both ends of each
+// copy are host memory.
 #define VDNN_STASH_HOST (-1)
 
 typedef struct vdnn_stash vdnn_stash;
@@ -90,11 +91,11 @@ vdnn_status vdnn_stash_destroy(vdnn_stash* stash);
 // The stash's own streams; null in a stash on the host.
 vdnn_status vdnn_stash_streams(vdnn_stash* stash, void** offload, void** prefetch);
 
-// Answers of vdnn_stash_put(): one of the first three, and any of the others.
+// Answers of vdnn_stash_put(): one of the first three, combined with any of the flags after them.
 #define VDNN_STASH_KEPT 0u      // stays on the device for now
 #define VDNN_STASH_LEAVES 1u    // its copy is under way
 #define VDNN_STASH_SHARED 2u    // the handle is that of an earlier put of the same storage and version
-#define VDNN_STASH_VERDICT 3u   // mask of these three
+#define VDNN_STASH_VERDICT 3u   // mask of the three answers above
 #define VDNN_STASH_RELEASED 4u  // vdnn_stash_released() has handles
 #define VDNN_STASH_LEAVING 8u   // vdnn_stash_leaving() has handles
 #define VDNN_STASH_NOTICE 16u   // vdnn_stash_take_notice() has a text for the user
@@ -145,7 +146,7 @@ vdnn_status vdnn_stash_note_peak(vdnn_stash* stash, uint64_t bytes);
 vdnn_status vdnn_stash_released(vdnn_stash* stash, void* stream, vdnn_stash_handle* handles,
                                 uint32_t capacity, uint32_t* count);
 
-// Answers of vdnn_stash_read(): one of the first three, and any of the others.
+// Answers of vdnn_stash_read(): one of the first three, combined with any of the flags after them.
 #define VDNN_STASH_IN_PLACE 1u  // the source has not been released, or `held` was 1
 #define VDNN_STASH_BACK 2u      // the target holds the tensor for all work submitted to `stream` from now on
 #define VDNN_STASH_MISSING 4u   // the tensor is the first of vdnn_stash_fetches()
@@ -160,7 +161,8 @@ vdnn_status vdnn_stash_released(vdnn_stash* stash, void* stream, vdnn_stash_hand
 vdnn_status vdnn_stash_read(vdnn_stash* stash, vdnn_stash_handle handle, void* stream, uint64_t in_use_bytes,
                             uint32_t held, uint32_t* answer);
 // Names the tensors to fetch now: `reading`, if it is missing, then those that the learned step reads next,
-// as far as the window allows. Each handle to be fetched ahead is named once; the caller need not fetch it.
+// as far as `ahead_bytes` and the budget allow. Each handle to be fetched ahead is named once; the caller
+// need not fetch it.
 vdnn_status vdnn_stash_fetches(vdnn_stash* stash, vdnn_stash_handle reading, vdnn_stash_handle* handles,
                                uint64_t* bytes, uint32_t capacity, uint32_t* count);
 // Copies the tensor to `target`, memory that work submitted to `stream` from now on may write. The caller
@@ -197,8 +199,8 @@ typedef struct vdnn_stash_statistics {
   uint64_t host_bytes;          // page-locked memory now, in use or kept for reuse
   uint64_t host_peak_bytes;
   uint64_t device_peak_bytes;   // the largest in_use_bytes of put and read
-  uint64_t planned_peak_bytes;  // of a step by the plan for the latest kind of step; 0: no plan; above the
-                                // budget if that cannot be kept
+  uint64_t planned_peak_bytes;  // the peak that the plan for the latest kind of step expects; 0: no plan;
+                                // above the budget if the budget cannot be kept
   uint64_t page_locks;          // blocks of memory that were page-locked
   uint64_t page_locks_when_repeated;  // of these, in steps that repeated a learned one
   uint64_t steps;                     // ended
@@ -207,8 +209,8 @@ typedef struct vdnn_stash_statistics {
   uint64_t plans;                     // plans made; for a static network one for each kind of step
   uint64_t copy_nanoseconds;          // time of copies if it is measured, else 0
   uint64_t wait_nanoseconds;   // time that the caller's streams waited for copies if it is measured, else 0
-  uint64_t planned_out_bytes;  // bytes that leave by that plan; fewer leave if host memory is exhausted, more
-                               // while a step has begun like several kinds
+  uint64_t planned_out_bytes;  // bytes that leave under that plan; fewer leave if host memory is exhausted,
+                               // more while the stash cannot tell which of several kinds a step is of
 } vdnn_stash_statistics;
 
 // Sets `version`, and all other members of that version to 0.
@@ -221,8 +223,8 @@ vdnn_status vdnn_stash_get_statistics(vdnn_stash* stash, vdnn_stash_statistics* 
 vdnn_status vdnn_stash_learned_step(vdnn_stash* stash, char* text, uint64_t capacity, uint64_t* needed);
 
 // A text for the user: the host's budget is exhausted, so that tensors stay, or the budget cannot be kept.
-// Returns each text once, as snprintf() does; empty if there is none. If `capacity` has no room for all of
-// it, the next call returns it again.
+// Returns each text once, with `needed` and `capacity` as for vdnn_stash_learned_step(); empty if there is
+// none. If a text exceeds `capacity`, the next call returns it again.
 vdnn_status vdnn_stash_take_notice(vdnn_stash* stash, char* text, uint64_t capacity, uint64_t* needed);
 
 #ifdef __cplusplus

@@ -1,8 +1,8 @@
 #pragma once
 // The interface through which a stash of tensors (tensor_stash.h) uses a device: the order of streams,
 // page-locked memory in exact sizes, and copies on two streams of its own. There are three implementations:
-// for the streams of any CUDA program, for those of one of our devices, on which the stash is tested, and for
-// the host (PyTorch on the CPU).
+// for the streams of any CUDA program, for the streams of a Device (tests of the stash), and for the host
+// (PyTorch on the CPU).
 //
 // Streams and events are those of pool_backend.h. Each backend has an *offload stream*, on which copies to
 // the host run, and a *prefetch stream* for copies back; both are in order. All other streams are the
@@ -41,13 +41,14 @@ class StashBackend {
   virtual StreamHandle offload_stream() const = 0;
   virtual StreamHandle prefetch_stream() const = 0;
 
-  // One thread's calls between begin_calls() and end_calls() are cheaper: the backend enters its device once
-  // for all of them. The pairs do not nest, and one thread at a time is between them. Other calls are not
-  // affected.
+  // The calls of a thread between begin_calls() and end_calls() are cheaper: the backend enters its device
+  // once for all of them. Pairs must not nest, and only one thread at a time may be between them. Other calls
+  // are not affected.
   virtual void begin_calls() {}
   virtual void end_calls() noexcept {}
 
-  // As the functions of PoolBackend. The default stream_id() suits backends whose streams never end.
+  // Like the functions of PoolBackend with these names. The default stream_id() suits backends whose streams
+  // never end.
   virtual std::uint64_t stream_id(StreamHandle) { return 0; }
   virtual bool is_capturing(StreamHandle stream) = 0;
   virtual EventHandle record(StreamHandle stream) = 0;
@@ -57,7 +58,7 @@ class StashBackend {
   // Blocks the host until all copies on both streams of the backend are done.
   virtual void synchronize_copies() = 0;
 
-  // A page-locked block of exactly `bytes` (> 0), aligned to pages.
+  // Allocates a page-locked block of exactly `bytes` (> 0), aligned to pages.
   virtual AddressRange allocate_host(std::uint64_t bytes) = 0;
   // Frees a block that no copy uses any more.
   virtual void free_host(AddressRange block) = 0;

@@ -1,8 +1,8 @@
 #pragma once
 // The tape: one iteration as a straight line of ops (forward, loss, backward, update). Each op names the
-// *values* that it reads and makes. A value is not a buffer: plan.h and schedule.h decide later in which
-// memory it lies, when it leaves for the host and whether another value overwrites it. Liveness follows from
-// the tape alone.
+// *values* that it reads and makes. A value is not a buffer: the plan and the schedule decide later in which
+// memory it lies, when it is offloaded and whether another value overwrites it. Liveness follows from the
+// tape alone.
 //
 // One op makes each value, with two exceptions. *Persistent* values (parameters, the optimizer's state) exist
 // before the iteration and may be rewritten in it. Inputs are loaded before their first reader.
@@ -77,14 +77,14 @@ struct Op {
   std::vector<Algorithm> algorithms;
   Cost cost;
 
-  // Whether all ranks take part in it. The communicator runs it, not the op library's program.
+  // Whether all ranks take part in the op. The communicator runs such an op, not the op library's program.
   bool collective() const { return std::holds_alternative<AllReduceSpec>(spec); }
-  // Whether it converts a gradient to the type in which ranks send it, or back.
+  // Whether the op converts a gradient to the type in which ranks send it, or back.
   bool converts_gradient() const {
     return std::holds_alternative<ConversionSpec>(spec) && phase == Phase::kUpdate;
   }
-  // Whether its algorithm is recorded with a training. Ops that sum gradients have no choice of algorithm,
-  // and they may differ or be absent when the training continues with another number of ranks.
+  // Whether checkpoints record the op's algorithm. Ops that sum gradients have no choice of algorithm. They
+  // may differ or be absent when training continues with another number of ranks.
   bool recorded() const {
     return !collective() && !converts_gradient() && !std::holds_alternative<GradientSumSpec>(spec);
   }
@@ -102,7 +102,8 @@ struct TapeLayer {
   bool classifier = false;  // a fully connected layer or anything computed from one
 };
 
-// A parameter, with what initialisation, updates and hashes need. Parameters are in order of creation.
+// A parameter with the data that initialisation, updates and hashes need. Parameters are in order of
+// creation.
 struct TapeParameter {
   ValueId value = kNone;
   std::vector<ValueId> state;
@@ -127,9 +128,8 @@ class Tape {
     std::vector<float> loss_weights;  // by loss
   };
 
-  // Throws InvalidArgument if the parts break a rule: an operand out of range, a value read before it is made
-  // or made twice, an op without an algorithm, a permission that names no operand, names that repeat, a
-  // result that no op makes.
+  // Throws InvalidArgument if the parts break a rule. Examples are an operand out of range, a value that is
+  // read before it is made or is made twice, an op without an algorithm, and a result that no op makes.
   explicit Tape(Parts parts);
 
   const Parts& parts() const { return parts_; }

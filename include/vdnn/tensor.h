@@ -1,7 +1,7 @@
 #pragma once
 // The type of a tensor: data type, shape and layout.
 //
-// Shapes are in logical order. Feature maps have N, C, then the dimensions of space, outermost first (H, W or
+// Shapes are in logical order. Feature maps have N, C, then the spatial dimensions, outermost first (H, W or
 // D, H, W). Filters have K, C, then space (KCRS); files and hashes have them in KRSC, see
 // `channels_last_order`. `layout` is the order of the elements in memory: channels last (NHWC, NDHWC, KRSC)
 // or channels first (NCHW, NCDHW, KCRS). Tensors without space (matrices, vectors) are stored in logical
@@ -34,7 +34,8 @@ using Dims = std::vector<std::int64_t>;
 
 // "64x32x28x28"
 std::string to_string(const Dims& dims);
-// The product of the dimensions. Throws InvalidArgument on overflow of 64 bits, or if one is not positive.
+// The product of the dimensions. Throws InvalidArgument on overflow of 64 bits, or if a dimension is not
+// positive.
 std::uint64_t element_count(const Dims& dims);
 
 struct TensorType {
@@ -45,7 +46,7 @@ struct TensorType {
   // The size of a dense tensor; throws InvalidArgument on overflow.
   std::uint64_t bytes() const;
   std::uint64_t elements() const { return element_count(dims); }
-  // Dimensions of space: 2 for NCHW, 3 for NCDHW, 0 for matrices and vectors.
+  // The number of spatial dimensions: 2 for NCHW, 3 for NCDHW, 0 for matrices and vectors.
   std::size_t spatial_rank() const { return dims.size() > 2 ? dims.size() - 2 : 0; }
   friend bool operator==(const TensorType&, const TensorType&) = default;
 };

@@ -5,19 +5,20 @@
 // the tensor is saved, read and dropped.
 //
 // *Order.* The copy out waits for all work that was submitted to the compute stream when the tensor was
-// saved. A kept tensor that leaves later also waits for the work of the stream on which it leaves. A source
-// is released once the compute stream waits for its copy. That happens when more than `flight_bytes` are
-// being copied, the oldest copy first. The copy back waits for the target's stream, since the target's memory
-// may have had another use there, and for the tensor's own copy out. The reader's stream waits for the copy
-// back. A block of host memory is reused once the offload stream waits for the last copy from it. Streams
-// make all of these waits. The host waits only when a block of host memory is given back to the system, in
-// the place of a stream that cannot wait, and when the stash is destroyed. No decision depends on which
-// copies have finished, so the same program makes the same decisions each time.
+// saved. If a kept tensor leaves later, its copy also waits for the work of the stream that is passed to
+// leave(). A source is released once the compute stream waits for its copy. When more than `flight_bytes` are
+// being copied, the compute stream is made to wait for the oldest copies. The copy back waits for the
+// target's stream, since the target's memory may have had another use there, and for the tensor's own copy
+// out. The reader's stream waits for the copy back. A block of host memory is reused once the offload stream
+// waits for the last copy from it. Streams make all of these waits. The host waits in three cases only: when
+// a block of host memory is given back to the system, when a stream cannot wait itself, and when the stash is
+// destroyed. No decision depends on which copies have finished, so the same program makes the same decisions
+// each time.
 //
-// *Streams.* The caller keeps a stream while handles that were put or fetched with it are alive. No work can
-// be submitted to a stream that was destroyed too early or is captured: the host waits for the copy in its
-// place, and a kept tensor of such a stream does not leave. The stash identifies streams by their ids,
-// because CUDA may give the handle of a destroyed stream to a later one.
+// *Streams.* The caller must not destroy a stream while handles that were put or fetched with it are alive.
+// No work can be submitted to a stream that was destroyed too early or is captured: the host waits for the
+// copy in its place, and a kept tensor of such a stream does not leave. The stash identifies streams by their
+// ids, because CUDA may give the handle of a destroyed stream to a later one.
 //
 // *Captures.* Nothing of the stash becomes part of a program's graph, and no call invalidates a capture.
 // While a stream is captured, tensors that are put with it are kept, released() for it has no handles, and
@@ -30,25 +31,25 @@
 // budget. As they approach it, kept tensors leave, the oldest first, because backward reads them last
 // (Belady's rule for a last-in first-out order). From the second step on, a plan decides at each save.
 // Nothing leaves if all tensors fit. Otherwise the plan chooses the cheapest set of tensors that has to leave
-// to keep the bytes in use within the budget. Windows become narrower if the budget requires it
-// (src/stash/step_plan.h). A program's first step creates tensors that stay, for example the optimizer's
-// state. Therefore the second step's bytes in use replace the first's; if they are the same, so is the plan.
-// A later step that exceeds the budget raises these figures. A step that differs from every learned one is
-// served on demand, with the same contents, and learned anew. Several kinds of steps are remembered (training
-// and evaluation, a generator and a discriminator).
+// to keep the bytes in use within the budget. If the budget requires it, the plan also lowers `ahead_bytes`
+// and `flight_bytes` (src/stash/step_plan.h). A program's first step creates tensors that outlive it, for
+// example the optimizer's state. Therefore the second step's bytes in use replace the first's; if they are
+// the same, so is the plan. A later step changes these figures only if it exceeds the budget. A step that
+// differs from every learned one is served on demand, with the same contents, and learned anew. Several kinds
+// of steps are remembered (training and evaluation, a generator and a discriminator).
 //
-// *What comes back.* Each read starts further fetches in the learned order, as far as `ahead_bytes` allow and
-// the budget has room for their targets (src/stash/fetch_schedule.h). A tensor that is read before its fetch
+// *What comes back.* Each read starts further fetches in the learned order, as far as `ahead_bytes` allows
+// and the targets fit into the budget (src/stash/fetch_schedule.h). A tensor that is read before its fetch
 // was started is fetched late, which is counted.
 //
 // *Identity.* If one storage is saved twice at one version, the stash makes one copy. The caller names
-// storages, and gives a name to no other storage until its handles have been dropped. An address cannot be
-// such a name, since allocators reuse it.
+// storages. It may give the name to another storage only after all handles with this name have been dropped.
+// An address cannot be such a name, since allocators reuse it.
 //
-// *Lifetime.* A handle lives until it is dropped as often as it was put, not until it is read: graphs are
-// kept for a second pass, branches are never read, and exceptions unwind forwards. A step ends when its last
-// handle is dropped, or by end_step(). It also ends when the stash recognises its repetition although some of
-// its tensors are alive (src/stash/step_borders.h).
+// *Lifetime.* A handle lives until it is dropped as often as it was put, not until it is read. Graphs may be
+// kept for a second pass, some branches are never read, and an exception may end a forward pass. A step ends
+// when its last handle is dropped, or by end_step(). It also ends when the stash recognises that its
+// repetition has begun, even if some of its handles are alive (src/stash/step_borders.h).
 //
 // *Host memory.* Blocks are kept for later steps and serve tensors of about their size
 // (src/stash/host_blocks.h), so that steps of changing sizes share them. A step that repeats a learned one
@@ -192,7 +193,7 @@ class TensorStash {
   std::vector<StashHandle> released(StreamHandle stream, std::size_t capacity);
 
   // Announces a read by the next work submitted to `stream`. `held`: others hold the source, which is
-  // unchanged and can be used whether it was released or not; the tensor stays in later steps.
+  // unchanged and can be used whether it was released or not; in later steps the tensor stays on the device.
   ReadAnswer read(StashHandle handle, StreamHandle stream, std::uint64_t in_use_bytes, bool held = false);
   // The tensors to fetch now: `reading`, if it is missing, then those that the learned step reads next. Each
   // tensor to be fetched ahead is named once, and the caller need not fetch it.
@@ -203,8 +204,8 @@ class TensorStash {
   // Makes `stream` wait for the fetch: all later work on it may read the target.
   void ready(StashHandle handle, StreamHandle stream);
 
-  // Ends one put. After the last drop of the handle, the caller may release source and target in the order of
-  // the streams that it passed with them. The handle is dropped even if this throws.
+  // Drops the handle of one put. After the last drop of the handle, the caller may release source and target
+  // in the order of the streams that it passed with them. The handle is dropped even if this throws.
   void drop(StashHandle handle);
 
   // Ends the step although handles are alive; such handles are served on demand.
@@ -213,7 +214,7 @@ class TensorStash {
   void forget();
 
   // A text for the user, empty if there is none: the host's memory is exhausted, or the budget cannot be
-  // kept. Returns each text once. If `capacity` has no room for it and a terminating zero, the next call
+  // kept. Returns each text once. If the text with a terminating zero exceeds `capacity`, the next call
   // returns it again.
   std::string take_notice(std::size_t capacity);
 

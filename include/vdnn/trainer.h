@@ -1,10 +1,11 @@
 #pragma once
-// The training loop over a data set. It steps a Session (session.h) with batches that a separate thread loads
-// ahead, reads each loss one step late, and evaluates after every epoch in the memory that training has left.
-// A step here is an update, with one batch for each micro-step of each rank.
+// The training loop over a data set. It runs the steps of a Session (session.h) with batches that a separate
+// thread loads ahead, and reads each loss one step late. After every epoch it evaluates in the memory of
+// training. A step here is an update, with one batch for each micro-step of each rank.
 //
-// A step whose loss, or whose norm of clipped gradients, is not finite ends training with Diverged, which
-// names the step. No rank saves after such a step. nonfinite.h finds the first value that was not finite.
+// If the loss of a step or the norm of its clipped gradients is not finite, training ends with Diverged,
+// which names the step. No rank saves after such a step. nonfinite.h finds the first value that was not
+// finite.
 
 #include <cstdint>
 #include <functional>
@@ -21,7 +22,7 @@
 
 namespace vdnn {
 
-// When a training plans its steps anew with costs measured in past steps (Session::replan()).
+// When the trainer plans its steps anew with costs measured in past steps (Session::replan()).
 struct ReplanRule {
   // Steps under one plan until the next plan is made, at least kFewestReplanSteps. The last of them, at most
   // twenty and never the first, are measured.
@@ -32,13 +33,13 @@ struct ReplanRule {
 // One step that is not measured, and enough others for a median.
 inline constexpr std::uint64_t kFewestReplanSteps = 1 + kFewestMeasuredSteps;
 
-// One replanning of a training. Times are medians of the time from step to step.
+// The outcome of one replanning. Times are medians of the time from step to step.
 struct Replanning {
   std::uint64_t step = 0;            // the last step of the old plan, counted as StepReport::step
   std::uint64_t measured_steps = 0;  // steps that costs were learned from
   ReplanReport report;
   std::optional<double> step_seconds_before;  // of the measured steps; absent if none was timed
-  // Of the steps until the next replanning or the end; absent if there were fewer than two.
+  // The time of the steps until the next replanning or the end; absent if there were fewer than two steps.
   std::optional<double> step_seconds_after;
   std::uint64_t committed_bytes_before = 0;
   std::uint64_t committed_bytes_after = 0;
@@ -83,7 +84,7 @@ struct TrainOptions {
   std::uint64_t compare_ranks_every = 0;
 };
 
-// Reports one step, once its loss has been read.
+// The report of one step, made once its loss has been read.
 struct StepReport {
   std::uint64_t step = 0;   // since the start, from 1
   std::uint64_t steps = 0;  // in all
@@ -125,8 +126,8 @@ struct TrainingResult {
 
 // Measures the device memory that joining the ranks needs, in bytes: joins them for a moment and returns the
 // maximum over the ranks. `gpu` is the ordinal of `device`, as in RunTarget; absent for a cpu device. Uses
-// the size of buckets and the type of reductions in `training`. All ranks call it together, each with its
-// device. Throws as a session does: DeviceError if ranks do not arrive, InvalidArgument for another GPU's
+// the size of buckets and the type of reductions in `training`. All ranks must call it together, each with
+// its device. Throws as a session does: DeviceError if ranks do not arrive, InvalidArgument for another GPU's
 // ordinal.
 std::uint64_t measure_communicator(Device& device, std::optional<int> gpu, ProcessGroup& processes,
                                    const TrainingOptions& training = {});

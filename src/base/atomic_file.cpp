@@ -22,7 +22,7 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr std::string_view kTemporary = ".vdnn-tmp";
-// More writers of one file point to a mistake of the caller.
+// If more writers than this write one file at the same time, the caller has made a mistake.
 constexpr int kMostAttempts = 1'000;
 
 std::string in_words(int error) {
@@ -100,8 +100,8 @@ std::optional<struct stat> status_of(const FileDescriptor& directory, const std:
   return {};
 }
 
-// Whether `name` still names the open file. Before the lock was acquired, its writer may have removed or
-// renamed the file, and another writer may have reused the name. `error` is the file system's error, or 0.
+// Whether `name` still names the open file. Before the caller has acquired the lock, another writer may have
+// removed or renamed the file, and the name may have been reused. `error` is the file system's error, or 0.
 bool still_named(const FileDescriptor& directory, const std::string& name, const FileDescriptor& file,
                  int& error) {
   struct stat opened {};
@@ -113,7 +113,7 @@ bool still_named(const FileDescriptor& directory, const std::string& name, const
   return named && S_ISREG(opened.st_mode) && opened.st_dev == named->st_dev && opened.st_ino == named->st_ino;
 }
 
-// Only the holder of the lock may change what the name refers to.
+// Removes an abandoned file. Only the holder of its lock may change what the name refers to.
 void remove_unless_locked(const FileDescriptor& directory, const std::string& name) {
   // Network file systems lock only files that are open for writing. Without O_NONBLOCK, opening a pipe would
   // wait for a reader.
@@ -163,7 +163,8 @@ AtomicFile::~AtomicFile() {
   discard();
 }
 
-// A first save has the permissions of any new file; a later one must not show to others what its owner hid.
+// A file that replaces another has that file's permissions, so that its contents do not become readable to
+// more users.
 void AtomicFile::create() {
   int error = 0;
   const std::optional<struct stat> replaced = status_of(directory_, target_.filename().string(), error);

@@ -6,7 +6,7 @@
 
 namespace vdnn {
 
-// The variable's value; absent if it is not set. Must not run beside a thread that changes the environment.
+// The variable's value; absent if it is not set. Do not call it while another thread changes the environment.
 std::optional<std::string> environment(const char* name);
 
 }  // namespace vdnn

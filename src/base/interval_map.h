@@ -1,7 +1,8 @@
 #pragma once
-// A map from bytes to values that is constant on intervals, for example which memory is committed, which
-// version a byte carries, who used it last. An operation that begins or ends inside an interval splits it.
-// Intervals merge only when they are assigned as a whole, which is how tensors are used.
+// A map from byte addresses to values. It is constant on intervals, and records for example which memory is
+// committed, which version a byte carries, or which work used it last. An operation that begins or ends
+// inside an interval splits it. Intervals merge only when they are assigned as a whole, which is how tensors
+// are used.
 //
 // Cost: O(log n + k) for n intervals, k of them in the range.
 

@@ -16,7 +16,8 @@ inline std::uint32_t choose(bool condition, std::uint32_t a, std::uint32_t b) {
   return (a & mask) | (b & ~mask);
 }
 
-// Formats as types, for loops over any of them. `Bits` is the type of an element in memory.
+// The formats as types, so that one loop can be written for all of them. `Bits` is the type of an element in
+// memory.
 struct Fp32 {
   using Bits = float;
   static float widen(float value) { return value; }

@@ -50,7 +50,7 @@ std::vector<std::string> names_of(std::span<const CommandText> commands) {
   return names;
 }
 
-// In single quotes, for all three shells.
+// Puts the text in single quotes, which all three shells understand.
 std::string in_quotes(const std::string& text) {
   std::string result = "'";
   for (const char each : text) {

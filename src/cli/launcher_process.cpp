@@ -65,7 +65,7 @@ Child children_of(pid_t parent) {
   return most;
 }
 
-// Both ends close on exec.
+// Both ends of the pipe are closed on exec.
 std::array<int, 2> make_pipe() {
   std::array<int, 2> ends{};
   if (pipe2(ends.data(), O_CLOEXEC) != 0) {
@@ -86,7 +86,7 @@ bool is_named_failure(int status) {
   return WIFEXITED(status) && WEXITSTATUS(status) >= kExitUsage && WEXITSTATUS(status) <= kExitDiverged;
 }
 
-// While it lives, blocks the signals that wait() receives.
+// While an object of this class exists, the signals that wait() receives are blocked.
 class WatchedSignals {
  public:
   WatchedSignals() {
@@ -175,10 +175,9 @@ int run_launcher(std::vector<std::string> command) {
   Clock::time_point started_at;
   bool is_to_save = false;
   Clock::time_point last_seen;
-  int asked = 0;  // signals that this process has received; a launcher in the same group may have received
-                  // them, too
+  int asked = 0;  // the signal to forward; a launcher in the same process group may have received it, too
   Clock::time_point asked_at;
-  int heard = 0;  // the last of these
+  int heard = 0;  // the last signal that asked this process to end
   int status = 0;
   for (pid_t ended = 0; ended != launcher; ended = waitpid(launcher, &status, WNOHANG)) {
     // Polls often until the launcher has started a process, which may end soon.
@@ -186,8 +185,8 @@ int run_launcher(std::vector<std::string> command) {
       is_to_save = true;  // no terminal sends this signal to the launcher
     } else if (signal != 0 && own_group && heard == 0 && signal != SIGHUP) {
       heard = signal;
-      kill(launcher, SIGUSR2);  // the launcher forwards SIGUSR2; SIGINT or SIGTERM would leave its ranks
-                                // one second
+      kill(launcher, SIGUSR2);  // the launcher forwards SIGUSR2; after SIGINT or SIGTERM it ends its ranks
+                                // within one second
     } else if (signal != 0) {
       heard = asked = signal;
       asked_at = Clock::now();

@@ -12,7 +12,7 @@ namespace vdnn {
 //
 // Signals that ask for the end are forwarded once. The launcher is also asked to end when this process ends
 // for any reason. If launcher and process share no terminal, a first SIGINT or SIGTERM is forwarded as
-// SIGUSR2 (signals.h), and a second one as itself. SIGUSR1 is forwarded, too, but only after ranks have had
+// SIGUSR2 (signals.h), and a second one unchanged. SIGUSR1 is forwarded, too, but only after ranks have had
 // time to install their handlers. Signals that this process ignores are not forwarded.
 //
 // Throws InvalidArgument if the launcher cannot be run. Throws DeviceError, after ending the launcher, if it

@@ -156,7 +156,7 @@ RunArguments chosen(const RunArguments& asked, const PlannedRun& run) {
   return arguments;
 }
 
-// Prints the run's figures.
+// The command that predicts this run alone, as one line.
 std::string plan_command(const RunArguments& asked, const PlannedRun& run) {
   RunArguments arguments = chosen(asked, run);
   if (!run.target.gpu || !run.network) {

@@ -41,7 +41,7 @@ class KeptPipeSignal {
   struct sigaction action_ {};
 };
 
-// Threads started in its lifetime receive no signals; for them a write to a closed connection returns an
+// Threads started in its lifetime receive no signals; in them, a write to a closed connection returns an
 // error.
 class BlockedSignals {
  public:
@@ -62,7 +62,7 @@ class BlockedSignals {
 // descriptors. With this queue the accepting thread waits at the limit, and the kernel limits further
 // connections.
 class LimitedQueue : public httplib::TaskQueue {
-  // void. In later versions of the library bool: whether the task was queued.
+  // void; in later versions of the library a bool that reports whether the task was queued.
   using Enqueued = decltype(std::declval<httplib::TaskQueue&>().enqueue({}));
 
  public:

@@ -1,5 +1,5 @@
 #pragma once
-// `vdnn train --metrics-port`: shows a running training over HTTP to programs (Prometheus) and people.
+// `vdnn train --metrics-port`: shows training while it runs, over HTTP, to programs (Prometheus) and people.
 //
 //   /              a page that draws the figures
 //   /metrics       the text format of Prometheus
@@ -11,9 +11,9 @@
 // could read the figures in a browser on this machine.
 //
 // One thread accepts connections and four answer them. These threads read snapshots (LiveMetrics) and block
-// signals. They keep at most 20 connections; the kernel queues a few more. A connection that sends nothing is
-// closed after a second. A connection that sends a byte now and then keeps its thread, and four of these
-// block all others.
+// signals. The server accepts at most 20 connections at once; the kernel queues a few more. A connection that
+// sends nothing is closed after a second. A connection that sends a byte now and then occupies its thread,
+// and four such connections block all others.
 
 #include <cstdint>
 #include <functional>

@@ -1,5 +1,5 @@
 #pragma once
-// Words messages of the library for users of the command: options become flags.
+// Turns the options in the library's messages into flags, for users of the command.
 
 #include <span>
 #include <string>

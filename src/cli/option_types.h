@@ -14,7 +14,7 @@ class Option;
 namespace vdnn {
 
 inline constexpr std::string_view kSizeType = "SIZE";
-inline constexpr std::string_view kFileType = "FILE";      // read, or replaced by a later state
+inline constexpr std::string_view kFileType = "FILE";      // read, or replaced by newer contents
 inline constexpr std::string_view kOutputType = "OUTPUT";  // written; `-` is standard output
 
 // Sets the types of all options and positional arguments of all commands. The value `-` of an output becomes

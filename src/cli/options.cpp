@@ -259,15 +259,16 @@ std::int64_t batch_in_force(const RunArguments& arguments, const LearnedStep* st
 
 namespace fs = std::filesystem;
 
-// If the file does not exist yet, follows links to its directory.
+// Returns the path with all links followed. If the file does not exist yet, follows the links to its
+// directory.
 fs::path place(const fs::path& path) {
   std::error_code error;
   const fs::path absolute = fs::absolute(path);
   return fs::exists(path, error) ? absolute.lexically_normal() : fs::weakly_canonical(absolute, error);
 }
 
-// Follows links. Compares devices by name only: it does no harm if standard output and standard error are one
-// terminal.
+// Whether two paths name the same file; links are followed. Devices are compared by name only: it does no
+// harm if standard output and standard error are one terminal.
 bool same_file(const fs::path& a, const fs::path& b) {
   std::error_code error;
   return (fs::is_regular_file(a, error) && fs::equivalent(a, b, error)) || place(a) == place(b);
@@ -464,7 +465,8 @@ void check_outputs(const OutputArguments& outputs, const std::vector<ReplacedFil
     }
     for (const std::optional<std::string>& input : inputs) {
       if (input && same_file(path, *input)) {
-        throw InvalidArgument("the input file " + *input + ", is also an output: " + path);
+        throw InvalidArgument("the input file " + *input + " is also an output (" + path +
+                              "): write the output to another file");
       }
     }
   };

@@ -57,7 +57,8 @@ struct RunArguments {
   std::optional<std::uint64_t> seed;
   std::optional<std::string> resume;
 
-  // Options that the earliest schedule files lack. Their defaults describe the runs of those files.
+  // Options that the earliest schedule files lack. The defaults of these options describe the runs of those
+  // files.
   static constexpr std::array<std::string_view, 19> kLaterOptions{"step",
                                                                   "link-shared-by",
                                                                   "devices",
@@ -142,8 +143,8 @@ struct RunArguments {
           "cuda: most seconds to spend on timing engines (default: 60, or no limit with --engine-timings); "
           "0: dyn and optimal time none");
     field("profile", self.profile,
-          "costs of this run, written by `vdnn profile`: predictions use them, and if they were measured, so "
-          "does --algorithms performance");
+          "costs of this run, written by `vdnn profile`: predictions use them; if they were measured, "
+          "--algorithms performance uses them, too");
     field("optimizer", self.optimizer, "sgd, adam or adamw");
     field("momentum", self.momentum, "momentum of sgd (default: 0.9)");
     field("beta1", self.beta1, "beta1 of adam and adamw (default: 0.9)");
@@ -154,8 +155,8 @@ struct RunArguments {
     field("graph", self.graph, "capture steps as graphs and replay them (cuda:N)");
     field("seed", self.seed, "seed of initial weights, dropout and data (default: 1, or the checkpoint's)");
     field("resume", self.resume,
-          "continue from this checkpoint; it does not contain data, augmentation, learning rate and its "
-          "schedule: repeat their options");
+          "continue from this checkpoint; it does not contain data, augmentation, learning rate or its "
+          "schedule: give these options again");
   }
 
  private:
@@ -202,18 +203,18 @@ struct TrainingArguments {
           "limit copies on cpu to this rate, in 10^9 bytes per second");
     field("deterministic", self.deterministic, "use deterministic algorithms only; cpu always does");
     field("save", self.save, "write a checkpoint at the end");
-    field("save-every", self.save_every, "also write the checkpoint every this many steps");
+    field("save-every", self.save_every, "also write the checkpoint whenever this many steps have passed");
     field("find-nan", self.find_nan,
           "if a loss or the norm of the gradients is not finite: repeat the steps since the last checkpoint, "
           "or the start, and print the first value that is not finite");
     field("allow-nan", self.allow_nan,
           "continue when a loss or norm is not finite; the checkpoint is then not replaced");
     field("check-ranks", self.check_ranks,
-          "every this many steps, ranks compare their parameters bit for bit");
+          "whenever this many steps have passed, ranks compare their parameters bit for bit");
     field("replan-after", self.replan_after,
           "after this many steps of this run, plan the remaining steps anew with the measured times; results "
           "stay the same");
-    field("replan-every", self.replan_every, "as --replan-after, but every this many steps");
+    field("replan-every", self.replan_every, "as --replan-after, but whenever this many steps have passed");
     field("replan-algorithms", self.replan_algorithms,
           "with --replan-after or --replan-every: also choose algorithms anew; results may change then");
     field("learned", self.learned, "write the measured times of steps to this file, for --profile");
@@ -284,7 +285,8 @@ void require_finite(const char* option, double value);
 struct ReplacedFile {
   std::string option;
   std::optional<std::string> path;
-  std::optional<std::string> previous = {};  // the only file read that it may replace, with a later state
+  // The only input file that `path` may name: its contents are replaced by a later state.
+  std::optional<std::string> previous = {};
 };
 
 // A folder in which the command chooses file names; absent: not given.

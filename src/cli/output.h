@@ -12,7 +12,7 @@
 
 namespace vdnn {
 
-// Not a DataError, which means input that cannot be read.
+// Output that cannot be written. Not a DataError, since the command treats a DataError as bad input.
 class OutputError : public Error {
  public:
   using Error::Error;
@@ -21,7 +21,7 @@ class OutputError : public Error {
 // Runs `write` and turns its DataErrors, which are failures to write, into OutputErrors.
 void write_output(const std::function<void()>& write);
 
-// Logs a problem that does not end a run: the `warn` of options.
+// Logs a problem that does not end the run. The library calls it by RunOptions::warn and similar options.
 void log_warning(const std::string& text);
 
 // Replaces the file's contents by `text`, as a whole or not at all. Throws OutputError.

@@ -96,7 +96,7 @@ void plan(const PlanArguments& arguments) {
 Command add_plan_command(CLI::App& app) {
   const auto arguments = std::make_shared<PlanArguments>();
   CLI::App* command =
-      app.add_subcommand("plan", "Predict the memory and time of a training without running it");
+      app.add_subcommand("plan", "Predict the memory and time of training without running it");
   add_options(*command, arguments->run);
   add_option(*command, "json", arguments->outputs.json, "write JSON lines");
   command->add_flag("--ops", arguments->ops,

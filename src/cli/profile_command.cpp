@@ -33,8 +33,9 @@ void print_costs(std::ostream& out, const MeasuredCosts& costs) {
       << "link, GB/s to the host and to the device: " << gigabytes(costs.link_bytes_per_second.device_to_host)
       << " and " << gigabytes(costs.link_bytes_per_second.host_to_device) << ", both at once "
       << gigabytes(costs.link_bytes_per_second_both_ways.device_to_host) << " and "
-      << gigabytes(costs.link_bytes_per_second_both_ways.host_to_device) << "\na copy takes "
-      << costs.launch_seconds * 1e6 << " us besides its bytes; " << costs.ops.size() << " ops\n";
+      << gigabytes(costs.link_bytes_per_second_both_ways.host_to_device) << "\neach copy takes "
+      << costs.launch_seconds * 1e6 << " us plus the time for its bytes; costs of " << costs.ops.size()
+      << " ops\n";
 }
 
 MeasuredCosts measured(const PlannedRun& run, const ProfileArguments& arguments) {

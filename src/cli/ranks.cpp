@@ -35,8 +35,8 @@ std::vector<std::string> own_command_line() {
   return words;
 }
 
-// Options for mpirun: no binding, since each rank has its own threads; more ranks than cores are allowed; so
-// is root, which processes in containers usually run as.
+// Options for mpirun: no binding, since each rank has its own threads; more ranks than cores are allowed; the
+// root user is allowed, since processes in containers usually run as root.
 std::vector<std::string> mpirun_command(std::uint32_t devices) {
   std::vector<std::string> words{"mpirun",    "-np",  std::to_string(devices),
                                  "--bind-to", "none", "--oversubscribe"};

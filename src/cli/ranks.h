@@ -10,8 +10,9 @@
 
 namespace vdnn {
 
-// If the options ask for several devices and no launcher has started this process, runs mpirun, which starts
-// this command once per device, and exits with its status. Otherwise returns. Throws as run_launcher() does.
+// If the options specify several devices, and no launcher has started this process, runs mpirun and exits
+// with its status. mpirun starts this command once per device. Otherwise returns. Throws as run_launcher()
+// does.
 void start_ranks(const RunArguments& arguments);
 
 // For a process that was not started as one of several: throws InvalidArgument if the options ask for
@@ -22,12 +23,12 @@ void require_alone(const RunArguments& arguments);
 // InvalidArgument if the arguments specify other numbers, or there are not enough devices.
 RunArguments arguments_of_rank(const RunArguments& given, ProcessGroup& processes);
 
-// Whether every rank will train on a GPU, judged by the names of devices ("auto" may be either). Called on
-// every rank.
+// Whether every rank was given a GPU by name ("cuda:N"). False if a rank has "auto", even if that turns out
+// to be a GPU. Call it on every rank.
 bool all_on_gpus(const std::string& device, ProcessGroup& processes);
 
 // Throws InvalidArgument, which names rank and option, if a rank was started with other options than rank 0,
-// or trains on another kind of device. Called on every rank.
+// or trains on another kind of device. Call it on every rank.
 void require_agreement(const nlohmann::ordered_json& options, const RunTarget& target,
                        ProcessGroup& processes);
 

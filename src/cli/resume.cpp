@@ -62,7 +62,8 @@ std::vector<std::string> differences(const CheckpointInfo& info, const PlannedRu
   const PrecisionOptions& precision = run.options.training.precision;
   if (info.precision != precision) {
     found.add_if_different("precision", in_words(info.precision), in_words(precision));
-    // The algorithms, the only record of how that run normalised, differ, too.
+    // With another precision, the algorithms differ, too. They are the only record of how the checkpoint's
+    // run normalised, so no more can be compared.
     return std::move(found).texts();
   }
   // Planning replaces recorded algorithms if the checkpoint's run normalised the other way.

@@ -19,8 +19,8 @@ RunArguments resumed(const RunArguments& arguments, const std::optional<Checkpoi
 // sentence for each.
 std::vector<std::string> differences(const CheckpointInfo& info, const PlannedRun& run);
 
-// Plans the run. If this rank speaks for all, also logs notes on the plan, and the differences() from the run
-// that wrote the checkpoint.
+// Plans the run. `speaks`: also log notes on the plan, and its differences() from the run that wrote the
+// checkpoint; only one of several ranks should.
 PlannedRun plan_from(const std::optional<Checkpoint>& checkpoint, const RunOptions& options,
                      bool speaks = true);
 

@@ -44,8 +44,8 @@ void hear_save_requests() {
   set_handler(SIGUSR1, save_soon);
 }
 
-// A signal handler. It counts signals, since two that arrive together may both reach it, on one thread or on
-// two.
+// A signal handler. It counts signals, since two signals that arrive together may both reach this handler, on
+// one thread or on two.
 void SignalRequests::end_later(int signal) {
   const std::int64_t now = now_milliseconds();
   int before = 0;

@@ -1,9 +1,9 @@
 #pragma once
-// Signals as requests to a training. SIGINT and SIGTERM ask it to end once the current step is done and
-// saved. SIGUSR1 asks it to save and continue; schedulers send it before they withdraw a machine. A second
-// SIGINT or SIGTERM ends the process at once; the same signal within 0.5 s is the same request. A launcher
-// forwards SIGINT or SIGTERM to ranks as SIGUSR2 (launcher_process.h). A signal that was ignored when this
-// process started, for example by `trap ''`, stays ignored.
+// Signals as requests to the training loop. SIGINT and SIGTERM ask it to end once the current step is done
+// and saved. SIGUSR1 asks it to save and continue; schedulers send SIGUSR1 before they withdraw a machine. A
+// second SIGINT or SIGTERM ends the process at once; the same signal within 0.5 s is the same request. A
+// launcher forwards SIGINT or SIGTERM to ranks as SIGUSR2 (launcher_process.h). A signal that was ignored
+// when this process started, for example by `trap ''`, stays ignored.
 
 #include <array>
 #include <csignal>
@@ -15,12 +15,12 @@
 
 namespace vdnn {
 
-// Makes SIGUSR1 a request for the rest of the process. Otherwise it would end a training that is still
-// starting, or has done its last step.
+// Makes SIGUSR1 a request until the process ends. Otherwise SIGUSR1 would end a process that is still
+// preparing to train, or has done its last step.
 void hear_save_requests();
 
-// While it lives, signals that ask for the end become requests instead of ending the process. A process has
-// at most one such object at a time.
+// While an object of this class exists, signals that ask for the end become requests instead of ending the
+// process. A process has at most one such object at a time.
 class SignalRequests {
  public:
   SignalRequests();
@@ -41,7 +41,8 @@ class SignalRequests {
   std::array<Disposition, kEnding.size()> before_{};
 };
 
-// A signal has ended the run after everything was written. SIGTERM if another rank received the signal.
+// A signal has ended the run; all output was written before. signal() is SIGTERM if another rank received the
+// signal.
 class Interrupted : public Error {
  public:
   Interrupted(const std::string& what, int signal) : Error(what), signal_(signal) {}

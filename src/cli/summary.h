@@ -21,7 +21,7 @@ nlohmann::ordered_json train_summary(const PlannedRun& run, const TrainingResult
 nlohmann::ordered_json to_json(const ProductPrecisions& used);
 
 // The origin of the rates of predicted times: "measured" by a profile of this run, "assumed" (published or
-// estimated), or "recorded" with a learned step, of which only the link's rates are assumed.
+// estimated), or "recorded" with a learned step. Of the latter, only the link's rates are assumed.
 const char* rates_of(const PlannedRun& run);
 // For people: notes that predicted times are estimates and how to measure them; for a learned step, the basis
 // of its estimate. Prints nothing if rates are measured.

@@ -243,7 +243,7 @@ void require_any_fit(const Sweep& sweep) {
                             const std::string& option, const char* what) {
     return OutOfMemory("no policy fits: " + series_name(sweep, point) + " needs " +
                            format_rounded_size(needed - std::min(needed, budget)) + " more" + what +
-                           " than " + option + " " + exact_size(budget) + ", and the others no less: " +
+                           " than " + option + " " + exact_size(budget) + "; the least that suffices is " +
                            format_rounded_size(needed) + " (" + option + " " + exact_size(needed) + ")",
                        needed, budget);
   };
@@ -271,7 +271,8 @@ void require_timings_for_limit(RunArguments& arguments) {
   arguments.engine_trial_seconds = 0;
 }
 
-// Without --precision, one run in fp32 with the device's default for products.
+// The arguments of one run per precision. Without --precision there is one run in fp32 with the device's
+// default for products.
 std::vector<RunArguments> arguments_of_runs(const RunArguments& arguments,
                                             const std::vector<std::string>& precisions) {
   return precisions.empty() ? std::vector{arguments} : in_precisions(arguments, precisions);

@@ -269,7 +269,7 @@ nlohmann::ordered_json to_be_agreed_on(const TrainArguments& arguments,
   return json;
 }
 
-// A training before its first step, in one process or on one of several ranks.
+// The state of a training run before its first step, in one process or on one of several ranks.
 struct PreparedTraining {
   const TrainArguments& typed;      // from the command line, equal on all ranks
   const TrainArguments& given;      // of this rank
@@ -303,7 +303,7 @@ void wait_for_the_end(ProcessGroup* processes) {
   }
 }
 
-// Also ends the other ranks, whatever they are doing.
+// Ends this rank and all others, whatever they are doing.
 [[noreturn]] void end_job(ProcessGroup& processes, const Failure& failure) {
   processes.end_ranks(failure.text, failure.status);
   std::_Exit(failure.status);  // without MPI_Finalize, so that the launcher ends the other ranks
@@ -398,7 +398,7 @@ std::string divergence_text(const TrainingArguments& training, const SavedSteps&
 }
 
 // Calls find_nan(), whose own failure must not replace that of the training. If one rank fails alone, the
-// others would wait for that rank. So it ends them with the status of the divergence.
+// other ranks would wait for it. So the failing rank ends them with the status of the divergence.
 void try_to_find_nan(const PreparedTraining& prepared, const SavedSteps& saved, const Diverged& error) {
   try {
     find_nan(prepared, saved, error.step());
@@ -545,7 +545,7 @@ TrainArguments of_rank(const TrainArguments& given, ProcessGroup& processes) {
 }
 
 void train(const TrainArguments& given) {
-  hear_save_requests();  // comes first, since otherwise SIGUSR1 would end the process
+  hear_save_requests();  // call it first, since otherwise SIGUSR1 would end the process
 
   to_run_options(given.run);  // checks options once, so that not every rank reports the same error
   in_force(given.training);

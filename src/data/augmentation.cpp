@@ -12,8 +12,9 @@ namespace vdnn {
 
 namespace {
 
-// Differs from the keys of synthetic samples (0 and 1) and from those of the order of batches (the epoch).
-constexpr std::uint64_t kSeedKey = 0x6175676d656e74;  // "augment"
+// Mixed into the seed. Differs from the keys of synthetic samples (0 and 1) and of the order of batches (the
+// epoch).
+constexpr std::uint64_t kSeedKey = 0x6175676d656e74;  // "augment" in ASCII
 
 struct View {
   std::int64_t down = 0;  // rows from the image's origin to the crop's; negative: into the padding
@@ -21,16 +22,16 @@ struct View {
   bool mirrored = false;
 };
 
-// Crops and mirrors an image in place. Pixels are stored row by row, with `channels` values each.
+// Crops and mirrors an image in place. The image is stored row by row, with `channels` values per pixel.
 template <typename T>
 class Grid {
  public:
   Grid(std::span<T> values, std::int64_t height, std::int64_t width, std::int64_t channels)
       : values_(values), height_(height), width_(width), channels_(channels) {}
 
-  // Fills the part of the view outside of the image with `padding`.
+  // Replaces the image by the view. Fills the part of the view outside of the image with `padding`.
   void show(const View& view, T padding) {
-    // This order moves each row before another row overwrites it.
+    // In this order, each row is moved before another row overwrites it.
     for (std::int64_t i = 0; i < height_; ++i) {
       move_row(view.down < 0 ? height_ - 1 - i : i, view, padding);
     }

@@ -18,16 +18,16 @@ namespace vdnn {
 
 namespace {
 
-// One place of the ring. A slot is in the loader's `free_`, with the loader's thread, in `ready_`, or with
-// the caller.
+// One slot of the ring. A slot is in one of four places: in the loader's `free_`, with the loader's thread,
+// in the loader's `ready_`, or with the caller.
 struct Slot {
   AddressRange block;  // images, then targets
-  Frontier copied;     // the thread waits for it before it overwrites the block
+  Frontier copied;     // after the copy of the batch; the thread waits for it before it overwrites the block
   bool with_caller = false;
   std::uint64_t number = 0;  // number of the batch that the caller has
 };
 
-// Everything submitted to the device so far.
+// The frontier after everything that has been submitted to the device.
 Frontier everything(const Device& device) {
   Frontier result;
   for (std::size_t stream = 0; stream < device.stream_count(); ++stream) {
@@ -36,10 +36,12 @@ Frontier everything(const Device& device) {
   return result;
 }
 
-// The ring's memory. The constructor allocates all slots or throws and frees those that it allocated.
+// The memory of the ring. If the constructor cannot allocate all slots, it frees the allocated slots and
+// throws.
 class Ring {
  public:
-  // Delegates to another constructor, so that after a failure the destructor runs and frees the first slots.
+  // Delegates to another constructor, so that the destructor runs and frees the allocated slots if this
+  // constructor fails.
   Ring(Device& device, PinnedPool& pool, std::uint32_t slots, std::uint64_t slot_bytes) : Ring(device, pool) {
     slots_.reserve(slots);
     for (std::uint32_t i = 0; i < slots; ++i) {
@@ -55,10 +57,11 @@ class Ring {
   ~Ring() {
     for (const Slot& slot : slots_) {
       try {
-        // If the caller still has the batch, only work that is already submitted can be copying it.
+        // If the caller still has the batch, any copy of it has been submitted already.
         pool_.free(slot.block, slot.with_caller ? everything(device_) : slot.copied);
       } catch (...) {
-        // If there is no memory to record the streams in, the block stays in use until the pool is destroyed.
+        // If there is no host memory to store the frontier of the block's last use, the block stays in use
+        // until the pool is destroyed.
       }
     }
   }
@@ -120,7 +123,7 @@ class BatchLoader::Impl {
                             " batches loaded ahead are with the caller: recycle one before asking for more");
     }
     changed_.wait(lock, [this] { return !ready_.empty() || failure_; });
-    // Batches converted before the failure are valid and come first.
+    // Batches that were loaded before the failure are valid and are returned first.
     if (ready_.empty()) {
       std::rethrow_exception(failure_);
     }
@@ -176,7 +179,7 @@ class BatchLoader::Impl {
     }
   }
 
-  // Returns no slot if the loader is asked to stop.
+  // Returns nothing if the loader is to stop.
   std::optional<std::uint32_t> wait_for_slot(const std::stop_token& stop) {
     std::unique_lock lock(mutex_);
     if (!changed_.wait(lock, stop, [this] { return !free_.empty(); })) {
@@ -235,18 +238,19 @@ class BatchLoader::Impl {
   const std::uint64_t sample_targets_;
   const std::uint64_t target_bytes_;
   const std::uint64_t end_;
-  std::uint64_t next_;  // the batch that next() returns next; used by the caller only
+  std::uint64_t next_;  // the batch that next() returns next; only the caller's thread uses it
   const BatchOrder order_;
-  BatchCursor cursor_;  // used by the loader's thread only
+  BatchCursor cursor_;  // only the loader's thread uses it
 
-  std::mutex mutex_;  // guards the members below, except a slot's block, which belongs to the slot's owner
+  std::mutex mutex_;  // guards the members below, but not the contents of slots' blocks
   std::condition_variable_any changed_;
   Ring ring_;
-  // Both have room for all slots: if a slot could not be put back, next() would wait for it forever.
+  // free_ and ready_ have capacity for all slots, so that adding a slot cannot fail. If it failed, next()
+  // would wait for ever.
   std::vector<std::uint32_t> free_;
   std::vector<StagedBatch> ready_;
   std::exception_ptr failure_;
-  std::jthread thread_;  // last: stopped and joined before the members that it uses are destroyed
+  std::jthread thread_;  // the last member, so that it ends before the members that it uses are destroyed
 };
 
 BatchLoader::BatchLoader(Device& device, PinnedPool& pool, const Dataset& data, BatchOrder order,

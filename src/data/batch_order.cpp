@@ -30,7 +30,7 @@ void check(const BatchOrder& order) {
   }
 }
 
-// The Fisher-Yates shuffle in Durstenfeld's form.
+// Shuffles with the Fisher-Yates algorithm in Durstenfeld's form.
 void shuffle(std::span<std::uint64_t> samples, std::uint64_t seed) {
   SplitMix64 random(seed);
   for (std::size_t left = samples.size(); left > 1; --left) {
@@ -38,7 +38,8 @@ void shuffle(std::span<std::uint64_t> samples, std::uint64_t seed) {
   }
 }
 
-// The samples of one epoch, in the order in which they fill its batches. In training every batch is full.
+// The samples of one epoch, in the order in which they fill the epoch's batches. In training every batch is
+// full.
 std::vector<std::uint64_t> epoch_of(const BatchOrder& order, std::uint64_t epoch) {
   std::vector<std::uint64_t> samples(order.samples);
   std::iota(samples.begin(), samples.end(), std::uint64_t{0});

@@ -1,6 +1,6 @@
 #pragma once
-// BatchOrder (vdnn/dataset.h) for readers that go through an epoch in order: the cursor computes the
-// permutation of all samples once per epoch, not once per batch.
+// A faster BatchOrder (vdnn/dataset.h) for readers that read an epoch's batches in order. The cursor computes
+// the permutation of all samples once per epoch, not once per batch.
 
 #include <cstdint>
 #include <optional>
@@ -13,15 +13,15 @@ namespace vdnn {
 
 class BatchCursor {
  public:
-  // Throws InvalidArgument if `order` has no samples, or if `batch` and the parts do not fit together.
+  // Throws InvalidArgument if `order` has no samples, or if its batch cannot be divided into its parts.
   explicit BatchCursor(const BatchOrder& order);
 
-  // The same indices as order.indices(number). The span is valid until the next call.
+  // Returns the same indices as order.indices(number). The span is valid until the next call.
   std::span<const std::uint64_t> indices(std::uint64_t number);
 
  private:
   BatchOrder order_;
-  std::optional<std::uint64_t> epoch_;  // the epoch of `samples_`
+  std::optional<std::uint64_t> epoch_;  // the epoch whose samples are in `samples_`
   std::vector<std::uint64_t> samples_;
 };
 

@@ -21,7 +21,7 @@ constexpr std::int64_t kClasses = 10;
 constexpr std::size_t kChannels = 3;
 constexpr std::size_t kPlanePixels = std::size_t{32} * 32;
 constexpr std::size_t kRecordBytes = 1 + kChannels * kPlanePixels;
-// Mean and deviation of the training split.
+// Mean and standard deviation of each channel of the training split.
 constexpr std::array<ChannelStatistics, kChannels> kStatistics{{{.mean = 0.4914F, .deviation = 0.2470F},
                                                                 {.mean = 0.4822F, .deviation = 0.2435F},
                                                                 {.mean = 0.4465F, .deviation = 0.2616F}}};

@@ -8,8 +8,8 @@
 
 namespace vdnn {
 
-// Reads both splits into memory, from `directory` or from cifar-10-batches-bin in it (where the archive
-// unpacks). A file has at least one record. Throws as open_dataset() does.
+// Reads both splits into memory, from `directory` or from its folder cifar-10-batches-bin (the folder in the
+// archive). Each file must have at least one record. Throws the exceptions of open_dataset().
 DatasetSplits open_cifar10(const std::filesystem::path& directory, const DatasetOptions& options);
 
 }  // namespace vdnn

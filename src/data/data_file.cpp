@@ -29,7 +29,7 @@ void require_directory(const fs::path& path, const std::string& contents, const 
 
 std::vector<std::uint8_t> read_data_file(const fs::path& path) {
   std::error_code error;
-  // Opening a pipe would block until a process opens it for writing.
+  // Pipes are rejected here, since opening a pipe would block until a process opens it for writing.
   if (fs::exists(path, error) && !fs::is_regular_file(path, error)) {
     reject_file(path, "expected a file, found a directory or something else");
   }

@@ -1,5 +1,5 @@
 #pragma once
-// Access to the files and directories of data sets; errors name the file or directory.
+// Access to the files and directories of data sets. Messages of errors name the file or directory.
 
 #include <cstdint>
 #include <filesystem>

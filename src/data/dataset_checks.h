@@ -1,5 +1,5 @@
 #pragma once
-// Checks that the data sets of this library share.
+// Checks of arguments, shared by all data sets of this library.
 
 #include <cstdint>
 #include <span>
@@ -9,15 +9,16 @@
 
 namespace vdnn {
 
-// Throws InvalidArgument unless `data` has the sample and the spans have exactly the size of one sample.
+// Throws InvalidArgument unless `data` has the sample `key.index`, and `image` and `targets` have the size of
+// one sample.
 void check_read(const Dataset& data, const SampleKey& key, std::span<const float> image,
                 std::span<const std::int32_t> targets);
 
-// For a data set with one class per sample: throws InvalidArgument if the network needs label maps.
+// Call it for a data set with one class per sample. Throws InvalidArgument if the network needs label maps.
 void require_one_class_a_sample(const std::string& name, const DatasetOptions& options);
 
 // Throws UnsuitableOptions unless the network has samples of shape `dims` in `classes` classes. The message
-// names the shapes and classes of both.
+// has the shapes and classes of the data set and of the network.
 void require_samples(const std::string& name, const Dims& dims, std::int64_t classes,
                      const DatasetOptions& options);
 

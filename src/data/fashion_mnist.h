@@ -8,8 +8,8 @@
 
 namespace vdnn {
 
-// Reads both splits into memory from `directory`; if it is empty, from the directory of Debian's package.
-// Throws as open_dataset() does.
+// Reads both splits into memory from `directory`, or from the directory of Debian's package if `directory` is
+// empty. Throws the exceptions of open_dataset().
 DatasetSplits open_fashion_mnist(const std::filesystem::path& directory, const DatasetOptions& options);
 
 }  // namespace vdnn

@@ -20,9 +20,9 @@ namespace fs = std::filesystem;
 
 constexpr std::size_t kChunkBytes = std::size_t{1} << 18;
 
-// Decompresses one gzip file only as far as requested: a small file may decompress to gigabytes more than its
-// IDX header specifies. zlib's own file functions are too lenient: they accept a file that is not compressed,
-// and ignore bytes after the compressed data. Both are errors here.
+// Decompresses a gzip file only as far as requested, since a small file may decompress to gigabytes more than
+// its IDX header specifies. Reports an error if the file is not compressed or has bytes after the compressed
+// data; zlib's own file functions accept such files.
 class GzipReader {
  public:
   explicit GzipReader(const fs::path& path) : path_(path), file_(read_data_file(path)) {
@@ -36,7 +36,7 @@ class GzipReader {
   GzipReader& operator=(const GzipReader&) = delete;
 
   const std::vector<std::uint8_t>& contents() const { return contents_; }
-  // True if contents() has all of the file.
+  // Whether contents() has all of the file's data.
   bool ended() const { return ended_; }
 
   // Decompresses until contents() has at least `size` bytes or the file ends.
@@ -69,7 +69,7 @@ class GzipReader {
     }
   }
 
-  // Passes the next chunk to zlib, which counts in 32 bits. Returns false at the end of the file.
+  // Passes the next chunk to zlib, whose counts have 32 bits. Returns false at the end of the file.
   bool refill() {
     if (stream_.avail_in == 0) {
       const std::size_t size = std::min(kChunkBytes, file_.size() - position_);
@@ -113,7 +113,8 @@ Dims dims_of(const fs::path& path, std::span<const std::uint8_t> header) {
   return dims;
 }
 
-// The number of elements. Adding the header's bytes and one more to it does not overflow.
+// The number of elements. Rejects a number to which the header's bytes and one more byte cannot be added in
+// 64 bits.
 std::uint64_t elements_of(const fs::path& path, const Dims& dims, std::uint64_t header_bytes) {
   try {
     const std::uint64_t elements = element_count(dims);

@@ -34,19 +34,20 @@ Image decode(std::span<const std::uint8_t> bytes) {
                   " bytes that begin like neither");
 }
 
-// Along one dimension, a pixel of the result samples the image between the pixels `near` and `far`. Its
-// distance from `near` is `part` / (2 x size of the result).
+// Where a pixel of the result lies in the image, along one dimension. It is between the pixels `near` and
+// `far`. Its distance from `near` is `part` / (2 x size of the result).
 struct Place {
   std::int64_t near = 0;
   std::int64_t far = 0;
   std::int64_t part = 0;
 };
 
-// Distributes `size` places evenly over the `extent` pixels that start at `begin`.
+// Distributes `size` places evenly over the `extent` pixels that begin at `begin`.
 std::vector<Place> places(std::int64_t begin, std::int64_t extent, std::int64_t size) {
   std::vector<Place> result(static_cast<std::size_t>(size));
   for (std::int64_t i = 0; i < size; ++i) {
-    // (i + 1/2) * extent / size - 1/2, in units of 1 / (2 * size); clamped to the first pixel's centre.
+    // This is (i + 1/2) * extent / size - 1/2 in units of 1 / (2 * size), and at least the first pixel's
+    // centre.
     const std::int64_t position = std::max<std::int64_t>(0, (2 * i + 1) * extent - size);
     const std::int64_t near = position / (2 * size);
     result[static_cast<std::size_t>(i)] = {
@@ -55,7 +56,8 @@ std::vector<Place> places(std::int64_t begin, std::int64_t extent, std::int64_t 
   return result;
 }
 
-// The extent with extent / `other` = `size` / `other_size`, rounded to a pixel and clamped to 1 .. `limit`.
+// Returns the extent for which extent / `other` = `size` / `other_size`, rounded to a whole pixel and clamped
+// to 1 .. `limit`.
 std::int64_t cropped(std::int64_t limit, std::int64_t other, std::int64_t size, std::int64_t other_size) {
   return std::clamp<std::int64_t>((2 * other * size + other_size) / (2 * other_size), 1, limit);
 }

@@ -1,5 +1,5 @@
 #pragma once
-// Image files, and the conversion of images to samples.
+// Reads image files, and converts images to samples.
 
 #include <cstdint>
 #include <filesystem>
@@ -9,18 +9,18 @@
 
 namespace vdnn {
 
-// Decodes a JPEG or PNG image to 1 or 3 channels; the first bytes tell which format it is. Throws DataError
-// if the data are of neither format, damaged or truncated.
+// Decodes a JPEG or PNG image to 1 or 3 channels. The first bytes determine the format. Throws DataError if
+// the data have neither format, or are damaged or truncated.
 Image decode_image(std::span<const std::uint8_t> bytes, std::int64_t channels);
 
-// Reads and decodes an image file of any name. Throws as decode_image() does, also if the file cannot be
-// read; the error names the file.
+// Reads and decodes an image file; its name does not matter. Throws DataError if decode_image() does or if
+// the file cannot be read. The message names the file.
 Image read_image_file(const std::filesystem::path& path, std::int64_t channels);
 
-// Crops `image` to its largest centred part with the aspect ratio of height x width (in whole pixels) and
-// scales it to that size. Interpolation is bilinear between pixel centres (at half-integers), repeats the
+// Crops `image` to its largest centred part with the aspect ratio height x width (in whole pixels), and
+// scales this part to height x width. Interpolation is bilinear between the centres of pixels, repeats the
 // border and is not antialiased. `brightness` (height x width x channels, from 0 to 1) is the exact value,
-// rounded once, so an image of the right size keeps its pixels.
+// rounded once. So an image that already has the size keeps its pixels.
 void crop_and_scale(const Image& image, std::int64_t height, std::int64_t width, std::span<float> brightness);
 
 }  // namespace vdnn

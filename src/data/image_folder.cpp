@@ -20,7 +20,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// Mean and deviation of ImageNet's training split.
+// Mean and standard deviation of each channel of ImageNet's training split.
 std::vector<ChannelStatistics> statistics(std::int64_t channels) {
   if (channels == 1) {
     return {{.mean = 0.449F, .deviation = 0.226F}};
@@ -32,7 +32,7 @@ std::vector<ChannelStatistics> statistics(std::int64_t channels) {
 
 // --- listing -----------------------------------------------------------------------------------------------
 
-// Names in `directory` that `wanted` accepts, sorted by bytes.
+// The names of the entries of `directory` that `wanted` accepts, sorted by bytes.
 template <typename Wanted>
 std::vector<std::string> list(const fs::path& directory, Wanted wanted) {
   std::vector<std::string> names;
@@ -55,7 +55,8 @@ bool is_folder(const fs::directory_entry& entry) {
   return entry.is_directory(error);
 }
 
-// Decides by name alone. A dangling link or an unreadable file causes an error when its sample is read.
+// Decides by the name, without opening the file. A dangling link or an unreadable file causes an error when
+// its sample is read.
 bool is_image(const fs::directory_entry& entry) {
   std::string extension = entry.path().extension().string();
   std::ranges::transform(extension, extension.begin(),
@@ -98,8 +99,9 @@ void require_same_classes(const Listing& training, const Listing& test) {
   const auto require_within = [](const Listing& some, const Listing& all) {
     for (const std::string& name : some.classes) {
       if (!std::ranges::binary_search(all.classes, name)) {
-        throw DataError("'" + (all.directory / name).string() + "': expected the class of '" +
-                        (some.directory / name).string() + "', found no such folder");
+        throw DataError("'" + (all.directory / name).string() + "': expected a folder for the class of '" +
+                        (some.directory / name).string() +
+                        "', found none; splits must have the same classes");
       }
     }
   };

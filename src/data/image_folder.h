@@ -1,5 +1,5 @@
 #pragma once
-// Image files in one folder per class, as ImageNet is usually unpacked.
+// A data set of image files in one folder per class, the usual layout of ImageNet.
 
 #include <filesystem>
 
@@ -11,12 +11,12 @@ namespace vdnn {
 // for evaluation. Without a folder `train`, opens `directory`/CLASS/* for training only. The splits must have
 // the same classes, and no class may be empty.
 //
-// Classes are numbered by name and the samples of a class by file name, both sorted by bytes. An image is a
-// file with the extension jpg, jpeg or png in any case, unless its name begins with a dot. Pixels are
-// normalised with ImageNet's statistics.
+// Classes are numbered in the order of their names, and the samples of a class in the order of their file
+// names. Names are sorted by bytes. An image is a file with the extension jpg, jpeg or png, in upper or lower
+// case, unless its name begins with a dot. Pixels are normalised with ImageNet's statistics.
 //
-// The folders are listed at once. A file is opened when its sample is read; read() throws DataError if the
-// file is damaged. Throws as open_dataset() does.
+// The call lists the folders. A file is opened only when its sample is read; read() throws DataError if the
+// file is damaged. Throws the exceptions of open_dataset().
 DatasetSplits open_image_folder(const std::filesystem::path& directory, const DatasetOptions& options);
 
 }  // namespace vdnn

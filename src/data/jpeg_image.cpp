@@ -1,6 +1,6 @@
 #include "src/data/jpeg_image.h"
 
-// jpeglib.h uses FILE without including it, and jerror.h takes its types from jpeglib.h.
+// The order matters: jpeglib.h needs FILE from <cstdio>, and jerror.h needs types from jpeglib.h.
 // clang-format off
 #include <cstdio>
 #include <jpeglib.h>
@@ -39,15 +39,15 @@ struct JpegDecoder {
   static_cast<JpegDecoder*>(info->client_data)->escape.leave(message.data());
 }
 
-// True for a warning about an oddity that libjpeg skips without inventing pixels: stray bytes that some
-// cameras and editors leave before a marker, or header fields that decoders do not need.
+// True for a warning that does not concern pixels. It is about header fields that decoders do not need, or
+// about stray bytes that some cameras and editors write before a marker.
 bool keeps_pixels(int warning) {
   return warning == JWRN_EXTRANEOUS_DATA || warning == JWRN_ADOBE_XFORM || warning == JWRN_JFIF_MAJOR ||
          warning == JWRN_NOT_SEQUENTIAL;
 }
 
-// Negative levels are warnings. Warnings other than those of keeps_pixels() report missing or damaged data,
-// for which libjpeg would invent pixels and go on.
+// Negative levels are warnings. If keeps_pixels() is false, the warning reports missing or damaged data,
+// which libjpeg would replace by invented pixels.
 void leave_at_damage(j_common_ptr info, int level) {
   if (level < 0 && !keeps_pixels(info->err->msg_code)) {
     leave(info);
@@ -100,7 +100,7 @@ void run(JpegDecoder& decoder, void (*step)(JpegDecoder&) noexcept) {
   }
 }
 
-// Adobe's programs store the white that the ink leaves; other programs store the ink.
+// Adobe's programs store each colour inverted: 255 is no ink. Other programs store the amount of ink.
 Image from_cmyk(Image image, bool stores_white) {
   const std::size_t pixels = image.pixels.size() / 4;
   const unsigned flip = stores_white ? 0 : 255;

@@ -1,12 +1,12 @@
 #pragma once
-// Normalises pixels to mean 0 and deviation 1 over the training split, channel by channel.
+// Normalises pixels so that each channel has mean 0 and standard deviation 1 over the training split.
 
 #include <array>
 #include <cstddef>
 
 namespace vdnn {
 
-// Statistics of one channel of the training split, in units of the brightest pixel.
+// Statistics of one channel of the training split. Brightness is from 0 to 1.
 struct ChannelStatistics {
   float mean = 0;
   float deviation = 1;
@@ -14,7 +14,7 @@ struct ChannelStatistics {
   float normalise(float brightness) const { return (brightness - mean) / deviation; }
 };
 
-// The normalised value for each value of an 8-bit pixel.
+// The normalised value for each of the 256 values of an 8-bit pixel.
 using PixelTable = std::array<float, 256>;
 
 inline PixelTable pixel_table(const ChannelStatistics& channel) {

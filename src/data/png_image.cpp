@@ -18,10 +18,10 @@ struct PngDecoder {
   PngDecoder(const PngDecoder&) = delete;
   PngDecoder& operator=(const PngDecoder&) = delete;
 
-  std::span<const std::uint8_t> bytes;  // not yet read
+  std::span<const std::uint8_t> bytes;  // the bytes that libpng has not read yet
   png_structp png = nullptr;
   png_infop info = nullptr;
-  int passes = 0;  // passes of an interlaced image; otherwise 1
+  int passes = 0;  // number of passes of an interlaced image; otherwise 1
   CodecEscape escape{};
   std::uint8_t* pixels = nullptr;
 };
@@ -32,7 +32,7 @@ struct PngDecoder {
   static_cast<PngDecoder*>(png_get_error_ptr(png))->escape.leave(message);
 }
 
-// Warnings concern text and colour profiles, not the pixels.
+// Ignores warnings, since they concern text and colour profiles, not pixels.
 void ignore_warning(png_structp /*png*/, png_const_charp /*message*/) {}
 
 void read_bytes(png_structp png, png_bytep out, std::size_t size) {

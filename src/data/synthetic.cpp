@@ -13,8 +13,8 @@ namespace vdnn {
 namespace {
 
 constexpr std::uint64_t kSamples = 4096;
-// A class's pattern has this many cells along each dimension of space. It is coarse, so that pooling and
-// convolutions of any size keep it.
+// A class's pattern has this many cells along each spatial dimension. The pattern is coarse, so that pooling
+// and convolutions of any size preserve it.
 constexpr std::int64_t kPatternCells = 4;
 
 class Synthetic : public Dataset {
@@ -53,13 +53,13 @@ class Synthetic : public Dataset {
   }
 
  private:
-  // The part of symmetric()'s range, out of `classes_` equal parts, in which the cell's first draw (24 random
-  // bits) lies.
+  // Divides the range of symmetric() into `classes_` equal parts, and returns the part in which the cell's
+  // first random number (24 bits) lies.
   std::int32_t label(std::uint64_t cell_seed) const {
     return static_cast<std::int32_t>((SplitMix64(cell_seed).next() >> 40) * classes_ >> 24);
   }
 
-  // The cell of the pattern that contains a position (row-major in space).
+  // The cell of the pattern that contains `position`, a row-major index into the spatial dimensions.
   std::uint64_t cell(std::uint64_t position) const {
     std::uint64_t result = 0;
     for (std::size_t i = dims_.size() - 1; i > 0; --i) {

@@ -11,10 +11,10 @@
 
 namespace vdnn {
 
-// "rank 1 (on node7)", "ranks 1 (on node7), 2 (on node8)".
+// Returns for example "rank 1 (on node7)" or "ranks 1 (on node7), 2 (on node8)".
 std::string name_ranks(const std::vector<int>& ranks, const std::vector<std::string>& hosts);
 
-// Only one thread may use an exchange.
+// Use an exchange from one thread only.
 class Exchange {
  public:
   explicit Exchange(Transport& transport) : transport_(transport) {}
@@ -22,9 +22,9 @@ class Exchange {
   void send(int to, Tag tag, const Staged& staged);
   void receive(int from, Tag tag, const Staged& staged);
 
-  // Returns once every message is done. It calls `check` between polls; an exception of `check` ends the
-  // wait. Throws DeviceError, "WHAT: heard nothing from RANKS for SECONDS s", if no message completes in that
-  // time.
+  // Returns once every message is done. It calls `check` between polls; if `check` throws, the wait ends with
+  // that exception. Throws DeviceError, "WHAT: heard nothing from RANKS for SECONDS s", if no message
+  // completes for `seconds`.
   void complete(
       double seconds, const std::string& what, const std::vector<std::string>& hosts,
       const std::function<void()>& check = [] {});

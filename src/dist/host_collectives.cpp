@@ -26,7 +26,7 @@ std::string text_of(const std::exception_ptr& cause) {
   }
 }
 
-// Part `number` of `values`, split into `parts` parts that differ by at most one element.
+// Splits `values` into `parts` parts whose lengths differ by at most one element, and returns part `number`.
 std::span<std::byte> part(std::span<std::byte> values, std::size_t element_bytes, int number, int parts) {
   const auto begin_of = [&](int n) {
     return values.size() / element_bytes * static_cast<std::size_t>(n) / static_cast<std::size_t>(parts) *
@@ -35,14 +35,15 @@ std::span<std::byte> part(std::span<std::byte> values, std::size_t element_bytes
   return values.subspan(begin_of(number), begin_of(number + 1) - begin_of(number));
 }
 
-// `values` may be empty; memcpy needs a valid address even then.
+// memcpy() needs valid addresses even for 0 bytes, and an empty span may have none.
 void copy(std::span<const std::byte> from, std::span<std::byte> to) {
   if (!from.empty()) {
     std::memcpy(to.data(), from.data(), from.size_bytes());
   }
 }
 
-// Staging is aligned for every type of element. So is every address at a whole number of elements in it.
+// Staging memory is aligned for every type of element. So is every address that is a whole number of elements
+// after its begin.
 template <class Element>
 std::span<Element> as(std::span<std::byte> bytes) {
   return {reinterpret_cast<Element*>(bytes.data()), bytes.size() / sizeof(Element)};
@@ -59,7 +60,7 @@ class HostCollectives::Run {
         what_(all.who_ + ": " + what),
         exchange_(*all.group_->transport) {}
 
-  // Calls `work` with the places of one piece after another.
+  // Cuts `values` into pieces, and calls `work` once per piece with the piece's places.
   void for_pieces(const Places& values, const std::function<void(const Places&)>& work) const {
     Places places;
     std::size_t room = all_.piece_.size();
@@ -102,11 +103,11 @@ class HostCollectives::Run {
   }
 
  private:
-  using Parts = std::vector<std::span<std::byte>>;  // of a piece, by the rank that owns them
+  using Parts = std::vector<std::span<std::byte>>;  // the parts of a piece, by the rank that owns them
 
   std::size_t own() const { return static_cast<std::size_t>(all_.rank_); }
 
-  // The staging memory for the values of these places.
+  // The staging memory for the values at `places`.
   std::span<std::byte> piece_of(const Places& places) const {
     std::size_t bytes = 0;
     for (const std::span<std::byte> place : places) {
@@ -139,7 +140,7 @@ class HostCollectives::Run {
     return parts;
   }
 
-  // Sends each part to its owner, which has room for one part from each rank.
+  // Sends each part to the rank that owns it. A rank's staging has space for its own part from every rank.
   void scatter(const Parts& parts) {
     const std::span<std::byte> mine = parts[own()];
     for_others([&](int rank) {
@@ -150,7 +151,8 @@ class HostCollectives::Run {
     complete();
   }
 
-  // Adds rank after rank, block by block, so that the sums stay in the nearest cache.
+  // Adds the ranks' values block by block, so that a block's sums stay in the L1 cache while rank after rank
+  // is added.
   template <class Format>
   void fold(std::span<std::byte> part) const {
     using Stored = typename Format::Bits;
@@ -314,7 +316,7 @@ void HostCollectives::check() {
   const std::lock_guard lock(mutex_);
   if (!cause_) {
     try {
-      cause_ = hear();  // the other ranks have received that report, too
+      cause_ = hear();  // not told to the other ranks, which have received the same report
     } catch (...) {
       cause_ = std::current_exception();
     }
@@ -341,14 +343,14 @@ void HostCollectives::end(const std::string& cause) {
 }
 
 void HostCollectives::tell(const std::exception_ptr& cause) {
-  // Small messages are sent at once, except for the first on a connection.
+  // MPI sends small messages at once, except for the first on a connection.
   constexpr double kPatience = 1;
   if (size_ == 1) {
     return;
   }
   const std::string text = text_of(cause).substr(0, kWordBytes - 1);
   const std::span<std::byte> word = words_.first(kWordBytes);
-  std::memcpy(word.data(), text.data(), text.size());  // the rest is zeros
+  std::memcpy(word.data(), text.data(), text.size());  // the bytes after the text stay zero
   try {
     Exchange exchange(*group_->transport);
     for (int rank = 0; rank < size_; ++rank) {
@@ -358,7 +360,7 @@ void HostCollectives::tell(const std::exception_ptr& cause) {
     }
     exchange.complete(kPatience, "", group_->hosts);
   } catch (const std::exception&) {
-    // A rank that the message does not reach notices the failure by its timeout.
+    // A rank that does not receive the message notices the failure by its own timeout.
   }
 }
 

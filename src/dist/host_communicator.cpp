@@ -61,7 +61,7 @@ class HostCommunicator final : public Communicator {
   std::uint64_t library_bytes() const override { return collectives_->staging_bytes(); }
 
  private:
-  // Runs collective `number` on these values; errors call it `what`.
+  // Runs collective `number` on `values`; messages of errors name it as `what`.
   using Body = std::function<void(HostCollectives& collectives, std::uint64_t number, const std::string& what,
                                   const Places& values)>;
   Point submit(StreamId stream, std::span<const Collective> parts, const CollectiveAccesses& accesses,
@@ -70,11 +70,11 @@ class HostCommunicator final : public Communicator {
 
   Device& device_;
   const World world_;
-  const std::string who_;  // in errors
+  const std::string who_;  // begins each error message
   const std::shared_ptr<Transport> transport_;
   const std::shared_ptr<HostCollectives> collectives_;
   const int exceptions_ = std::uncaught_exceptions();
-  std::uint64_t submitted_ = 0;  // number of collectives
+  std::uint64_t submitted_ = 0;  // number of collectives so far
   Frontier last_;                // after the last collective
 };
 
@@ -88,10 +88,10 @@ void HostCommunicator::finish() noexcept {
     if (std::uncaught_exceptions() > exceptions_) {
       break_off("its work was broken off");
     } else {
-      wait(last_);  // earlier ones are done then
+      wait(last_);  // all earlier collectives are done then
     }
   } catch (const std::exception&) {
-    // The call that failed has thrown it and reported it to the other ranks.
+    // The failure has been reported to the other ranks, and a destructor cannot throw it.
   }
 }
 
@@ -116,8 +116,8 @@ Point HostCommunicator::broadcast(StreamId stream, const Collective& collective,
 Point HostCommunicator::submit(StreamId stream, std::span<const Collective> parts,
                                const CollectiveAccesses& accesses, const std::string& verb, Body body) {
   collectives_->check();
-  // Two streams could reach their collectives in another order here than on another rank, and both ranks
-  // would wait for ever. On the stream of the last collective this wait costs nothing.
+  // Without this wait, two streams could reach their collectives in another order here than on another rank,
+  // and both ranks would wait for ever. The wait costs nothing on the stream of the last collective.
   device_.wait(stream, last_);
   const std::string what =
       verb + " '" + std::string(parts.front().name) + "' of " + format_size(total_bytes(parts));

@@ -28,7 +28,8 @@ std::optional<Launcher> find_launcher(const EnvironmentReader& read) {
   if (const auto ranks = read_count(read, "OMPI_COMM_WORLD_SIZE")) {
     return Launcher{.name = "mpirun (Open MPI)", .ranks = ranks};
   }
-  // The job step's variable. SLURM_NTASKS is that of the whole allocation, which a batch script has, too.
+  // The number of tasks of the job step. SLURM_NTASKS would not do: it counts the tasks of the whole
+  // allocation, and is set in a batch script, too.
   const std::optional<int> step_tasks = read_count(read, "SLURM_STEP_NUM_TASKS");
   if (const auto ranks = read_count(read, "PMI_SIZE")) {
     return Launcher{.name = step_tasks ? "srun (PMI)" : "mpiexec (PMI)", .ranks = ranks};

@@ -84,11 +84,12 @@ class TransportGroup final : public ProcessGroup {
   std::vector<std::string> gather(
       const std::string& mine, std::string_view name, double seconds,
       const std::function<void()>& check = [] {});
-  // Sends `mine` to all others and receives theirs; lengths are known.
+  // Sends `mine` to all other ranks, and receives theirs into `all`. The spans have the lengths of the
+  // messages.
   void gather(std::span<const std::byte> mine, const std::vector<std::span<std::byte>>& all,
               std::string_view name, double seconds, const std::function<void()>& check);
-  // The seconds to wait so that another rank can print the same cause, or the original one, and end this
-  // rank.
+  // How many seconds end_ranks() waits before it ends the job. In that time, another rank that has the same
+  // problem, or whose failure made this rank fail, can print its own cause and end this rank.
   double head_start() const;
   void complete(
       Exchange& exchange, std::string_view name, double seconds, const std::function<void()>& check = [] {});
@@ -103,11 +104,11 @@ class TransportGroup final : public ProcessGroup {
 
   const World world_;
   const ProcessGroupOptions options_;
-  const std::string who_;  // in messages
+  const std::string who_;  // begins each error message
   const std::shared_ptr<GroupFacts> facts_ = std::make_shared<GroupFacts>();
   const int exceptions_ = std::uncaught_exceptions();
   std::uint64_t exchanges_ = 0;
-  std::uint32_t channels_ = 1;  // the first is the group's own
+  std::uint32_t channels_ = 1;  // channels in use; channel 0 is the group's own
 };
 
 Staged make_staged(std::size_t bytes) {
@@ -121,7 +122,7 @@ TransportGroup::TransportGroup(std::shared_ptr<Transport> transport, const Proce
       who_("rank " + std::to_string(world_.rank) + " of " + std::to_string(world_.size) + " on " +
            world_.host) {
   facts_->transport = std::move(transport);
-  // This exchange also connects all pairs of ranks, so that later messages are sent at once.
+  // This exchange also connects all pairs of ranks, so that MPI sends later messages at once.
   facts_->hosts = gather(world_.host, "start", options.start_seconds);
 }
 
@@ -133,7 +134,7 @@ TransportGroup::~TransportGroup() {
     barrier("the end");
     transport().leave(options_.wait_seconds);
   } catch (const std::exception&) {
-    // The launcher notices that this rank has not left.
+    // The launcher notices that this rank has not ended MPI.
   }
 }
 
@@ -216,19 +217,21 @@ void TransportGroup::broadcast(std::span<std::byte> bytes, int root, std::string
   }
 }
 
-// Ranks that fail alike (for a missing file, a budget that is too small, a silent rank) do so at the same
-// moment. The first of them reports the cause, and ends the others before they report it again.
+// Several ranks fail at the same moment if they have the same problem: a missing file, a budget that is too
+// small, a silent rank. Their delays differ, so that one rank prints the cause and ends the other ranks
+// before they print it again. A rank that another rank's report made fail waits longest.
 double TransportGroup::head_start() const {
-  constexpr double kOfWhoeverTold = 3;
-  constexpr double kOfEachRank = 0.5;
-  constexpr double kOfThoseBefore = 2.5;
-  return facts_->told.load() ? kOfWhoeverTold : std::min(kOfThoseBefore, kOfEachRank * world_.rank);
+  constexpr double kAfterReportSeconds = 3;
+  constexpr double kPerRankSeconds = 0.5;
+  constexpr double kMostByRankSeconds = 2.5;
+  return facts_->told.load() ? kAfterReportSeconds
+                             : std::min(kMostByRankSeconds, kPerRankSeconds * world_.rank);
 }
 
 void TransportGroup::end_ranks(const std::string& cause, int status) {
-  transport().rest(head_start());  // gives the rank that should report the cause time to do so
+  transport().rest(head_start());
   const std::string text = "vdnn: " + who_ + " ends the job: " + cause + "\n";
-  // One call, so that no other output splits the line. A failed write does no harm.
+  // One call writes the whole line, so that no other output splits it. A failed write does no harm.
   [[maybe_unused]] const auto written = write(STDERR_FILENO, text.data(), text.size());
   transport().end_ranks(status);
 }

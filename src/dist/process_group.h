@@ -1,5 +1,5 @@
 #pragma once
-// A process group over any transport; see vdnn/process_group.h.
+// A process group whose messages go through any Transport; see vdnn/process_group.h.
 
 #include <memory>
 

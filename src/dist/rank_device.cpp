@@ -19,7 +19,8 @@ int count_of(GpuSystem* gpus) {
   }
 }
 
-// Returns nothing if the rank gets another device. Ordinals count the GPUs that the launcher leaves visible.
+// The ordinal of this rank's GPU, among the GPUs that are visible to the process. Returns nothing if the rank
+// uses another device.
 std::optional<int> gpu_of_rank(const std::string& asked, const ProcessGroup& processes, GpuSystem* gpus) {
   if (asked != "auto" && asked != "cuda") {
     return std::nullopt;
@@ -38,7 +39,8 @@ std::optional<int> gpu_of_rank(const std::string& asked, const ProcessGroup& pro
   return processes.local_rank();
 }
 
-// `mine` is empty on a rank without GPU. All ranks are compared, since GPUs of two machines always differ.
+// `mine` names this rank's GPU; it is empty on a rank without GPU. Compares all ranks, also of different
+// machines, since GPUs of two machines never have the same name.
 void require_gpus_of_their_own(const std::string& mine, ProcessGroup& processes) {
   const std::vector<std::string> gpus = processes.gather_to_all(mine, "the GPU of each rank");
   std::map<std::string, std::size_t> users;

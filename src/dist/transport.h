@@ -1,7 +1,7 @@
 #pragma once
-// Point-to-point messages between ranks: the part of MPI that training on several processes needs. Sends and
-// receives do not wait; the caller polls them until its deadline. Tests use threads instead of MPI
-// (tests/fakes/fake_network.h).
+// Point-to-point messages between ranks: the part of MPI that training with several processes needs. send()
+// and receive() return at once; the caller polls the message until it is done or a deadline has passed. Tests
+// use a transport between threads instead of MPI (tests/fakes/fake_network.h).
 
 #include <algorithm>
 #include <cstddef>
@@ -13,28 +13,30 @@
 
 namespace vdnn {
 
-// A rank's place among all ranks.
+// Number and host of this rank, and how many ranks there are.
 struct World {
   int rank = 0;
   int size = 1;
-  int local_rank = 0;  // among those of this machine
-  int local_size = 1;
+  int local_rank = 0;  // number among the ranks on this host
+  int local_size = 1;  // how many ranks this host has
   std::string host;
 };
 
-// The bytes of a message, owned by `memory`. The bytes of an abandoned message stay as long as the transport
-// may access them.
+// The bytes of a message, owned by `memory`. The transport keeps the memory of an abandoned message alive
+// while it may still access the bytes.
 struct Staged {
   std::shared_ptr<std::byte[]> memory;
   std::span<std::byte> bytes;
 };
 
-// The channel (the group's, or that of one of its communicators) and the number of the exchange. Exchanges of
-// a channel follow one another. Only the exchange kLastOfChannel may be in flight together with others.
+// The number of the one exchange that may be in flight together with other exchanges of its channel.
 constexpr std::uint64_t kLastOfChannel = std::numeric_limits<std::uint64_t>::max();
+
+// Identifies an exchange of messages. A process group and each of its communicators have a channel of their
+// own. Exchanges of one channel follow one another, except for the exchange kLastOfChannel.
 struct Tag {
   std::uint32_t channel = 0;
-  std::uint64_t number = 0;
+  std::uint64_t number = 0;  // of the exchange within the channel
 };
 
 // A message in flight. The destructor abandons it.
@@ -45,14 +47,15 @@ class Message {
   Message(const Message&) = delete;
   Message& operator=(const Message&) = delete;
 
-  // True once the message is received or, for a send, once its bytes may be written again. Throws DeviceError
-  // if the message failed or has an unexpected length. Do not call again after a call has returned true or
-  // thrown.
+  // Returns true once the message has been received or, for a send, once the caller may write its bytes
+  // again. Throws DeviceError if the message failed or has an unexpected length. Do not call again after a
+  // call has returned true or thrown.
   virtual bool done() = 0;
 };
 
-// Thread-safe; one thread at a time polls a message. Messages between two ranks with one tag arrive in the
-// order in which they were sent, and match receives in the order in which these were posted.
+// Thread-safe, but call a message's done() from one thread at a time. Messages with the same sender, receiver
+// and tag arrive in the order of the calls of send(). The first message matches the first call of receive(),
+// the second message the second call.
 class Transport {
  public:
   Transport() = default;
@@ -65,17 +68,19 @@ class Transport {
   virtual std::unique_ptr<Message> receive(int from, Tag tag, const Staged& staged) = 0;
 
   virtual double now_seconds() = 0;
-  // Pauses between polls; a fake advances its clock here. For 0 seconds, only yields to other threads.
+  // Pauses between two polls. For 0 seconds, only yields to other threads. A fake advances its clock here.
   virtual void rest(double seconds) = 0;
 
-  // Leaves together with all ranks, or returns after `seconds`. No message may be made or polled afterwards.
+  // Ends the transport: returns once all ranks have called it, or after `seconds`. Do not create or poll
+  // messages afterwards.
   virtual void leave(double seconds) = 0;
-  // Ends the other ranks, and may end this process. If it does not, it returns within seconds.
+  // Ends all ranks with the exit status `status`. If this process is not ended with them, the call returns
+  // after a few seconds.
   virtual void end_ranks(int status) = 0;
 };
 
-// Pauses after polls without result. The pauses grow: at first a message may arrive any moment, but later the
-// sender probably still computes and needs the processors.
+// Pauses after a poll without result. The pauses grow from poll to poll: at first, the message is probably
+// about to arrive. Later, the sender probably still computes and needs the processors.
 class Backoff {
  public:
   explicit Backoff(Transport& transport) : transport_(transport) {}

@@ -1,5 +1,5 @@
 #pragma once
-// The memory accesses of a collective, in the form in which work reports them to a device.
+// The memory accesses of a collective, in the form in which Device::submit() receives them.
 
 #include <cstdint>
 #include <span>
@@ -15,7 +15,7 @@ struct CollectiveAccesses {
 };
 
 CollectiveAccesses accesses_of_all_reduce(std::span<const Collective> parts);
-// `root`: whether this rank sends its values to the others.
+// `root`: whether this rank sends its values to the other ranks.
 CollectiveAccesses accesses_of_broadcast(const Collective& collective, bool root);
 
 std::uint64_t total_bytes(std::span<const Collective> parts);

@@ -11,7 +11,7 @@ double rounds(std::uint32_t count) {
   return static_cast<double>(std::bit_width(count - 1));  // log2, rounded up
 }
 
-// `halves` is 2 for an all-reduce, and 1 for one of its halves, a reduce-scatter or an all-gather.
+// `halves`: 2 for an all-reduce; 1 for a reduce-scatter or an all-gather, which are its halves.
 double ring_seconds(std::uint32_t count, double bytes, const PeerLink& link, double halves) {
   const double others = static_cast<double>(count) - 1;
   return halves *
@@ -34,7 +34,7 @@ double CollectiveCosts::all_reduce_seconds(std::uint64_t bytes) const {
     return all_reduce_seconds_among(devices, all, peers) + all_reduce_seconds_among(machines, all, network);
   }
   // After a reduce-scatter in each machine, each device reduces its part with the corresponding devices of
-  // the other machines. The parts of one machine share its network.
+  // the other machines. The parts of all devices of a machine pass through that machine's network link.
   return ring_seconds(devices, all, peers, 2) + all_reduce_seconds_among(machines, all, network);
 }
 

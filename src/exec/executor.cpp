@@ -32,8 +32,8 @@ Frontier StreamSet::everything(const Device& device) const {
   return result;
 }
 
-// The operands of a launch as the program reads them. Shared with the work in flight: the next step creates
-// new ones only if an address has changed.
+// The operands of a launch, in the form in which the program reads them. Work in flight shares this object:
+// the next step creates a new one only if an address has changed.
 struct Executor::Launch {
   std::vector<AddressRange> ranges;  // reads, then writes, then the workspace
   std::size_t reads = 0;
@@ -48,32 +48,33 @@ struct Executor::Launch {
   }
 };
 
-// An instruction with the data that all steps share.
+// An instruction, with data that are the same in all steps.
 struct Executor::PreparedInstruction {
   const Instruction& instruction;
   StreamId stream = 0;
-  std::string name;                      // what traces and findings call it
-  bool of_update = false;                // skipped by micro-steps that only accumulate gradients
-  std::vector<BufferUse> uses;           // what it reads and writes
-  std::uint32_t frontier = kNone;        // index into frontiers_; kNone: no instruction waits for it
-  std::shared_ptr<const Launch> launch;  // of the last step; null before the first and for other kinds
+  std::string name;                // its name in traces and findings
+  bool of_update = false;          // micro-steps that only accumulate gradients skip it
+  std::vector<BufferUse> uses;     // the buffers that it reads and writes
+  std::uint32_t frontier = kNone;  // index into frontiers_; kNone if no instruction waits for it
+  // The launch of the last step. Null before the first step, and if this instruction is no launch.
+  std::shared_ptr<const Launch> launch;
 };
 
 struct Executor::BufferState {
   AddressRange range;
   bool alive = false;
   bool owned = false;                    // allocated by this executor, which must free it
-  ParameterStore::Slot* slot = nullptr;  // a parameter or a state
+  ParameterStore::Slot* slot = nullptr;  // the slot of a parameter or a state; null for other buffers
   ValueId value = kNone;                 // the value in the buffer
   std::uint64_t version = 0;
 };
 
-// A step that reads its inputs at `inputs` and writes its results to slot `parity`.
+// The graph of a step that reads its inputs at `inputs` and writes its results to slot `parity`.
 struct Executor::StepGraph {
   std::vector<AddressRange> inputs;
   std::uint64_t parity = 0;
   bool updates = true;
-  std::unique_ptr<DeviceGraph> graph;  // null: to be captured
+  std::unique_ptr<DeviceGraph> graph;  // null if the step has not been captured yet
 };
 
 std::string why_not_graph(const Device& device, const Tape& tape, const OpProgram* program) {
@@ -86,7 +87,8 @@ std::string why_not_graph(const Device& device, const Tape& tape, const OpProgra
 
 namespace {
 
-// One graph for each staged batch of a loader, each of the two slots of results, and with and without update.
+// There is one graph for each combination of a loader's staged batch, one of the two slots of results, and a
+// step with or without update.
 constexpr std::size_t kMostGraphs = std::size_t{4} * kStagedBatches;
 
 // Whether the instruction changes parameters or reads a result that only an update computes.
@@ -97,10 +99,10 @@ bool is_of_update(const Tape& tape, const Instruction& instruction) {
   return op != kNone && tape.op(op).phase == Phase::kUpdate;
 }
 
-// Size of the staging block for inspected values: small, since the budget may have little left.
+// Size of the staging block for inspected values. It is small, since little of the budget may be left.
 constexpr std::uint64_t kInspectedBytes = std::uint64_t{64} << 10U;
 
-// Sufficient for any type.
+// Sufficient for values of any type.
 constexpr std::uint64_t kResultAlignment = 64;
 
 }  // namespace
@@ -157,7 +159,7 @@ void Executor::prepare_instructions() {
   }
 }
 
-// Frontiers are large, so only instructions for which others wait have one.
+// Frontiers are large, so an instruction has one only if another instruction waits for it.
 void Executor::number_awaited_instructions() {
   std::uint32_t awaited = 0;
   for (const Instruction& instruction : parts_.schedule.instructions) {
@@ -218,7 +220,8 @@ void Executor::bind_persistent_buffers() {
       take(id, parts_.streams[StreamRole::kCompute]);
     }
   }
-  // Any of these streams may be the first to use such a buffer, after earlier users of its memory.
+  // Each of these streams may be the first to use a persistent buffer. It must do so after the earlier users
+  // of the buffer's memory.
   for (const StreamRole role : {StreamRole::kOffload, StreamRole::kPrefetch, StreamRole::kLoad}) {
     parts_.device.wait(parts_.streams[role], parts_.device.frontier(parts_.streams[StreamRole::kCompute]));
   }
@@ -307,7 +310,7 @@ void Executor::give_back(BufferId id, const Frontier& last_use) {
   } else {
     parts_.pinned.free(state.range, last_use);
   }
-  // Set last: if a pool could not free the block, the executor tries again at its end.
+  // Set last: if a pool fails to free the block, the executor's destructor tries again.
   state.alive = false;
   state.owned = false;
 }
@@ -316,16 +319,16 @@ void Executor::give_back_everything() noexcept {
   Frontier everything;
   try {
     everything = parts_.streams.everything(parts_.device);
-  } catch (...) {  // no memory to record the streams: blocks stay in use until their pools are destroyed
+  } catch (...) {  // no host memory for the frontier: the pools keep the blocks until they are destroyed
     return;
   }
   const auto one = [](const auto& free) {
     try {
       free();
-    } catch (...) {  // a destructor cannot report it; the other blocks are still freed
+    } catch (...) {  // a destructor cannot report the failure, and must free the other blocks
     }
   };
-  // Waits through the communicator first, since another rank may never arrive.
+  // Waits through the communicator first: its wait has a deadline, even if another rank never arrives.
   if (parts_.communicator != nullptr) {
     one([&] { parts_.communicator->wait(everything); });
   }
@@ -403,8 +406,9 @@ void Executor::submit_instructions(std::span<const AddressRange> inputs, const S
   memory_.average_bytes = instructions_.empty() ? 0 : live_sum_ / static_cast<double>(instructions_.size());
 }
 
-// Joins the streams before and after every step, as a graph does. So all steps start from the same frontiers:
-// buffers have the same addresses in every step, and predictions the same times.
+// Joins the streams before and after every step, as a graph would, even if this step is no graph. So all
+// steps start from the same frontiers: buffers have the same addresses in every step, and a simulated step
+// has the same times.
 void Executor::submit_as_graph(std::span<const AddressRange> inputs, const StepScalars& scalars) {
   write_step_numbers(scalars);
   const auto submit_all = [&] {
@@ -450,8 +454,8 @@ void Executor::join_streams() {
   }
 }
 
-// The host has waited for the losses of the step that used the slot before. They come after that step's copy,
-// so the slot is free.
+// The slot is free: the host has waited for the losses of the last step that used it, and that step copied
+// the slot before it computed its losses.
 void Executor::write_step_numbers(const StepScalars& scalars) const {
   if (replays_ && parts_.program != nullptr) {
     parts_.program->write_step_numbers(
@@ -476,7 +480,7 @@ StepMetrics Executor::wait(const StepTicket& ticket) {
                           "; the next step of '" + parts_.tape.model() + "' to wait for is step " +
                           std::to_string(waited_steps_));
   }
-  // Allocated first, so that the caller may wait again after std::bad_alloc.
+  // Memory is allocated before the wait, so that the caller can wait again after std::bad_alloc.
   StepMetrics metrics;
   metrics.losses.reserve(parts_.tape.losses());
   try {
@@ -520,7 +524,8 @@ void Executor::read_gradient_norm(std::uint64_t step, StepMetrics& metrics) cons
   }
 }
 
-// Waiting for other ranks goes through the communicator, which cannot hang.
+// Waits through the communicator if there is one: its wait has a deadline, even if another rank never
+// arrives.
 void Executor::synchronize(const Frontier& frontier) {
   parts_.communicator == nullptr ? parts_.device.synchronize(frontier) : parts_.communicator->wait(frontier);
 }
@@ -530,7 +535,7 @@ void Executor::note_memory() {
   memory_.peak_bytes = std::max(memory_.peak_bytes, live_bytes_);
 }
 
-// All samples are taken on one stream, so that a trace has them in order.
+// Takes all samples on one stream, so that a trace has them in order.
 void Executor::mark_memory() {
   if (parts_.device.tracing()) {
     const StreamId stream = parts_.streams[StreamRole::kCompute];
@@ -611,8 +616,9 @@ AddressRange Executor::operand_range(BufferId buffer, ValueId value) const {
   return {.begin = buffers_[buffer].range.begin, .bytes = parts_.tape.value(value).bytes};
 }
 
-// The contents that a reader expects: the last write to the buffer in the order of the list, if it wrote this
-// value. Devices compare versions to find permitted orders that would read something else.
+// The version of the contents that a reader of `value` expects. It is the version of the last write to the
+// buffer, in the order of instructions, if this write made `value`. Devices compare versions to find an order
+// that the waits permit and in which the reader would read other contents.
 std::uint64_t Executor::version_of(BufferId buffer, ValueId value) const {
   const BufferState& state = buffers_[buffer];
   if (state.slot != nullptr) {
@@ -685,7 +691,7 @@ void Executor::inspect(const PreparedInstruction& prepared, const StepScalars& s
   }
 }
 
-// Waits for the instruction, which has just been submitted.
+// Copies a value to the host after the instruction that uses it has been submitted, and waits for the copy.
 std::vector<std::byte> Executor::on_host(const PreparedInstruction& prepared, const BufferUse& use) {
   const AddressRange range = operand_range(use.buffer, use.value);
   std::vector<std::byte> bytes(range.bytes);
@@ -701,7 +707,7 @@ std::vector<std::byte> Executor::on_host(const PreparedInstruction& prepared, co
   return bytes;
 }
 
-// Reduces in place, which the checker has verified to be permitted.
+// Reduces in place; the checker has verified that the instruction may.
 void Executor::reduce(const PreparedInstruction& prepared) {
   const std::span<const BufferUse> all(prepared.uses);
   const std::span<const BufferUse> reads = all.first(all.size() / 2);

@@ -45,7 +45,7 @@ ParameterStore::~ParameterStore() {
   give_back();
 }
 
-// A slot of 0 bytes has no block.
+// Slots of 0 bytes have no block to free.
 void ParameterStore::give_back() noexcept {
   const std::vector<Slot> scale(loss_scale_ ? 1 : 0, loss_scale_.value_or(Slot{}));
   for (const std::vector<Slot>* const slots :
@@ -56,7 +56,8 @@ void ParameterStore::give_back() noexcept {
           pool_.free(slot.range, pool_.device().frontier(stream_));
         }
       } catch (...) {
-        // If there is no memory to record the streams in, the block stays in use until the pool is destroyed.
+        // If there is no host memory to store the frontier of the block's last use, the block stays in use
+        // until the pool is destroyed.
       }
     }
   }
@@ -112,7 +113,7 @@ std::uint64_t ParameterStore::transfer_bytes() const {
   return largest;
 }
 
-// Copies all through one block, so that no more than the largest stays page-locked.
+// Copies all parameters through one block, so that page-locked memory holds only one parameter at a time.
 class ParameterStore::Transfers {
  public:
   Transfers(ParameterStore& store, PinnedPool& pinned, StreamId stream)
@@ -142,8 +143,8 @@ class ParameterStore::Transfers {
                     .destination = {.range = host_range(slot)},
                     .source = {.range = slot.range, .version = slot.version}};
     device_.copy(stream_, copy);
-    // Waits for all work that precedes the copy, so that an earlier failure on another stream is reported
-    // here.
+    // Waits for all work that precedes the copy, not only for the copy, so that an earlier failure on another
+    // stream is reported here.
     const Frontier done = device_.frontier(stream_);
     block_.used_until(done);
     device_.synchronize(done);
@@ -177,7 +178,7 @@ void ParameterStore::upload(PinnedPool& pinned, StreamId stream, OpProgram* prog
     const std::span<Slot> slots = slots_of(index);
     for (std::size_t i = 0; i < slots.size(); ++i) {
       if (!transfers.touches_memory()) {
-        // Only the versions change.
+        // No memory is written; only the versions change.
       } else if (i == 0) {
         program->pack_parameter(index, logical[index], transfers.host());
       } else if (states.empty()) {
@@ -193,7 +194,7 @@ void ParameterStore::upload(PinnedPool& pinned, StreamId stream, OpProgram* prog
   }
 }
 
-// Uploads the copy of the parameter in the transfers' block, and overwrites the block.
+// Converts the parameter in the block of `transfers` to the type of its copy, in place, and uploads the copy.
 void ParameterStore::upload_copy(Transfers& transfers, std::uint32_t index) {
   const std::optional<DataType>& type = shapes_[index].copy;
   if (!type) {

@@ -18,15 +18,17 @@ namespace vdnn {
 
 namespace {
 
-// A budget larger than any schedule needs, and small enough that adding granules does not overflow.
+// A budget that is larger than any schedule needs, and small enough that sums with granules do not overflow.
 constexpr std::uint64_t kBoundless = std::uint64_t{1} << 50;
-// Steps that are not measured: the first fills the pools, the second is the first that overlaps.
+// Steps that are not measured. The first step fills the pools; the second step is the first that overlaps
+// another step.
 constexpr std::uint32_t kWarmUpSteps = 2;
-// The first micro-step of an update follows one that updates, and the last one updates. Those between them
-// are alike, so one is simulated.
+// An update's first micro-step follows a step that updates, and its last micro-step updates. All micro-steps
+// between them are alike, so only one of these is simulated.
 constexpr std::uint32_t kDifferentMicroSteps = 3;
 
-// Runs `simulation` in kBoundless. A network that exceeds it is impossible on any device.
+// Calls `simulation`, which uses a budget of kBoundless. A network that exceeds this budget cannot run on any
+// device.
 template <class Simulation>
 auto without_budget(const Simulation& simulation) {
   try {
@@ -37,7 +39,7 @@ auto without_budget(const Simulation& simulation) {
   }
 }
 
-// Page-locked memory for the inputs of steps, as a loader allocates it: one block per batch.
+// Page-locked memory for the inputs of steps: one block per batch, as BatchLoader allocates.
 class Staging {
  public:
   Staging(PinnedPool& pinned, const Tape& tape) : pinned_(pinned) {
@@ -46,7 +48,7 @@ class Staging {
       inputs_.push_back({.begin = bytes, .bytes = tape.value(input).bytes});
       bytes += tape.value(input).bytes;
     }
-    // A learned step has no inputs of its own.
+    // A learned step has no inputs, so it needs no blocks.
     for (std::uint32_t batch = 0; bytes > 0 && batch < kStagedBatches; ++batch) {
       const std::optional<AddressRange> block = pinned.allocate_for_host(bytes);
       if (!block) {
@@ -54,7 +56,7 @@ class Staging {
       }
       blocks_.push_back(*block);
     }
-    for (AddressRange& input : inputs_) {  // empty if there is no block
+    for (AddressRange& input : inputs_) {  // there are no inputs if there is no block
       input.begin += blocks_.front().begin;
     }
   }
@@ -74,7 +76,7 @@ class Staging {
   std::vector<AddressRange> blocks_;
 };
 
-// A simulated device with all parts of an executor but tape and schedule.
+// A simulated device, and all parts that an executor on it needs except tape and schedule.
 class SimulatedRun {
  public:
   SimulatedRun(const Tape& training, const PredictionOptions& options)
@@ -112,7 +114,7 @@ class SimulatedRun {
   ParameterStore parameters;
 };
 
-// Takes events of one kind from a trace, in their order.
+// Returns a trace's events of one kind, one after another.
 class EventsOfKind {
  public:
   EventsOfKind(std::span<const TraceEvent> trace, TraceEvent::Kind kind) : trace_(trace), kind_(kind) {}
@@ -133,14 +135,15 @@ class EventsOfKind {
   std::size_t next_ = 0;
 };
 
-// The device runs work when it is submitted, so a step's trace is in the order of the list. An allocation or
-// a release has a sample of each counter, any other instruction one piece of work.
+// The simulated device runs work when it is submitted, so a step's trace has the order of the instructions.
+// Each allocation or release has one sample of each counter in the trace; any other instruction has one event
+// of work.
 std::vector<InstructionTime> instruction_times(const Schedule& schedule, std::span<const TraceEvent> trace,
                                                bool graph) {
   EventsOfKind works(trace, TraceEvent::Kind::kWork);
   EventsOfKind samples(trace, TraceEvent::Kind::kCounter);
   if (graph) {
-    works.next();  // the copy of the step's numbers, which is not an instruction
+    works.next();  // the copy of the step's scalars (learning rate, step, seed), not an instruction
   }
   std::vector<InstructionTime> times;
   times.reserve(schedule.instructions.size());
@@ -149,15 +152,15 @@ std::vector<InstructionTime> instruction_times(const Schedule& schedule, std::sp
         instruction.kind == InstructionKind::kAllocate || instruction.kind == InstructionKind::kRelease;
     const TraceEvent& event = moves_memory ? samples.next() : works.next();
     if (moves_memory) {
-      samples.next();  // page-locked memory, at the same time
+      samples.next();  // the sample of page-locked memory, which has the same time
     }
     times.push_back({.begin_seconds = event.begin_seconds, .end_seconds = event.end_seconds});
   }
   return times;
 }
 
-// Runs steps, and the micro-steps of each update in turn. As in training, the host reads each step's loss
-// after it has submitted the next step.
+// Runs the micro-steps of successive updates. As in training, the host reads a micro-step's loss after it has
+// submitted the next micro-step.
 class Steps {
  public:
   Steps(Executor& executor, std::span<const AddressRange> inputs, std::uint32_t micro_steps)
@@ -180,14 +183,15 @@ class Steps {
   std::optional<StepTicket> last_;
 };
 
-// The mean time of an update's micro-steps except the last, each from its predecessor's end to its own.
+// The mean time of an update's micro-steps except the last. A micro-step's time counts from the end of the
+// previous micro-step to its own end.
 double mean_micro_step_seconds(SimDevice& device, Steps& steps, std::uint32_t micro_steps) {
   const std::uint32_t others = micro_steps - 1;
   double seconds = 0;
   for (std::uint32_t micro_step = 0; micro_step < std::min(others, kDifferentMicroSteps - 1); ++micro_step) {
     const double begin = device.finish_seconds();
     steps.step();
-    // The second represents all later ones.
+    // The second micro-step represents all later ones but the last.
     seconds += (micro_step == 0 ? 1 : others - 1) * (device.finish_seconds() - begin);
   }
   return others == 0 ? 0 : seconds / others;
@@ -286,7 +290,7 @@ PlanCosts plan_costs(const Tape& tape, const PredictionOptions& options) {
   for (const Op& op : tape.ops()) {
     std::vector<double>& seconds = costs.op_seconds.emplace_back();
     for (std::uint32_t algorithm = 0; algorithm < op.algorithms.size(); ++algorithm) {
-      // Collectives do not occupy the compute stream.
+      // Collectives run on another stream, and take no time on the compute stream.
       seconds.push_back(op.collective() ? 0 : profile.seconds(op.cost_with(algorithm)));
     }
   }

@@ -25,7 +25,7 @@ class SimCommunicator final : public Communicator {
     return submit(stream, parts.front().name, accesses_of_all_reduce(parts),
                   costs_.all_reduce_seconds(total_bytes(parts)));
   }
-  // Costs the same on all ranks, whichever rank is the root.
+  // The time does not depend on the root.
   Point broadcast(StreamId stream, const Collective& collective, int root) override {
     return submit(stream, collective.name, accesses_of_broadcast(collective, root == rank()),
                   costs_.broadcast_seconds(collective.range.bytes));

@@ -1,6 +1,7 @@
 #pragma once
 // The communicator of a simulated rank. A collective occupies its stream for the time that collective_costs.h
-// predicts. All simulated ranks do the same at the same time, so one represents all of them and no data move.
+// predicts. All simulated ranks do the same at the same time, so this rank represents all ranks, and no data
+// are sent.
 
 #include <memory>
 

@@ -9,7 +9,7 @@ namespace {
 using FlatValue =
     nlohmann::basic_json<std::map, std::vector, std::string, bool, std::int64_t, std::uint64_t, float>;
 
-// Receives the parser's events; each function returns whether to go on.
+// Receives the parser's events. Each function returns whether the parser is to continue.
 class FlatReader final : public nlohmann::json_sax<FlatValue> {
  public:
   FlatJson object;

@@ -1,7 +1,7 @@
 #pragma once
-// JSON objects that contain only texts and numbers, like metadata. They are written and read without a
-// nlohmann::json document: its destructor allocates memory to flatten nested values, and ends the process if
-// that fails.
+// Writes and reads JSON objects that contain only texts and numbers, for example metadata. No nlohmann::json
+// document is used: the destructor of a document allocates memory to flatten nested values, and ends the
+// process if that fails.
 
 #include <map>
 #include <optional>
@@ -13,7 +13,8 @@ namespace vdnn {
 // Numbers are fp32: their texts are short, and reading them restores every bit.
 using FlatJson = std::map<std::string, std::variant<std::string, float>>;
 
-// `text` in quotation marks. Throws nlohmann::json::type_error if it is not UTF-8, as the functions below do.
+// Returns `text` in quotation marks. Throws nlohmann::json::type_error if `text` is not UTF-8, as
+// write_flat_json() does.
 std::string json_text(const std::string& text);
 // `number` must be finite.
 std::string json_text(float number);

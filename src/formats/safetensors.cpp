@@ -56,7 +56,7 @@ SafetensorsWriter::SafetensorsWriter(const fs::path& path, std::vector<Safetenso
 
 SafetensorsWriter::~SafetensorsWriter() = default;
 
-// The tensor to which the next byte belongs; nullptr if all are complete.
+// The tensor to which the next byte belongs; nullptr if all tensors are complete.
 const SafetensorsTensor* SafetensorsWriter::current() {
   while (next_ < tensors_.size() && bytes_of_current_ == tensors_[next_].bytes()) {
     ++next_;
@@ -93,7 +93,7 @@ void SafetensorsWriter::commit() {
 
 namespace {
 
-// Reads exactly `into.size()` bytes, which the file had when it was opened.
+// Reads exactly `into.size()` bytes. Throws if the file has become shorter since it was opened.
 void read_at(const fs::path& path, const FileDescriptor& file, std::uint64_t position,
              std::span<std::byte> into) {
   while (!into.empty()) {

@@ -88,7 +88,7 @@ void reject_safetensors(const fs::path& path, const std::string& problem) {
 std::string safetensors_header(const std::vector<SafetensorsTensor>& tensors,
                                const SafetensorsMetadata& metadata) {
   check_tensors(tensors);
-  // Writes text directly, since adding a key to a document would search all earlier keys.
+  // Writes text directly, since nlohmann::json would search all earlier keys for each new one.
   std::string text = "{";
   std::uint64_t position = 0;
   const auto add = [&text](const std::string& key, const std::string& value) {
@@ -110,7 +110,8 @@ std::string safetensors_header(const std::vector<SafetensorsTensor>& tensors,
                           error.what());
   }
   text += '}';
-  // The header follows a length of eight bytes. So padding the header to a multiple of eight aligns the data.
+  // Eight bytes with the header's length precede the header. So a header whose size is a multiple of eight
+  // aligns the data.
   text.resize(round_up(text.size(), kHeaderAlignment), ' ');
   if (text.size() > kLargestSafetensorsHeader) {
     throw InvalidArgument("a header of " + std::to_string(text.size()) +
@@ -126,7 +127,7 @@ using Entry = SafetensorsHeader::Entry;
 
 // Receives the parser's events and tracks the place in the format. It stores only expected elements, so
 // neither deep nor endless lists cost memory. It also rejects keys that appear twice; a parsed document would
-// have only the last one.
+// keep only the last value of such a key.
 class HeaderReader : public nlohmann::json_sax<Json> {
  public:
   explicit HeaderReader(const fs::path& path) : path_(path) {}
@@ -224,7 +225,7 @@ class HeaderReader : public nlohmann::json_sax<Json> {
   // Which element may come next.
   enum class Place : std::uint8_t {
     kHeader,
-    kNames,  // names of tensors, or the metadata's key; also after the end of the header
+    kNames,  // the name of a tensor or the metadata's key; also the place after the header's end
     kMetadata,
     kMetadataKeys,
     kMetadataText,

@@ -1,5 +1,6 @@
-// Networks from lists of layers. Each layer is placed after the layers that it reads. If several layers can
-// come next, the first in the list does, so a list that is already in order keeps its order.
+// Builds networks from lists of layers. Each layer is placed after the layers that it reads. If several
+// layers can be placed next, the first of them in the list is. So a list that is already in order keeps its
+// order.
 
 #include <algorithm>
 #include <map>
@@ -113,7 +114,8 @@ class Assembly {
   template <class Other>
   void shared_loss(const std::string&, const Other&, Tensor) {}
 
-  // Every unplaced layer waits for another unplaced layer, so following the waits leads into a cycle.
+  // Every unplaced layer reads another unplaced layer, so a path from reader to read layer leads into a
+  // cycle.
   std::string cycle(const std::vector<bool>& placed) const {
     std::map<std::string, std::string> waits_for;
     for (std::size_t i = 0; i < layers_.size(); ++i) {
@@ -124,7 +126,7 @@ class Assembly {
     }
     std::string at = waits_for.begin()->first;
     for (std::size_t i = 0; i < waits_for.size(); ++i) {
-      at = waits_for[at];  // on the cycle after as many steps as there are layers
+      at = waits_for[at];  // after as many steps as there are layers, `at` is on the cycle
     }
     std::string text = at;
     for (std::string next = waits_for[at]; next != at; next = waits_for[next]) {

@@ -34,7 +34,8 @@ float loss_weight(const OpSpec& spec) {
 }
 
 // Lists the values that the host reads after a step: the metrics of the losses, the network's outputs, the
-// norm of the gradients (which shows that a training diverges), then the values that the options name.
+// norm of the gradients, and the values that the options name. This is also their order. The norm shows
+// whether training diverges.
 void list_results(LoweringState& state, ValueId gradient_norm) {
   for (const Layer& each : state.network.layers()) {
     if (is_loss(each.spec)) {

@@ -42,14 +42,14 @@ namespace {
   throw InvalidArgument("layer " + layer + ": " + why);
 }
 
-// Names of values and ops are a layer's name, a dot and a suffix.
+// The name must not contain a dot: names of values and ops consist of a layer's name, a dot and a suffix.
 void check_name(const std::string& name) {
   if (name.empty() || name.find('.') != std::string::npos) {
     reject("'" + name + "'", "a name must not be empty nor contain a dot");
   }
 }
 
-// How messages name the tensor.
+// The name of the tensor in messages.
 std::string called(const std::vector<std::string>& names, std::uint32_t id) {
   if (id == kNone) {
     return "an empty tensor";
@@ -57,7 +57,7 @@ std::string called(const std::vector<std::string>& names, std::uint32_t id) {
   return id < names.size() ? "'" + names[id] + "'" : "tensor " + std::to_string(id);
 }
 
-// The type of an input of a new layer. Errors name the layer.
+// The type of `x`, an input of a new layer. Messages of errors have the layer's name.
 const TensorType& type_for(const std::string& layer, const NetworkBuilder& net, Tensor x) {
   try {
     return net.type(x);
@@ -279,7 +279,7 @@ Network NetworkBuilder::build() && {
     }
     if (is_loss(layer.spec)) {
       has_loss = true;
-      read[layer.output] = true;  // the host reads it
+      read[layer.output] = true;  // the host reads the metrics of a loss
     }
   }
   if (!has_loss) {

@@ -17,7 +17,7 @@ std::string describe(const NamedType& operand) {
   return "'" + operand.name + "' (" + to_string(operand.type.dims) + ")";
 }
 
-// The rules of one layer, and the names and shapes for its messages.
+// Checks the inputs of one layer and computes its output's type. Has the names and shapes for messages.
 class ShapeRules {
  public:
   ShapeRules(const std::string& layer, std::span<const NamedType> inputs) : layer_(layer), inputs_(inputs) {}
@@ -81,7 +81,7 @@ class ShapeRules {
     const std::size_t rank = require_space(x);
     require(spec.factors.size() == rank && std::ranges::all_of(spec.factors, [](auto f) { return f > 0; }),
             "factors " + to_string(spec.factors) + " must be positive, one for each of the " +
-                std::to_string(rank) + " dimensions of space of " + describe(inputs_[0]));
+                std::to_string(rank) + " spatial dimensions of " + describe(inputs_[0]));
     TensorType y = x;
     for (std::size_t i = 0; i < rank; ++i) {
       require(!__builtin_mul_overflow(x.dims[2 + i], spec.factors[i], &y.dims[2 + i]),
@@ -120,7 +120,7 @@ class ShapeRules {
     require(spec.momentum >= 0 && spec.momentum <= 1,
             "momentum " + std::to_string(spec.momentum) + " must be between 0 and 1");
     const TensorType& x = only_input();
-    // The running variance divides by n - 1.
+    // The running variance divides by n - 1, where n is the number of elements per channel.
     require(x.elements() / static_cast<std::uint64_t>(channels(x)) > 1,
             "one element per channel has no variance; input " + describe(inputs_[0]));
     return x;
@@ -192,7 +192,7 @@ class ShapeRules {
   TensorType operator()(const LossScaleUpdateSpec&) const { not_a_layer(); }
   TensorType operator()(const AllReduceSpec&) const { not_a_layer(); }
 
-  // N x K x space...: one class per place.
+  // The targets of logits N x K x space...: one class per sample and point of space.
   TensorType class_targets() const {
     const TensorType& logits = inputs_[0].type;
     require(logits.dims.size() >= 2, "logits " + describe(inputs_[0]) + " must be N x K x space");
@@ -229,7 +229,7 @@ class ShapeRules {
   static std::int64_t channels(const TensorType& x) { return x.dims[1]; }
 
   std::size_t require_space(const TensorType& x) const {
-    require(x.spatial_rank() > 0, "the input " + describe(inputs_[0]) + " has no dimensions of space");
+    require(x.spatial_rank() > 0, "the input " + describe(inputs_[0]) + " has no spatial dimensions");
     return x.spatial_rank();
   }
 
@@ -245,7 +245,7 @@ class ShapeRules {
     require(window.kernel.size() == rank && window.stride.size() == rank && window.padding.size() == rank &&
                 (window.dilation.empty() || window.dilation.size() == rank),
             "kernel, stride, padding and dilation need one entry for each of the " + std::to_string(rank) +
-                " dimensions of space; " + numbers(window));
+                " spatial dimensions; " + numbers(window));
     const auto positive = [](std::int64_t value) { return value > 0; };
     const auto not_negative = [](std::int64_t value) { return value >= 0; };
     require(std::ranges::all_of(window.kernel, positive) && std::ranges::all_of(window.stride, positive) &&
@@ -258,7 +258,7 @@ class ShapeRules {
     }
   }
 
-  // Output extents of a window that check_window accepted.
+  // The extents of the output. Requires a window that check_window() accepts.
   Dims window_output(const Window& window) const {
     const TensorType& x = inputs_[0].type;
     Dims output;
@@ -276,12 +276,12 @@ class ShapeRules {
     return dims;
   }
 
-  // A feature map with the batch and the data type of `x`.
+  // The type of a feature map with the batch and the data type of `x`.
   static TensorType feature_map(const TensorType& x, std::int64_t channels, const Dims& space) {
     return {.data_type = x.data_type, .dims = joined(x.dims[0], channels, space), .layout = x.layout};
   }
 
-  // Rejects a parameter, named `what`, whose size overflows.
+  // Rejects a parameter of shape `dims` whose size overflows. Messages name the parameter by `what`.
   void check_size(const std::string& what, const Dims& dims) const {
     try {
       TensorType{.dims = dims}.bytes();

@@ -1,5 +1,5 @@
 #pragma once
-// The type of a layer's output, from its inputs.
+// Computes the type of a layer's output from the types of its inputs.
 
 #include <functional>
 #include <span>
@@ -10,17 +10,17 @@
 
 namespace vdnn {
 
-// An operand and its name in messages.
+// The type of an operand, and the operand's name in messages.
 struct NamedType {
   std::string name;
   TensorType type;
 };
 
-// Throws an InvalidArgument that names the layer, its inputs and the shapes if they do not fit together, or
-// if the spec is not a layer's.
+// Throws InvalidArgument if the inputs do not fit the layer, or if `spec` is not a layer's. The message has
+// the names of layer and inputs, and the shapes.
 TensorType infer_output(const std::string& layer, const OpSpec& spec, std::span<const NamedType> inputs);
 
-// The type of the targets with which the loss compares this prediction.
+// The type of the targets with which `loss` compares `prediction`.
 TensorType target_type(const std::string& layer, const OpSpec& loss, const NamedType& prediction);
 
 }  // namespace vdnn

@@ -1,7 +1,7 @@
 #pragma once
 // The coefficients of an Adam or AdamW step. They are the same for all elements, computed in double and
-// rounded once. Each element is then updated in single precision and in this order. t = step + 1, without the
-// steps that loss scaling has skipped:
+// rounded once. Each element is then updated in single precision, in the order of the following lines. There,
+// t is step + 1, where steps that loss scaling has skipped do not count:
 //
 //   g = scale g                             if gradients are clipped or losses scaled
 //   g = g + weight_decay w                  Adam
@@ -27,7 +27,7 @@ struct AdamCoefficients {
   float gain1 = 0;            // 1 - beta1
   float gain2 = 0;
   float step_size = 0;
-  float root_scale = 0;  // of sqrt(v)
+  float root_scale = 0;  // the factor of sqrt(v): 1 / sqrt(1 - beta2^t)
   float epsilon = 0;
 
   AdamCoefficients() = default;

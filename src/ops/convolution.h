@@ -1,6 +1,6 @@
 #pragma once
-// A convolution as vendors' libraries describe it: by the operands of its forward pass. Lists of space and
-// windows have one entry per dimension.
+// A convolution as vendors' libraries describe it: by the operands of its forward pass. Each list (input to
+// dilation) has one entry per spatial dimension.
 
 #include <cstdint>
 
@@ -26,23 +26,24 @@ struct Convolution {
 struct ConvolutionDims {
   Dims x;
   Dims y;
-  Dims filter;  // K, C / groups, space
+  Dims filter;  // K, C / groups, spatial dimensions
 };
 ConvolutionDims dims_of(const Convolution& convolution);
 
-// One entry per dimension.
+// The dilation with one entry per spatial dimension, even if it is 1 everywhere.
 Dims dilation_of(const Convolution& convolution);
 
-// Adds a second dimension of space, of extent 1, to a convolution with one dimension. Libraries support only
-// two or three.
+// Adds a second spatial dimension, of extent 1, to a convolution with one. Libraries support only two or
+// three spatial dimensions.
 Convolution planar(Convolution convolution);
 
-// The pass of the convolution from the layer's output to its input that corresponds to a pass of the layer:
-// forward pass and data gradient are exchanged.
+// A transposed convolution is computed as the convolution from its output to its input. Returns the pass of
+// that convolution for a pass of the layer: forward pass and data gradient are exchanged.
 Direction exchanged(Direction pass);
 
-// The convolution of a layer from `x` to `y`, whose shapes a network has checked. For a transposed
-// convolution the result goes from y to x, and the layer's forward pass is the result's data gradient.
+// Returns the convolution of a layer from `x` to `y`; the network has already checked the shapes. For a
+// transposed convolution, the returned convolution is from y to x, and its data gradient is the layer's
+// forward pass.
 Convolution convolution_of(const ConvolutionSpec& spec, const TensorType& x, const TensorType& y);
 Convolution convolution_of(const TransposedConvolutionSpec& spec, const TensorType& x, const TensorType& y);
 

@@ -9,8 +9,8 @@ namespace vdnn::ops {
 
 namespace {
 
-// Must be called within an exception handler. Callers know neither the layer's exception types nor when it
-// ran, so every exception is reported as a failure of the device at this op.
+// Call it only within an exception handler. Callers know neither the exception types of the layer nor when
+// its op ran, so every exception is reported as a failure of the device at this op.
 [[noreturn]] void fail_running(const std::string& where) {
   try {
     throw;

@@ -1,5 +1,5 @@
 #pragma once
-// An op of a layer from outside the library, on any device.
+// An op of a custom layer, which a program defines outside the library, on any device.
 
 #include <memory>
 #include <string>

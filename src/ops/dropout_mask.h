@@ -6,8 +6,8 @@
 // The generator is splitmix64 (Steele, Lea, Flood, OOPSLA 2014), which is counter-based by construction: draw
 // i of a sequence is mix64(start + (i + 1) gamma). It passes BigCrush. The start is a hash of all arguments
 // except the element. Two starts, uniform in 64 bits, lead to overlapping sequences of n draws with a
-// probability of n / 2^63, which is 2^-39 for a feature map of 2^24 elements. A draw serves two elements with
-// 32 bits each, so a dropout probability is exact to within 2^-32.
+// probability of n / 2^63. A draw gives two elements 32 bits each. So the probability of an overlap is 2^-40
+// for samples of 2^24 elements, and a dropout probability is exact to within 2^-32.
 
 #include <cstdint>
 

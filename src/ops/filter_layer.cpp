@@ -64,7 +64,7 @@ void check(const FullyConnectedSpec& spec, const LayerTypes& types) {
   require_output(types.outputs[0], {input[0], spec.outputs}, kLayer);
 }
 
-// An output sums one product per element of a filter.
+// Sets the counts of products. An output sums one product per element of a filter.
 void count_products(FilterShape& shape) {
   shape.fan_in = static_cast<std::int64_t>(shape.filter_type().elements()) / shape.filter[0];
   shape.multiply_adds = static_cast<double>(shape.output.elements()) * static_cast<double>(shape.fan_in);

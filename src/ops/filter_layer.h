@@ -15,19 +15,19 @@ namespace vdnn::ops {
 struct FilterShape {
   TensorType input;
   TensorType output;
-  Dims filter;              // logical: K, C / groups, space
-  Dims stride;              // of windows; a fully connected layer has none
-  Dims padding;             // of windows; a fully connected layer has none
-  std::int64_t groups = 1;  // groups into which K of the filter is split
+  Dims filter;              // in logical order: K, C / groups, window
+  Dims stride;              // of windows; empty for a fully connected layer
+  Dims padding;             // of windows; empty for a fully connected layer
+  std::int64_t groups = 1;  // groups into which the output channels K are split
   bool bias = true;
-  double multiply_adds = 0;  // of one pass
+  double multiply_adds = 0;  // in one pass
   std::int64_t fan_in = 0;   // products that one output sums, on average
 
   TensorType filter_type() const { return {.dims = filter}; }
   TensorType bias_type() const { return {.dims = {filter[0]}}; }
 };
 
-// All throw InvalidArgument if the types do not fit the spec.
+// These overloads throw InvalidArgument if the types do not fit the spec.
 FilterShape filter_shape(const ConvolutionSpec& spec, const LayerTypes& types);
 FilterShape filter_shape(const TransposedConvolutionSpec& spec, const LayerTypes& types);
 FilterShape filter_shape(const FullyConnectedSpec& spec, const LayerTypes& types);
@@ -39,7 +39,7 @@ struct FilterStorage {
   std::string bias_layout;
 };
 
-// The algorithms of one pass, at least one, the first choice first.
+// Returns the algorithms of one pass: at least one algorithm, the first choice first.
 using PassAlgorithms = std::function<std::vector<Algorithm>(Direction)>;
 
 // Forward reads X, filter and bias. The first backward op computes the gradients of filter and bias from X

@@ -21,7 +21,7 @@ struct OpSignature {
   consteval std::uint32_t read(Operand operand) const { return position(reads, operand); }
   consteval std::uint32_t write(Operand operand) const { return position(writes, operand); }
 
-  // In the form that OpRecipe uses.
+  // The lists in the form that OpRecipe uses.
   std::vector<Operand> read_list() const { return {reads.begin(), reads.end()}; }
   std::vector<Operand> write_list() const { return {writes.begin(), writes.end()}; }
 
@@ -65,11 +65,11 @@ inline constexpr Operand kMean{OperandRole::kSaved, 0};
 inline constexpr Operand kReciprocalDeviation{OperandRole::kSaved, 1};
 inline constexpr Operand kVariance{OperandRole::kSaved, 1};
 
-// For training. In inference, group normalisation writes only Y.
+// The ops of training. In inference, group normalisation writes only Y.
 inline constexpr OpSignature<3, 3> kForward{{kX, kScale, kShift}, {kY, kMean, kVariance}};
 inline constexpr OpSignature<5, 3> kBackward{{kX, kMean, kVariance, kDY, kScale}, {kDX, kDScale, kDShift}};
 
-// Only batch normalisation.
+// Operands and ops that only batch normalisation has.
 inline constexpr Operand kRunningMean{OperandRole::kParameter, 2};
 inline constexpr Operand kRunningVariance{OperandRole::kParameter, 3};
 
@@ -100,7 +100,7 @@ inline constexpr Operand kDLogits{OperandRole::kInputGradient, 0};
 inline constexpr Operand kProbabilities{OperandRole::kSaved, 0};
 inline constexpr Operand kDice{OperandRole::kSaved, 1};
 
-// For training. Inference writes only the metrics.
+// The ops of training. In inference, the forward op writes only the metrics.
 inline constexpr OpSignature<2, 3> kForward{{kLogits, kTargets}, {kMetrics, kProbabilities, kDice}};
 inline constexpr OpSignature<3, 1> kBackward{{kProbabilities, kTargets, kDice}, {kDLogits}};
 

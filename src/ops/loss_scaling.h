@@ -1,5 +1,6 @@
 #pragma once
-// The arithmetic of dynamic loss scaling, shared by all devices; see LossScaling. On a GPU, kernels run it.
+// The arithmetic of dynamic loss scaling, shared by all devices; see LossScaling. On a GPU, kernels call
+// these functions.
 
 #include <algorithm>
 #include <cmath>
@@ -39,13 +40,13 @@ VDNN_HOST_DEVICE inline LossScale next(const LossScaling& scaling, LossScale sta
   return state;
 }
 
-// True if a smaller scale may help after a skipped step. The scale does not change the forward pass, so after
-// a loss that is not finite the training may recover until the scale reaches 1.
+// True if a smaller scale may help after a skipped step. The scale does not change the forward pass. So if
+// the loss is not finite, smaller scales are tried only until the scale reaches 1.
 inline bool may_be_mended(float scale, bool finite_loss) {
   return scale >= kLeastLossScale && (finite_loss || scale > 1);
 }
 
-// True if a training of `steps` steps can have this state. Validates states that were read from files.
+// True if a training run can have this state after `steps` steps. Validates states that were read from files.
 inline bool is_possible(const LossScale& state, std::uint64_t steps) {
   const auto is_count = [](float number) {
     return number >= 0 && number <= 0x1p24F && number == std::floor(number);

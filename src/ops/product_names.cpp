@@ -8,8 +8,8 @@ namespace {
 
 constexpr std::string_view kInTf32 = " in tf32";
 
-// Products by cuBLASLt (cuda/filter_layers.cpp names them) or of the classic catalog. Every other algorithm
-// that rounds computes a convolution.
+// True for matrix products by cuBLASLt (named in cuda/filter_layers.cpp) or of the classic catalog. Every
+// other algorithm that rounds its inputs computes a convolution.
 bool is_matrix_product(const std::string& algorithm) {
   return algorithm.starts_with("cublaslt") || algorithm == kTf32MatrixProduct;
 }

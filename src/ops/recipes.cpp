@@ -73,7 +73,7 @@ void require_output(const TensorType& output, const Dims& expected, std::string_
 void require_window(const Dims& input, const Window& window, std::string_view layer) {
   const std::size_t rank = input.size() < 2 ? 0 : input.size() - 2;
   if (rank < 1 || rank > 3) {
-    throw InvalidArgument(std::string(layer) + ": one to three dimensions of space expected, got " +
+    throw InvalidArgument(std::string(layer) + ": one to three spatial dimensions expected, got " +
                           to_string(input));
   }
   if (window.kernel.size() != rank || window.stride.size() != rank || window.padding.size() != rank ||
@@ -125,7 +125,8 @@ void require_lrn(const LrnSpec& spec, const LayerTypes& types) {
   constexpr const char* kLayer = "local response normalisation";
   require_one_to_one(types, kLayer);
   if (types.inputs[0].spatial_rank() < 1) {
-    throw InvalidArgument(std::string(kLayer) + ": " + to_string(types.inputs[0].dims) + " has no space");
+    throw InvalidArgument(std::string(kLayer) + ": " + to_string(types.inputs[0].dims) +
+                          " has no spatial dimensions");
   }
   if (spec.size < 1 || spec.size % 2 == 0) {
     throw InvalidArgument(std::string(kLayer) + ": size " + std::to_string(spec.size) + " must be odd");

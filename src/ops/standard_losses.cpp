@@ -41,8 +41,8 @@ double bytes_of(std::span<const TensorType> types) {
   return bytes;
 }
 
-// Losses over classes. In training, forward saves probabilities, and also Dice coefficients of type `dice`.
-// Backward turns them into the gradient.
+// Losses over classes. In training, the forward pass saves probabilities and, if `dice` is given, Dice
+// coefficients of that type. The backward pass computes the gradient from the saved values.
 LayerRecipe class_loss_recipe(const LayerTypes& types, Mode mode, const LayerAlgorithms& algorithms,
                               const std::optional<TensorType>& dice = std::nullopt) {
   using namespace class_loss;

@@ -1,7 +1,7 @@
 #pragma once
 // Recipes of losses. Their operands are the same on every device; see standard_recipes.h.
 //
-// Class targets are stored as N x space, row-major, for either layout of the logits.
+// Class targets are stored as N x spatial dimensions, row-major, for either layout of the logits.
 
 #include <cstdint>
 #include <span>
@@ -12,14 +12,15 @@
 
 namespace vdnn::ops {
 
-// Predictions over classes as a table: one row of `classes` logits per place, places of a sample together.
+// Predictions over classes as a table: one row of `classes` logits per place. The places of a
+// sample are adjacent.
 struct ClassPlaces {
   std::uint64_t samples = 0;
   std::uint64_t classes = 0;
-  std::uint64_t places = 0;  // of one sample
+  std::uint64_t places = 0;  // per sample
 
-  // `inputs`: logits N x K x space..., targets N x space.... Throws an InvalidArgument that names `loss` if
-  // the inputs do not fit.
+  // `inputs`: logits N x K x space and targets N x space, where "space" stands for the spatial dimensions.
+  // Throws an InvalidArgument that names `loss` if the inputs do not fit.
   ClassPlaces(std::span<const TensorType> inputs, std::string_view loss);
 };
 
@@ -27,14 +28,16 @@ struct ClassPlaces {
 // targets do not count.
 void require_classes(const ClassPlaces& problem, std::span<const std::int32_t> targets);
 
-// Saves the probabilities, which may overwrite the logits; the gradient may overwrite the probabilities.
+// The forward pass saves the probabilities, which may overwrite the logits. The gradient may overwrite the
+// probabilities.
 LayerRecipe standard_recipe(const SoftmaxCrossEntropySpec& spec, const LayerTypes& types, Mode mode,
                             const LayerAlgorithms& algorithms);
 // Backward reads prediction and targets; the gradient may overwrite the prediction.
 LayerRecipe standard_recipe(const MeanSquaredErrorSpec& spec, const LayerTypes& types, Mode mode,
                             const LayerAlgorithms& algorithms);
-// Like softmax cross-entropy. Forward also saves the Dice coefficients (N x 2K): for each sample the
-// numerators of its classes, then the denominators. So backward need not sum over space again.
+// Operands are those of softmax cross-entropy. The forward pass also saves the Dice coefficients (N x 2K):
+// for each sample the numerators of its classes, then the denominators. So the backward pass need not sum
+// over places again.
 LayerRecipe standard_recipe(const DiceCrossEntropySpec& spec, const LayerTypes& types, Mode mode,
                             const LayerAlgorithms& algorithms);
 

@@ -62,7 +62,7 @@ OpRecipe elementwise_op(const TensorType& type, double flops_each, Direction dir
           .cost = {.flops = flops_each * elements_of(type), .bytes = operands * bytes_of(type)}};
 }
 
-// An elementwise function whose gradient can be computed from Y.
+// The recipe of an elementwise function whose gradient can be computed from Y.
 LayerRecipe activation(const LayerTypes& types, double flops_each, Mode mode,
                        const LayerAlgorithms& algorithms) {
   using enum OperandRole;
@@ -258,7 +258,7 @@ void check(const UpsamplingSpec& spec, const LayerTypes& types) {
   Dims output = types.inputs[0].dims;
   const std::size_t rank = types.inputs[0].spatial_rank();
   if (rank < 1 || rank > 3 || spec.factors.size() != rank) {
-    reject(kLayer, "one to three dimensions of space expected and a factor for each, got " +
+    reject(kLayer, "one to three spatial dimensions expected and a factor for each, got " +
                        to_string(output) + " and factors " + to_string(spec.factors));
   }
   for (std::size_t i = 0; i < rank; ++i) {
@@ -365,7 +365,7 @@ OpRecipe follow(const TensorType& statistics, const std::vector<Algorithm>& algo
       .cost = {.flops = 7 * elements_of(statistics), .bytes = 6 * bytes_of(statistics)}};
 }
 
-// Adds the ops for batches of several ranks. Costs are those of passes over X, dY and Y.
+// Adds the ops for batches of several ranks. Their costs count passes over X, dY and Y.
 void synchronize(LayerRecipe& recipe, const TensorType& type,
                  const BatchNormalizationAlgorithms& algorithms) {
   using namespace normalization;

@@ -11,7 +11,7 @@
 
 namespace vdnn::ops {
 
-// A catalog's algorithms for each op of a pass. Inference ignores `backward`.
+// A catalog's algorithms for each op of a pass. `backward` is not used in inference.
 struct LayerAlgorithms {
   std::vector<Algorithm> forward;
   std::vector<Algorithm> backward;
@@ -28,40 +28,42 @@ LayerRecipe standard_recipe(const AddSpec& spec, const LayerTypes& types, Mode m
 // Converts between floating-point types. No operand may be overwritten, since elements differ in size.
 LayerRecipe standard_recipe(const ConversionSpec& spec, const LayerTypes& types, Mode mode,
                             const LayerAlgorithms& algorithms);
-// One op on a feature map of fp32, in place.
+// The layer has one op, which works in place on a feature map in fp32.
 LayerRecipe standard_recipe(const GradientScalingSpec& spec, const LayerTypes& types, Mode mode,
                             const LayerAlgorithms& algorithms);
-// One op, in place.
+// The layer has one op, which works in place.
 LayerRecipe standard_recipe(const LossScaleUpdateSpec& spec, const LayerTypes& types, Mode mode,
                             const LayerAlgorithms& algorithms);
 // Backward has one op per input, which copies the input's channels out of dY.
 LayerRecipe standard_recipe(const ConcatenationSpec& spec, const LayerTypes& types, Mode mode,
                             const LayerAlgorithms& algorithms);
-// Saves nothing: backward reads dY.
+// The layer saves nothing: its backward pass reads dY.
 LayerRecipe standard_recipe(const UpsamplingSpec& spec, const LayerTypes& types, Mode mode,
                             const LayerAlgorithms& algorithms);
-// Saves nothing: both passes recompute the same mask. In inference the op is a copy, which does nothing if Y
-// overwrites X.
+// The layer saves nothing: both passes recompute the same mask. In inference the op is a copy, which does
+// nothing if Y overwrites X.
 LayerRecipe standard_recipe(const DropoutSpec& spec, const LayerTypes& types, Mode mode,
                             const LayerAlgorithms& algorithms);
-// Saves mean and reciprocal standard deviation of each sample's groups (N x groups).
+// The layer saves mean and reciprocal standard deviation of each sample's groups (N x groups).
 LayerRecipe standard_recipe(const GroupNormalizationSpec& spec, const LayerTypes& types, Mode mode,
                             const LayerAlgorithms& algorithms);
 
 // Forward has two ops. "Normalise" reads X, scale and shift, and makes Y and the batch's mean and variance,
 // which are saved. "Follow" reads the statistics and moves the running statistics towards them. It is a
-// separate op, so that a recomputation of "normalise" does not move them twice.
+// separate op, so that a recomputation of "normalise" does not move the running statistics twice.
 //
-// If BatchNormalizationSpec::ranks is more than 1, the batch is that of several ranks. Statistics and
-// normalisation are then separate ops, since the statistics are summed over ranks between them:
-//   statistics  X -> mean and variance of this rank's batch, and its share of the mean: own mean / ranks
-//   variance    these and the mean -> its share of the variance, (own variance + (own mean - mean)^2) / ranks
+// If BatchNormalizationSpec::ranks is more than 1, the statistics are those of all ranks' batches. Statistics
+// and normalisation are then separate ops, between which the statistics are summed over ranks:
+//   statistics  X -> own mean and own variance, which are those of this rank's batch, and this rank's share
+//               of the mean, own mean / ranks
+//   variance    own mean, own variance, mean -> this rank's share of the variance,
+//               (own variance + (own mean - mean)^2) / ranks
 //   normalise   X, scale, shift, mean, variance -> Y, as inference does
 //   follow      as above
-// and backward
+// The ops of the backward pass are
 //   sums        X, mean, variance, dY -> gradients of scale and shift from this rank's batch, as for all
-//               parameters, and its share of the gradient means: the same sums over a channel's elements on
-//               all ranks, divided by their number
+//               parameters, and this rank's share of the gradient means: these two gradients, divided by the
+//               number of a channel's elements on all ranks
 //   dX          X, mean, variance, dY, scale, gradient means -> dX
 // All ranks have batches of the same size, so shares need no weights. Only differences from a mean are
 // squared, so that no large numbers are subtracted (as in Chan, Golub and LeVeque 1983, for parts of equal
@@ -71,7 +73,7 @@ struct BatchNormalizationAlgorithms {
   std::vector<Algorithm> forward;  // "normalise", or the one op of inference
   std::vector<Algorithm> follow;
   std::vector<Algorithm> backward;
-  // For a batch of several ranks.
+  // Used only for batches over several ranks.
   std::vector<Algorithm> statistics = {};
   std::vector<Algorithm> variance = {};
   std::vector<Algorithm> sums = {};
@@ -88,8 +90,8 @@ inline constexpr std::uint32_t kGradient = 1;
 LayerRecipe standard_recipe(const BatchNormalizationSpec& spec, const LayerTypes& types, Mode mode,
                             const BatchNormalizationAlgorithms& algorithms);
 
-// The layer's own recipe, checked against the rules on which every catalog relies. Dense storage is filled
-// in. `device` and `threads`: see CustomQuestion.
+// Returns the layer's own recipe after checking the rules on which every catalog relies. Parameters without
+// storage get dense storage. `device` and `threads`: see CustomQuestion.
 LayerRecipe custom_recipe(const CustomSpec& spec, const LayerTypes& types, Mode mode,
                           const std::string& device, int threads);
 

@@ -74,7 +74,7 @@ UpdateRecipe standard_update(const AdamSpec& spec, const ParameterRecipe& parame
     require(beta >= 0 && beta < 1,
             "adam: beta " + std::to_string(beta) + " must be at least 0 and less than 1");
   }
-  // With epsilon 0, padding and every element without a gradient so far would become 0 / 0.
+  // With epsilon 0, padding would become 0 / 0, and so would every element that has had no gradient so far.
   require(std::isfinite(spec.epsilon) && spec.epsilon > 0,
           "adam: epsilon " + std::to_string(spec.epsilon) + " must be positive");
   require(finite_and_not_negative(spec.weight_decay),

@@ -1,6 +1,7 @@
 #pragma once
-// Recipes of optimizers and of the gradient norm, with the same operands on every device. Updates work on the
-// stored form of a parameter. Padding, which is zero in parameter, gradient and state, must stay zero.
+// Recipes of optimizers and of the gradient norm, with the same operands on every device. Updates work on
+// parameters in their storage layout. Padding is zero in parameter, gradient and state, and an update must
+// keep it zero.
 
 #include <span>
 #include <vector>
@@ -9,12 +10,13 @@
 
 namespace vdnn::ops {
 
-// Each checks its spec and throws InvalidArgument. If `clipped`, the op's last read is GradientNorm 0.
+// These functions throw InvalidArgument for an invalid spec. If `clipped`, the op's last read is GradientNorm
+// 0.
 
-// State: "momentum".
+// The update has the state "momentum".
 UpdateRecipe standard_update(const SgdSpec& spec, const ParameterRecipe& parameter, bool clipped,
                              std::vector<Algorithm> algorithms);
-// States: "first_moment" (m) and "second_moment" (v).
+// The update has the states "first_moment" (m) and "second_moment" (v).
 UpdateRecipe standard_update(const AdamSpec& spec, const ParameterRecipe& parameter, bool clipped,
                              std::vector<Algorithm> algorithms);
 

@@ -17,10 +17,10 @@ namespace checking {
 
 namespace {
 
-// The first step, and one that follows another step.
+// The number of checked steps: the first step, and one that follows another step.
 constexpr std::uint32_t kSteps = 2;
 
-// Walks through the steps in the order of the list and asks each check about each instruction.
+// Passes every instruction of the steps to the checks, in the order of the schedule.
 class Walk {
  public:
   Walk(const Tape& tape, const Schedule& schedule, Findings& findings)
@@ -52,7 +52,7 @@ class Walk {
         contents_.require_releasable(me);
         order_.release(me, clock);
         contents_.release(me.instruction.buffer);
-        return;  // no work of any stream
+        return;  // a release is not work of a stream
       case InstructionKind::kAllocate:
         contents_.allocate(me);
         order_.allocate(me, clock);

@@ -25,7 +25,8 @@ std::vector<std::uint64_t> bytes_beside_workspace(const Tape& tape, const Schedu
 
 namespace {
 
-// The first algorithm that fits is the fastest that does, since algorithms are listed fastest first.
+// The first algorithm whose workspace fits. It is the fastest of those that fit, since algorithms are listed
+// from the fastest to the slowest.
 std::uint32_t first_that_fits(const Op& op, std::uint64_t workspace_bytes) {
   const auto fits = std::ranges::find_if(op.algorithms, [&](const Algorithm& algorithm) {
     return algorithm.workspace_bytes <= workspace_bytes;
@@ -52,7 +53,7 @@ std::vector<std::uint32_t> greedy_algorithms(const Tape& tape, const PlanOptions
 
 namespace {
 
-// Whether the algorithm takes several times as long as the first one on every device.
+// Whether the algorithm takes several times as long as the op's first algorithm, on every device.
 bool is_fallback(const Op& op, std::uint32_t algorithm) {
   constexpr double kSeveral = 3;
   const Cost& cost = op.cost_with(algorithm);
@@ -76,9 +77,9 @@ class DynamicPolicy {
   }
 
  private:
-  // The most walks over the schedule. A walk does not see fragmentation, which changes with the choice. So
-  // each walk's budget is smaller by the excess of the previous walk's plan. Without the limit this might
-  // never end.
+  // The largest number of greedy walks over the ops. A walk ignores fragmentation, which depends on the
+  // chosen algorithms. So if the plan of a walk exceeds the budget, the next walk's budget is smaller by the
+  // excess. Without a limit, the walks might never end.
   static constexpr int kWalks = 8;
 
   Plan choose() const {
@@ -116,7 +117,8 @@ class DynamicPolicy {
 
   bool fits(const Plan& plan) const { return forecast(plan).fits(budgets_); }
 
-  // Ops whose algorithm is a fallback get the first other one that fits.
+  // Replaces each fallback by the op's first algorithm that is not a fallback and with which the plan fits.
+  // If there is none, keeps the fallback.
   Plan without_needless_fallbacks(Plan plan) const {
     const std::vector<std::uint64_t> beside = bytes_beside_workspace(tape_, make_schedule(tape_, plan));
     for (OpId id = 0; id < tape_.ops().size(); ++id) {

@@ -13,7 +13,7 @@ namespace vdnn {
 
 namespace {
 
-// Decisions of a plan, handed out op by op.
+// A plan's decisions of one kind, for example its offloads, returned op by op.
 template <class Decision>
 class Agenda {
  public:
@@ -39,8 +39,8 @@ class Agenda {
   std::size_t next_ = 0;
 };
 
-// Sorts the prefetches with one op by the first read of their values, so that a demand fetch does not queue
-// after values that are fetched ahead.
+// Sorts the prefetches that begin with the same op by the first read of their values. So a value that is
+// needed at once is fetched before values that are fetched ahead.
 std::vector<Transfer> in_order_of_need(const Tape& tape, std::vector<Transfer> transfers) {
   std::ranges::stable_sort(transfers, {}, [&tape](const Transfer& transfer) {
     const std::span<const OpId> readers = tape.readers(transfer.value);
@@ -120,7 +120,7 @@ class LayerWiseBuilder : public ScheduleBuilder {
       prefetch(*transfer);
     }
     recompute(id, recomputations_.of(id));
-    // The copy runs at the same time as the op, since its value was made earlier.
+    // These copies run at the same time as the op, since their values were made earlier.
     const auto offloads = offloads_.of(id);
     for (const Transfer* transfer : offloads) {
       if (tape_.producer(transfer->value) != id) {
@@ -143,7 +143,7 @@ class LayerWiseBuilder : public ScheduleBuilder {
     }
   }
 
-  // The error for a plan that moves or makes a value when it cannot.
+  // The error for a plan that moves or makes a value at an op at which that is impossible.
   InvalidArgument refusal(ValueId value, const std::string& what, OpId with, const std::string& why) const {
     return InvalidArgument("the plan has " + tape_.value(value).name + " " + what + " with " +
                            tape_.op(with).name + ", but " + why);
@@ -237,7 +237,7 @@ class LayerWiseBuilder : public ScheduleBuilder {
     forget_overwritten(id);
   }
 
-  // The memory of an overwritten read belongs to the write from now on.
+  // After this, the memory of an overwritten operand belongs to the result that overwrites it.
   void forget_overwritten(OpId id) {
     const Op& op = tape_.op(id);
     for (std::uint32_t write = 0; write < op.writes.size(); ++write) {
@@ -290,8 +290,8 @@ class LayerWiseBuilder : public ScheduleBuilder {
     }
   }
 
-  // Whether the value is on the device or on the host. If so, a second launch of its producer writes an
-  // unused copy.
+  // Whether the value is on the device or on the host. If it is, a second launch of its producer writes a
+  // copy that is not used.
   bool is_there(ValueId value) const { return location_[value] != kNone || away_[value]; }
 
   void launch_again(OpId id) {
@@ -358,21 +358,21 @@ class LayerWiseBuilder : public ScheduleBuilder {
     }
   }
 
-  std::vector<Transfer> needed_;  // in order of the op that reads the value first after the fetch
+  std::vector<Transfer> needed_;  // in order of the first op that reads the value after the fetch
   Agenda<Transfer> offloads_;
   Agenda<Transfer> releases_;
   Agenda<Transfer> prefetches_;
   Agenda<Recomputation> recomputations_;
   Lives lives_;
-  std::vector<OpId> last_fetch_of_;   // one per transfer of the plan
+  std::vector<OpId> last_fetch_of_;   // by transfer of the plan: the op of the last fetch from its copy
   std::vector<Relaunch> relaunches_;  // empty if the plan recomputes nothing
   RelaunchSearch search_;
-  // One per value:
-  std::vector<OpId> death_;       // the op after which the memory of the present life is given back
+  // Each of these has one element per value.
+  std::vector<OpId> death_;       // the op after which the memory of the current life is released
   std::vector<BufferId> host_;    // the copy on the host
-  std::vector<OpId> last_fetch_;  // the op of the last fetch from that copy
-  std::vector<bool> away_;        // whether it is only on the host
-  std::vector<bool> passing_;     // recomputed only for launches before the same op (recomputation.h)
+  std::vector<OpId> last_fetch_;  // the op of the last fetch from the copy on the host
+  std::vector<bool> away_;        // whether the value is only on the host
+  std::vector<bool> passing_;     // whether it is passing (recomputation.h)
 };
 
 }  // namespace

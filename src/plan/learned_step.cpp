@@ -15,7 +15,7 @@ namespace vdnn {
 
 namespace {
 
-// A tensor that is read later, with the ops that make and read it.
+// A saved tensor that is read in the step, and the ops that make and read it.
 struct SavedTensor {
   std::uint32_t number = 0;
   std::uint64_t bytes = 0;
@@ -23,12 +23,13 @@ struct SavedTensor {
   std::set<OpId> readers;
 };
 
-// Op k is the stretch from event k - 1 to event k; the last op ends with the step.
+// Op k is the stretch from event k - 1 to event k. The first op begins with the step, and the last op ends
+// with it.
 OpId op_after(std::size_t event) {
   return static_cast<OpId>(event + 1);
 }
 
-// Leaves out tensors that are never read: they count only among the bytes in use.
+// Returns the tensors that are read. Other tensors count only among the bytes in use.
 std::vector<SavedTensor> saved_tensors(const LearnedStep& step) {
   std::vector<SavedTensor> tensors;
   std::vector<OpId> held_until;
@@ -51,7 +52,7 @@ std::vector<SavedTensor> saved_tensors(const LearnedStep& step) {
   return tensors;
 }
 
-// By op: the bytes of the tensors while it runs.
+// By op: the bytes of the tensors that exist while the op runs.
 std::vector<std::uint64_t> tensor_bytes(const std::vector<SavedTensor>& tensors, std::size_t ops) {
   std::vector<std::uint64_t> bytes(ops, 0);
   for (const SavedTensor& tensor : tensors) {
@@ -62,8 +63,8 @@ std::vector<std::uint64_t> tensor_bytes(const std::vector<SavedTensor>& tensors,
   return bytes;
 }
 
-// By op: all bytes in use while it runs. The peak of the step may be higher than at any event. Then the
-// stretch with the most bytes in use is assumed to have the peak.
+// By op: all bytes in use while the op runs. The peak of the step may be higher than the bytes at any event.
+// Then the peak is assumed to be in the stretch with the most bytes in use.
 std::vector<std::uint64_t> bytes_in_use(const LearnedStep& step) {
   std::vector<std::uint64_t> bytes(step.events.size() + 1, 0);
   for (std::size_t event = 0; event < step.events.size(); ++event) {
@@ -76,7 +77,7 @@ std::vector<std::uint64_t> bytes_in_use(const LearnedStep& step) {
   return bytes;
 }
 
-// Scales bytes and seconds from the step's own batch to another.
+// Scales bytes and seconds from the step's own batch to another batch.
 class Proportion {
  public:
   Proportion(std::int64_t batch, std::int64_t own)
@@ -115,7 +116,7 @@ class StepTape {
  private:
   std::size_t ops() const { return step_.events.size() + 1; }
 
-  // The backward pass begins with the first read.
+  // Adds an op for each stretch. The backward pass begins with the first read of a tensor.
   void add_ops() {
     const auto first_read = std::ranges::find(step_.events, StepEvent::Kind::kRead, &StepEvent::kind);
     const auto forward_ops = static_cast<std::size_t>(first_read - step_.events.begin()) + 1;
@@ -135,7 +136,7 @@ class StepTape {
     }
   }
 
-  // "tensor3.saved", "tensor3.read", "tensor3.read2"
+  // The name of an op: "tensor3.saved", "tensor3.read", "tensor3.read2".
   static std::string name_after(const StepEvent& event, std::vector<std::uint32_t>& reads) {
     const std::string tensor = name_of(event.tensor);
     if (event.kind == StepEvent::Kind::kSave) {
@@ -155,7 +156,8 @@ class StepTape {
     }
   }
 
-  // Each tensor is a layer, so that policy `all` fetches it while its neighbour is read.
+  // Makes each tensor a layer. Policy `all` then fetches each tensor one read ahead, while the op that reads
+  // the preceding tensor runs.
   void add_layers() {
     std::map<std::uint32_t, std::uint32_t> layers;
     for (const SavedTensor& tensor : tensors_) {
@@ -181,7 +183,8 @@ class StepTape {
     return value;
   }
 
-  // Bytes in use that belong to no tensor count as in use throughout the step, or as an op's workspace.
+  // Adds the bytes in use that belong to no saved tensor. Their minimum is in use throughout the step; the
+  // rest is the workspace of ops.
   void add_bytes_in_use() {
     std::vector<std::uint64_t> others = bytes_in_use(step_);
     const std::vector<std::uint64_t> tensors = tensor_bytes(tensors_, ops());
@@ -197,7 +200,7 @@ class StepTape {
     }
   }
 
-  // Every op reads the value, so that no plan moves it.
+  // Adds a value of `bytes` that every op reads, so that no plan moves it.
   void add_resident(std::uint64_t bytes) {
     const ValueId resident = add_value("resident", ValueKind::kSaved, bytes, 0);
     for (std::size_t op = 1; op < ops(); ++op) {

@@ -21,7 +21,7 @@ constexpr int kStepSchema = 1;
 constexpr int kDeepestOfStep = 3;  // levels of nesting: file, list, event
 constexpr const char* kStepDocument = "learned step";
 
-// More than the bytes and seconds of any device or step, and small enough that sums do not overflow.
+// Limits above the figures of any device and step, and small enough that sums do not overflow.
 constexpr std::uint64_t kMostStepBytes = std::uint64_t{1} << 60U;
 constexpr double kMostStepSeconds = 1e6;
 
@@ -76,7 +76,7 @@ struct StepObject : JsonObject<StepJson> {
   }
 };
 
-// Reads events in order, and checks the conditions between an event and the next.
+// Reads events in order, and checks each event against the events before it.
 class EventReader {
  public:
   explicit EventReader(std::size_t events) : events_(events) {}
@@ -127,10 +127,11 @@ std::string of_event(std::size_t index) {
   return std::string(kStepDocument) + ": event " + std::to_string(index) + ": ";
 }
 
-// Saved tensors that are read later must be among the bytes in use; otherwise no plan could tell how much
-// memory offloading them frees.
+// Checks that the bytes in use at each event include all saved tensors that are read at the event or later.
+// Otherwise a plan could not know how much memory an offload frees.
 void require_bytes_in_use(const std::vector<StepEvent>& events) {
-  std::vector<std::size_t> last_reads;  // by tensor: an event; its save if it is never read
+  // By tensor: the event of its last read, or of its save if it is never read.
+  std::vector<std::size_t> last_reads;
   for (std::size_t index = 0; index < events.size(); ++index) {
     if (events[index].kind == StepEvent::Kind::kSave) {
       last_reads.push_back(index);
@@ -204,7 +205,7 @@ std::string to_text(const LearnedStep& step) {
   }
   json["seconds"] = step.seconds;
   json["peak_bytes"] = step.peak_bytes;
-  // One event per line: people read and compare such files.
+  // Writes one event per line, since people read and compare such files.
   std::string text = json.dump(2);
   text.erase(text.size() - 2);  // "\n}"
   text += ",\n  \"events\": [";

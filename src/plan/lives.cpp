@@ -23,7 +23,7 @@ OpId Lives::end(ValueId value, OpId start) const {
   return last_use_before(value, released < recomputed ? kNone : recomputed);
 }
 
-// The value's first event from op `from` on; kNone if there is none.
+// The op of the value's first event at op `from` or later; kNone if there is none.
 OpId Lives::first(const std::vector<Event>& events, ValueId value, OpId from) {
   const auto found = std::ranges::lower_bound(events, Event(value, from));
   return found == events.end() || found->first != value ? kNone : found->second;
@@ -42,8 +42,8 @@ std::vector<OpId> last_fetches(std::span<const Transfer> transfers) {
     return std::pair(transfers[each].value, transfers[each].prefetch_with);
   });
   std::vector<OpId> result(transfers.size(), kNone);
-  std::size_t copy =
-      0;  // the latest transfer that copies to the host: later ones without a copy fetch from it
+  // The latest transfer that copies to the host. Later transfers without a copy fetch from its copy.
+  std::size_t copy = 0;
   for (const std::size_t each : order) {
     if (transfers[each].offload_with != kNone) {
       copy = each;

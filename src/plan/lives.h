@@ -1,5 +1,5 @@
 #pragma once
-// The lives of values that a plan asks for (vdnn/plan.h): when each ends, on the device and on the host.
+// Computes when the lives of values end (vdnn/plan.h), on the device and on the host.
 
 #include <span>
 #include <utility>
@@ -10,13 +10,13 @@
 
 namespace vdnn {
 
-// Lives on the device. The tape outlives it.
+// Lives on the device. The tape must outlive this object.
 class Lives {
  public:
   Lives(const Tape& tape, const Plan& plan);
 
-  // The op that uses the value last in the life that begins with op `start`, unless a transfer ends the life
-  // earlier. An op before `start` means that the life has no use, kNone that the value has none.
+  // The last op that uses the value in the life that begins with op `start`; a transfer may end the life
+  // earlier. The result is before `start` if the life has no use, and kNone if the value has none.
   OpId end(ValueId value, OpId start) const;
 
  private:
@@ -30,7 +30,8 @@ class Lives {
   std::vector<Event> released_;
 };
 
-// For each transfer that copies to the host: the op of the last fetch from its copy. kNone for the others.
+// For each transfer that copies to the host: the op of the last fetch from its copy. kNone for transfers
+// without a copy.
 std::vector<OpId> last_fetches(std::span<const Transfer> transfers);
 
 }  // namespace vdnn

@@ -9,9 +9,10 @@ namespace vdnn {
 
 namespace {
 
-// Network-wide, like Torch: every value has its own buffer before the first step, with two exceptions.
-// Gradient maps share buffers of the largest gradient map's size, as many as are live at once, and at least
-// two. All ops share one workspace.
+// Builds a network-wide schedule, like Torch's: buffers exist from before the first step to the end. Every
+// value has its own buffer, except gradient maps. These share buffers of the largest gradient map's size.
+// There are as many such buffers as gradient maps are alive at once, and at least two. All ops share one
+// workspace.
 class NetworkWideBuilder : public ScheduleBuilder {
  public:
   using ScheduleBuilder::ScheduleBuilder;
@@ -46,7 +47,7 @@ class NetworkWideBuilder : public ScheduleBuilder {
     place_writes(id, [this, id](ValueId value) {
       if (tape_.value(value).kind == ValueKind::kGradientMap) {
         location_[value] = free_gradient_buffer(id);
-        holders_[location_[value]] = value;  // so that the op's next write gets another buffer
+        holders_[location_[value]] = value;  // so that the op's next write is placed in another buffer
       } else {
         place_persistent(value);
       }
@@ -79,7 +80,7 @@ class NetworkWideBuilder : public ScheduleBuilder {
   }
 
   std::vector<BufferId> gradient_buffers_;
-  std::map<BufferId, ValueId> holders_;  // the value placed last in the buffer
+  std::map<BufferId, ValueId> holders_;  // by buffer: the last value that was placed in it
   BufferId workspace_ = kNone;
 };
 

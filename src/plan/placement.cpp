@@ -18,22 +18,23 @@ namespace vdnn {
 
 namespace {
 
-// A placement that exceeds the bytes alive by at most 1 / kNearEnough is not worth a search.
+// No better placement is searched for if the arena exceeds the most bytes alive by at most 1 / kNearEnough.
 constexpr std::uint64_t kNearEnough = 500;
-// A search places all buffers at most kMostRounds times per order, and looks at about kMostVisits neighbours.
+// A search places all buffers at most kMostRounds times per order, and examines about kMostVisits neighbours.
 constexpr std::size_t kMostRounds = 400;
 constexpr std::size_t kMostVisits = 4'000'000;
-constexpr int kLessRoom = 2;  // attempts with less room for small buffers
-// The search that places small and large buffers together gets 1 / kTogether of the visits.
+constexpr int kLessRoom = 2;  // attempts with a smaller part for small buffers
+// The search that places small and large buffers together may make 1 / kTogether of the visits.
 constexpr std::size_t kTogether = 10;
-// First fit is not used for more pairs of buffers that meet, nor for more buffers, since it has one bit per
-// pair of buffers.
+// If more pairs of buffers are alive at once, or if there are more buffers, first fit is not used. Its tables
+// have one bit per pair of buffers.
 constexpr std::size_t kTooManyPairs = 4'000'000;
 constexpr std::size_t kTooManyBuffers = 16'384;
-// A buffer's neighbours are sorted if the list that contains them is at least this many times as long.
+// A buffer's neighbours are sorted only if the list that contains them has more than this many times as many
+// buffers.
 constexpr std::size_t kFewNeighbours = 16;
 constexpr std::uint64_t kEndless = ~std::uint64_t{0};
-constexpr double kPush = 0.3;  // a buffer that is too high moves forward by this part of all positions
+constexpr double kPush = 0.3;  // a buffer that is too high moves forward by this fraction of the order
 
 using Order = std::vector<std::uint32_t>;
 
@@ -43,7 +44,7 @@ Order in_order_of_allocation(std::size_t count) {
   return order;
 }
 
-// The moment when the most bytes are alive.
+// The most bytes that are alive at once, and when.
 struct Crowd {
   std::uint64_t bytes = 0;
   std::uint32_t when = 0;
@@ -102,7 +103,7 @@ bool too_many(std::span<const Lifetime> all) {
   return pairs > kTooManyPairs;
 }
 
-// A row of bits for each buffer: the buffers that it must not overlap.
+// One row of bits per buffer: the buffers that it must not overlap.
 class Conflicts {
  public:
   explicit Conflicts(std::size_t count)
@@ -116,7 +117,7 @@ class Conflicts {
   class Row {
    public:
     explicit Row(std::span<const std::uint64_t> words) : words_(words) {}
-    // All bits set or none, for arithmetic without a branch.
+    // All bits set if `other` is in the row, otherwise none, for arithmetic without a branch.
     std::uint64_t mask(std::uint32_t other) const {
       return 0 - ((words_[other / kBits] >> (other % kBits)) & 1U);
     }
@@ -149,8 +150,8 @@ class Conflicts {
   std::vector<std::uint64_t> words_;
 };
 
-// The *neighbours* of each buffer: the buffers that may be alive at the same time, and those that would still
-// be in its place when the next step's buffer should find it free.
+// The *neighbours* of each buffer. These are the buffers that may be alive at the same time. They also
+// include the buffers that are alive while the buffer's place should stay free for the next step.
 class Neighbours {
  public:
   explicit Neighbours(std::span<const Lifetime> all)
@@ -178,7 +179,7 @@ class Neighbours {
   std::size_t count(std::uint32_t me) const { return counts_[me]; }
   std::size_t pairs() const { return pairs_; }
   Conflicts::Row all(std::uint32_t me) const { return may_meet_.row(me); }
-  // The buffers that it meets even without any of the longer, optional lives.
+  // The buffers that are alive at the same time even if no buffer has a longer, optional life.
   Conflicts::Row unavoidable(std::uint32_t me) const { return must_meet_.row(me); }
 
  private:
@@ -191,26 +192,26 @@ class Neighbours {
 
   Conflicts may_meet_;
   Conflicts must_meet_;
-  std::vector<std::uint32_t> counts_;  // a pair that is added twice counts twice
+  std::vector<std::uint32_t> counts_;  // the number of neighbours; a pair that is added twice counts twice
   std::size_t pairs_ = 0;
 };
 
-// The bytes of one buffer.
+// Where a buffer is placed.
 struct Box {
-  std::uint64_t begin = kEndless;  // kEndless: not placed
+  std::uint64_t begin = kEndless;  // kEndless if the buffer is not placed
   std::uint64_t end = kEndless;
 };
 
-// The placed buffers by offset: a list for each period of the step, and a list of all. If memory is short,
-// most buffers live within one period, and their neighbours are in that period's list. Insertion is most of
-// the work. To keep it cheap, a buffer is a 16-bit number, its position in a period is found by counting
-// 32-bit offsets, and the list of all is updated only when it is needed.
+// The placed buffers in order of offset: one list per period of the step, and one list of all. If memory is
+// scarce, most buffers live within one period, and their neighbours are in that period's list. Insertion
+// takes most of the time. Three measures keep it fast. A buffer is a 16-bit number. Its position in a
+// period's list is found by counting 32-bit offsets. And the list of all is updated only when it is read.
 class Periods {
  public:
   using Who = std::uint16_t;
   static_assert(kTooManyBuffers <= std::size_t{1} << 16U);
 
-  // `boxes` outlive this. No buffer ends beyond `most` bytes.
+  // `boxes` must outlive this object. No buffer may end beyond `most` bytes.
   Periods(std::span<const Lifetime> all, const std::vector<Box>& boxes, std::uint64_t most)
       : boxes_(boxes),
         count_(all.size()),
@@ -220,13 +221,14 @@ class Periods {
       begins.push_back(each.soft_begin);
     }
     std::ranges::sort(begins);
-    // Periods are divided by the number of buffers that have begun: the same number begins in each period.
+    // Periods are chosen such that the same number of buffers begins in each of them.
     const auto period = [&begins](std::uint32_t when) {
       const auto begun = std::ranges::upper_bound(begins, when) - begins.begin();
       return static_cast<std::size_t>(begun) * kPeriods / (begins.size() + 1);
     };
     for (const Lifetime& each : all) {
-      // A buffer whose place should be free early meets all buffers that are there until the end of the step.
+      // If the place of a buffer should stay free for the next step, the buffer meets all buffers that are
+      // alive until the end of the step.
       const std::size_t last =
           each.next_begin != kNone ? kPeriods - 1 : period(std::max(each.soft_begin, each.soft_end - 1));
       spans_.push_back({.first = period(each.soft_begin), .last = last});
@@ -248,7 +250,7 @@ class Periods {
       insert(me, period);
     }
   }
-  // A superset of the placed neighbours.
+  // A superset of the placed neighbours of `me`, in order of offset.
   std::span<const Who> around(std::uint32_t me) {
     if (const std::size_t period = spans_[me].first; period == spans_[me].last) {
       return std::span(placed_).subspan(period * count_, sizes_[period]);
@@ -286,7 +288,7 @@ class Periods {
     offsets[place] = mine;
   }
 
-  // Merges from the back, so that no entry moves twice.
+  // Merges to_merge_ into all_placed_, from the back, so that no entry moves twice.
   void merge() {
     const auto by_offset = [this](Who who) { return offset(who); };
     std::ranges::sort(to_merge_, {}, by_offset);
@@ -308,10 +310,10 @@ class Periods {
   std::size_t count_;
   int shift_;                                  // reduces an offset to kOffsetBits
   std::vector<Span> spans_;                    // by buffer
-  std::vector<Who> placed_;                    // room for all buffers in each period
+  std::vector<Who> placed_;                    // space for all buffers in each period's list
   std::vector<std::int32_t> offsets_;          // the offsets of placed_
-  std::array<std::size_t, kPeriods> sizes_{};  // by period: how many are placed
-  std::vector<Who> all_placed_;                // except those in to_merge_
+  std::array<std::size_t, kPeriods> sizes_{};  // by period: how many buffers are placed
+  std::vector<Who> all_placed_;                // all placed buffers except those in to_merge_
   std::vector<Who> to_merge_;
 };
 
@@ -326,8 +328,8 @@ class FirstFit {
   FirstFit(const FirstFit&) = delete;
   FirstFit& operator=(const FirstFit&) = delete;
 
-  // Places the buffers in the given order, each at the lowest offset at which it overlaps no neighbour. If
-  // that exceeds the goal, only neighbours that the buffer must meet count.
+  // Places the buffers in the given order, each at the lowest offset at which it overlaps no neighbour. If a
+  // buffer would exceed the goal, only the neighbours in unavoidable() count for it.
   Placement place(std::span<const std::uint32_t> order, std::uint64_t goal) {
     std::ranges::fill(boxes_, Box{});
     periods_.clear();
@@ -348,7 +350,7 @@ class FirstFit {
   }
 
   std::uint64_t size(std::uint32_t me) const { return sizes_[me]; }
-  // The number of neighbours that are looked at when all buffers are placed once.
+  // The number of neighbours that are examined when all buffers are placed once.
   std::size_t visits() const { return 2 * neighbours_.pairs() + sizes_.size(); }
 
  private:
@@ -360,8 +362,8 @@ class FirstFit {
     return sizes;
   }
 
-  // All placed neighbours, by offset. The result may include other buffers, unless the neighbours are few
-  // enough that sorting them takes less time.
+  // All placed neighbours of `me`, in order of offset. If they are few, they are sorted. Otherwise the result
+  // is Periods::around(), which may include other buffers.
   std::span<const Periods::Who> boxes_in_order(std::uint32_t me) {
     const std::span<const Periods::Who> around = periods_.around(me);
     if (neighbours_.count(me) * kFewNeighbours >= around.size()) {
@@ -377,7 +379,8 @@ class FirstFit {
     return beside;
   }
 
-  // `others` are in order of offset, so the first hole that is large enough is the lowest.
+  // The lowest offset of a hole of `size` bytes between conflicting buffers. `others` are in order of offset,
+  // so the first hole that is large enough is the lowest.
   std::uint64_t lowest_offset(std::uint64_t size, std::span<const Periods::Who> others,
                               const Conflicts::Row& conflicts) const {
     std::uint64_t offset = 0;
@@ -395,14 +398,14 @@ class FirstFit {
   std::vector<std::uint64_t> sizes_;
   std::vector<Box> boxes_;  // by buffer
   Periods periods_;
-  std::vector<Periods::Who> beside_;  // room for boxes_in_order()
+  std::vector<Periods::Who> beside_;  // storage of boxes_in_order()
 };
 
 std::uint32_t length(const Lifetime& lifetime) {
   return lifetime.end - lifetime.begin;
 }
 
-// Instructions between the life and a moment.
+// The number of instructions between the life and `when`; 0 if the buffer is alive then.
 std::uint32_t distance(const Lifetime& lifetime, std::uint32_t when) {
   if (lifetime.begin > when) {
     return lifetime.begin - when;
@@ -411,8 +414,8 @@ std::uint32_t distance(const Lifetime& lifetime, std::uint32_t when) {
 }
 
 // Squeaky wheel optimization (Joslin and Clements 1999): buffers above the goal move towards the front of the
-// order, by a partly random distance, and all buffers are placed again. `current` is the placement of
-// `order`.
+// order, by a partly random distance, and all buffers are placed again. This is repeated at most `rounds`
+// times. `current` is the placement of `order`.
 void improve(FirstFit& fit, Order order, Placement current, std::uint64_t goal, std::size_t rounds,
              Placement& best) {
   const auto count = static_cast<double>(order.size());
@@ -435,9 +438,9 @@ void improve(FirstFit& fit, Order order, Placement current, std::uint64_t goal, 
   }
 }
 
-// Places the buffers in order of time, like an allocator that knows how long each will live. Buffers with
-// long lives fill memory from the bottom. Those with short lives get the highest place below a ceiling, so
-// that they leave no holes among the long ones. O(n log n) if holes are few.
+// Places the buffers in order of time, like an allocator that knows how long each buffer will live. Buffers
+// with long lives fill memory from the bottom. A buffer with a short life is placed as high as possible below
+// a ceiling, so that it leaves no hole among buffers with long lives. Takes O(n log n) if holes are few.
 class Sweep {
  public:
   Sweep(std::span<const Lifetime> all, std::uint64_t alignment)
@@ -467,7 +470,7 @@ class Sweep {
  private:
   std::uint64_t size(std::uint32_t me) const { return round_up(all_[me].bytes, alignment_); }
 
-  // Such an offset exists, since the last hole has no end.
+  // The lowest offset of a hole with `bytes`. There is one, since the last hole has no end.
   std::uint64_t lowest_offset(std::uint64_t bytes) const {
     auto hole = holes_.begin();
     while (hole->second - hole->first < bytes) {
@@ -517,11 +520,12 @@ class Sweep {
   std::uint64_t alignment_;
   std::vector<std::uint32_t> by_begin_;
   std::vector<std::uint32_t> by_end_;
-  std::map<std::uint64_t, std::uint64_t> holes_;  // begin, end
+  std::map<std::uint64_t, std::uint64_t> holes_;  // by begin: the hole's end
 };
 
-// The best of several sweeps. They differ in the part of the step that makes a life long, and in the distance
-// of the ceiling from the most bytes alive.
+// The best placement of several sweeps. The sweeps differ in two parameters. One is the fraction of the step
+// from which on a life counts as long. The other is the distance between the ceiling and the most bytes
+// alive.
 Placement place_by_sweeps(std::span<const Lifetime> all, std::uint64_t alignment, std::uint64_t goal) {
   std::uint32_t moments = 0;
   for (const Lifetime& each : all) {
@@ -547,7 +551,8 @@ Placement place_by_sweeps(std::span<const Lifetime> all, std::uint64_t alignment
   return best;
 }
 
-// Three orders: longest life first, largest first, and closest in time to the fullest moment first.
+// Three orders: buffers with the longest lives first, the largest buffers first, and buffers closest in time
+// to the fullest moment first.
 std::array<Order, 3> orders_of(std::span<const Lifetime> all, std::uint32_t fullest) {
   Order by_length = in_order_of_allocation(all.size());
   std::ranges::stable_sort(by_length, std::ranges::greater(),
@@ -559,7 +564,7 @@ std::array<Order, 3> orders_of(std::span<const Lifetime> all, std::uint32_t full
   return {std::move(by_length), std::move(by_size), std::move(by_distance)};
 }
 
-// `visits`: the number of neighbours that the search may look at.
+// The best placement that first fit finds. `visits`: the number of neighbours that the search may examine.
 Placement search(std::span<const Lifetime> all, std::uint64_t alignment, std::uint64_t goal,
                  std::size_t visits) {
   std::array<Order, 3> orders = orders_of(all, fullest_moment(all, alignment).when);
@@ -584,9 +589,9 @@ Placement search(std::span<const Lifetime> all, std::uint64_t alignment, std::ui
   return best;
 }
 
-// The same lifetimes in two parts. Most buffers are small and need little memory, but no large buffer can
-// overlap a small one. In a separate part, small buffers leave no holes among the large ones, and the search
-// for the large ones has few buffers to place.
+// The lifetimes of all buffers, divided into small and large buffers. Most buffers are small and need little
+// memory, but a large buffer must not overlap any small buffer that is alive. In a part of their own, small
+// buffers leave no holes among large ones. The search for the large part then has few buffers to place.
 struct Parts {
   std::vector<std::uint32_t> who_small;
   std::vector<std::uint32_t> who_large;
@@ -607,7 +612,8 @@ Parts part(std::span<const Lifetime> all, std::span<const std::uint32_t> by_size
   return parts;
 }
 
-// The small part gets as many of the smallest buffers as never have more than `room` bytes alive.
+// Divides lifetimes. The small part has as many of the smallest buffers as fit into `room` bytes, counted as
+// the most bytes that are alive at once.
 Parts part(std::span<const Lifetime> all, std::uint64_t alignment, std::uint64_t room) {
   Order by_size = in_order_of_allocation(all.size());
   std::ranges::stable_sort(by_size, {}, [&](std::uint32_t me) { return all[me].bytes; });
@@ -623,7 +629,7 @@ Parts part(std::span<const Lifetime> all, std::uint64_t alignment, std::uint64_t
   return part(all, by_size, fits);
 }
 
-// Places the small buffers, which get `room` bytes, below the large ones.
+// Places the small buffers, for which `room` bytes are intended, below the large ones.
 Placement place_apart(std::span<const Lifetime> all, std::uint64_t alignment, std::uint64_t room,
                       std::uint64_t goal) {
   const Parts parts = part(all, alignment, room);
@@ -655,7 +661,7 @@ Placement place_by_first_fit(std::span<const Lifetime> all, std::uint64_t alignm
   if (best.bytes > enough) {
     take(place_apart(all, alignment, room, enough));
   }
-  // If few bytes are missing, the room of the small buffers may be larger than they need.
+  // If few bytes are missing, a smaller part may suffice for the small buffers.
   for (int less = 0; less < kLessRoom && best.bytes > enough && best.bytes - enough <= room; ++less) {
     room /= 4;
     take(place_apart(all, alignment, room, enough));
@@ -663,7 +669,7 @@ Placement place_by_first_fit(std::span<const Lifetime> all, std::uint64_t alignm
   return best;
 }
 
-// The bytes that buffers occupy.
+// The bytes of the arena that buffers occupy.
 class Places {
  public:
   Places(std::span<const Lifetime> all, std::span<const std::uint64_t> offsets, std::uint64_t alignment)
@@ -681,7 +687,7 @@ class Places {
   std::vector<std::uint64_t> ends_;
 };
 
-// Clears next_begin of lifetimes whose places other buffers get before the next step.
+// Clears next_begin of lifetimes whose places other buffers occupy before the next step.
 std::vector<Lifetime> without_lost_places(std::span<const Lifetime> all,
                                           std::span<const std::uint64_t> offsets, std::uint64_t alignment) {
   const Places places(all, offsets, alignment);
@@ -757,8 +763,8 @@ void settle(std::vector<Lifetime>& all, const Placement& placement, std::uint64_
       if (!places.overlap(me, other) || all[other].soft_end <= all[me].soft_begin) {
         continue;
       }
-      // The buffer that begins first ends earlier, within its optional life. If the two still meet, the other
-      // begins later.
+      // First shortens the soft life of the buffer that begins first. If the two buffers still meet, the
+      // other buffer begins later.
       const bool other_first = all[other].begin < all[me].begin;
       Lifetime& first = all[other_first ? other : me];
       Lifetime& second = all[other_first ? me : other];

@@ -1,19 +1,20 @@
 #pragma once
-// Addresses that are planned before the run. An allocator solves dynamic storage allocation without knowing
-// the future. Here all lifetimes are known from the schedule: find offsets in as few bytes as possible so
-// that no two buffers that are alive at once overlap. The problem is NP-hard (Garey and Johnson 1979, SR2).
-// The bytes that are alive at the fullest moment are a lower bound.
+// Plans addresses before the run. An allocator must place buffers without knowing the future; here the
+// schedule tells all lifetimes. The task is to find offsets such that no two buffers that are alive at once
+// overlap, in as few bytes as possible. The problem is NP-hard (Garey and Johnson 1979, SR2). The bytes that
+// are alive at the fullest moment are a lower bound.
 //
-// First fit in a good order comes near the bound. Three orders are tried: longest life first, which for the
-// feature maps of a chain is a stack without a hole; largest first; and closest to the fullest moment first.
-// If none comes near enough, buffers are placed in order of time, long lives from one end, short ones from
-// the other.
+// First fit in a good order comes near the bound. Three orders are tried. In the first, buffers with the
+// longest lives come first: for the feature maps of a chain, this leads to a stack without a hole. In the
+// second, the largest buffers come first. In the third, the buffers closest to the fullest moment come first.
+// If no order comes near enough to the bound, buffers are placed in order of time. Then buffers with long
+// lives are placed from one end of memory, and buffers with short lives from the other end.
 //
-// If that does not suffice either, small buffers get a separate part, at most a few thousandths of the whole:
-// most buffers are small, and no large buffer can overlap a small one. The orders of the large buffers are
-// then improved for a while: buffers that are placed too high move to the front.
+// If that does not suffice either, small buffers are placed in a separate part, at most a few thousandths of
+// the whole. Then they leave no holes among large buffers, although most buffers are small. The three orders
+// are then improved step by step: buffers that are placed too high move towards the front.
 //
-// If too many pairs of buffers are alive at once for first fit, all are placed in order of time.
+// If too many pairs of buffers are alive at once for first fit, all buffers are placed in order of time.
 
 #include <cstddef>
 #include <cstdint>
@@ -26,40 +27,43 @@
 namespace vdnn {
 
 // The life of a buffer: from the instruction that allocates it up to, but not including, the instruction that
-// releases it. A buffer may live longer than necessary: one that was copied to the host may stay until its
-// place is needed, and a fetch may come early. The longer life is granted if there is room for it.
+// releases it. A buffer may live longer than necessary; the longer life is its *soft* life. For example, a
+// buffer that was copied to the host may stay until its place is needed. Or the buffer of a prefetch may be
+// allocated early. A placement grants the soft life if memory permits.
 struct Lifetime {
   BufferId buffer = kNone;
   std::uint64_t bytes = 0;
-  std::uint32_t begin = 0;  // must live
+  std::uint32_t begin = 0;  // of the life that the buffer must have
   std::uint32_t end = 0;
-  std::uint32_t soft_begin = 0;  // may live; not after `begin`
+  std::uint32_t soft_begin = 0;  // of the soft life; not after `begin`
   std::uint32_t soft_end = 0;    // not before `end`
-  // From this instruction on, the place should stay free for the next step's buffer. Not before `soft_end`;
-  // kNone if there is no preference.
+  // From this instruction to the end of the step, the place should stay free for the next step's buffer. Must
+  // be at least `soft_end`, or kNone if the place need not stay free.
   std::uint32_t next_begin = kNone;
 
   bool operator==(const Lifetime&) const = default;
 };
 
-// The lifetimes of all non-persistent device buffers, in order of allocation. Soft lives equal the lives.
+// The lifetimes of all device buffers that are not persistent, in order of allocation. Their soft lives are
+// no longer than necessary.
 std::vector<Lifetime> lifetimes(const Schedule& schedule);
 
 // The most bytes that are alive at once, each buffer rounded up to `alignment`.
 std::uint64_t most_live_bytes(std::span<const Lifetime> lifetimes, std::uint64_t alignment);
 
-// An offset for each lifetime, a multiple of `alignment`, and the bytes of the arena. The search ends when
-// `goal` bytes suffice, and grants longer lives only within the goal. It is deterministic.
+// An offset for each lifetime, and the bytes of the arena.
 struct Placement {
   std::vector<std::uint64_t> offsets;
   std::uint64_t bytes = 0;
 };
+// Finds offsets that are multiples of `alignment`. The search ends once `goal` bytes suffice, and grants soft
+// lives only within the goal. It is deterministic.
 Placement find_placement(std::span<const Lifetime> lifetimes, std::uint64_t alignment, std::uint64_t goal);
 
-// Remembers the latest results of find_placement(). Belongs to one thread.
+// Remembers the latest results of find_placement(). Use it from one thread.
 class Placements {
  public:
-  // The reference is valid until the next call.
+  // Like find_placement(). The reference is valid until the next call.
   const Placement& find(std::span<const Lifetime> lifetimes, std::uint64_t alignment, std::uint64_t goal);
 
  private:
@@ -74,15 +78,17 @@ class Placements {
   std::deque<Known> known_;
 };
 
-// Shortens the soft lives of buffers whose places others get. Afterwards all soft lives can be kept.
+// Shortens the soft lives of buffers whose places other buffers need. Afterwards the placement grants all
+// soft lives.
 void settle(std::vector<Lifetime>& lifetimes, const Placement& placement, std::uint64_t alignment);
 
-// Places buffers in the order of `offsets`, which were valid for lifetimes no shorter than these, and needs
-// no more bytes. If there are too many buffers for first fit, they keep their offsets.
+// Places buffers anew, in the order of `offsets`. The offsets must be valid for lifetimes at least as long as
+// `lifetimes`. The result needs no more bytes than a placement with these offsets. If there are too many
+// buffers for first fit, they keep their offsets.
 Placement pack(std::span<const Lifetime> lifetimes, std::span<const std::uint64_t> offsets,
                std::uint64_t alignment);
 
-// Gives each buffer its offset, and the schedule its arena.
+// Sets the offset of each buffer, and the size of the schedule's arena.
 void assign(Schedule& schedule, std::span<const Lifetime> lifetimes, const Placement& placement);
 
 // Finds a placement and assigns it. Call it before derive_waits(), which depends on offsets.

@@ -36,13 +36,13 @@ std::string to_string(AlgorithmPreference preference) {
 
 namespace {
 
-// The measured seconds; infinite for algorithms that were not measured.
+// The measured seconds of the algorithm; infinite if it was not measured.
 double measured_seconds(const Op& op, std::uint32_t algorithm) {
   const Cost& cost = op.cost_with(algorithm);
   return cost.seconds > 0 && !cost.modelled ? cost.seconds : std::numeric_limits<double>::infinity();
 }
 
-// Indices of the op's algorithms, most preferred first.
+// The indices of the op's algorithms, from the most to the least preferred.
 std::vector<std::uint32_t> by_preference(const Op& op, AlgorithmPreference preference) {
   std::vector<std::uint32_t> order(op.algorithms.size());
   std::iota(order.begin(), order.end(), 0U);
@@ -81,7 +81,7 @@ const Algorithm& least_algorithm(const Op& op) {
   return *std::ranges::min_element(op.algorithms, {}, &Algorithm::workspace_bytes);
 }
 
-// The least limit that some algorithm of every op obeys.
+// The least workspace limit under which every op has an algorithm.
 std::uint64_t least_workspace_limit(const Tape& tape) {
   std::uint64_t limit = 0;
   for (const Op& op : tape.ops()) {
@@ -100,14 +100,14 @@ std::uint32_t choose_algorithm(const Tape& tape, const Op& op, const PlanOptions
     }
   }
   const Algorithm& least = least_algorithm(op);
-  throw InvalidArgument(op.name + ": no algorithm obeys the workspace limit of " +
-                        format_size(*options.workspace_limit) + "; the least is " + least.name + " with " +
-                        format_size(least.workspace_bytes) + ", and all ops of the network would do with " +
-                        format_size(least_workspace_limit(tape)));
+  throw InvalidArgument(
+      op.name + ": no algorithm obeys the workspace limit of " + format_size(*options.workspace_limit) +
+      "; the least is " + least.name + " with " + format_size(least.workspace_bytes) +
+      "; all ops of the network have an algorithm within " + format_size(least_workspace_limit(tape)));
 }
 
-// Whether the backward pass reads the feature map, and only outside the classifier. vDNN virtualises these
-// maps.
+// Whether vDNN virtualises the feature map. It does if the backward pass reads the map, but no backward op of
+// the classifier does.
 bool is_virtualised(const Tape& tape, ValueId id) {
   const ValueKind kind = tape.value(id).kind;
   if (kind != ValueKind::kFeatureMap && kind != ValueKind::kInput) {
@@ -149,14 +149,15 @@ bool is_offloaded(const Tape& tape, ValueId id, Policy policy) {
   return false;
 }
 
-// The fork rule: a feature map leaves with its last forward reader, or with its producer if it has none.
+// The op with which a feature map is offloaded: its last reader in the forward pass, or its producer if the
+// forward pass does not read it. This is vDNN's rule for forks.
 OpId last_forward_use(const Tape& tape, ValueId id) {
   const OpId reader = last_forward_reader(tape, id);
   return reader == kNone ? tape.producer(id) : reader;
 }
 
-// The paper's prefetch window (section III-B, figure 10), with layers in the tape's order. An op without a
-// layer opens no window.
+// The prefetch window of the vDNN paper (section III-B, figure 10). Layers have the tape's order. An op
+// without a layer opens no window.
 class PrefetchWindow {
  public:
   PrefetchWindow(const Tape& tape, std::vector<Transfer>& transfers)
@@ -177,7 +178,7 @@ class PrefetchWindow {
       const Op& op = tape_.op(id);
       if (op.phase == Phase::kBackward && op.layer && op.layer != previous) {
         previous = op.layer;
-        fetch(*op.layer, id);  // fetches maps that no window has reached and the op needs now
+        fetch(*op.layer, id);  // fetches maps that the op reads and that no window has reached
         fetch_ahead(*op.layer, id);
       }
     }
@@ -202,7 +203,7 @@ class PrefetchWindow {
   }
 
   const Tape& tape_;
-  std::vector<std::vector<Transfer*>> waiting_;  // by layer: offloaded, not fetched yet
+  std::vector<std::vector<Transfer*>> waiting_;  // by layer: the offloaded maps that are not fetched yet
 };
 
 std::vector<Transfer> plan_transfers(const Tape& tape, Policy policy) {

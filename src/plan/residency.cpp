@@ -8,7 +8,7 @@ namespace vdnn {
 
 namespace {
 
-// The residences without their holdings.
+// The residences, with `holdings` still empty.
 std::vector<Residence> bare_residences(const Schedule& schedule) {
   std::vector<Residence> result;
   for (BufferId id = 0; id < schedule.buffers.size(); ++id) {
@@ -25,7 +25,7 @@ std::vector<Residence> bare_residences(const Schedule& schedule) {
 }
 
 void note_use(std::vector<Holding>& holdings, ValueId value, std::uint32_t when) {
-  // Searches backwards, since the use is most likely one of the latest value in the buffer.
+  // Searches backwards, since the instruction most likely uses the latest value in the buffer.
   const auto known = std::find_if(holdings.rbegin(), holdings.rend(),
                                   [&](const Holding& holding) { return holding.value == value; });
   if (known != holdings.rend()) {

@@ -1,6 +1,6 @@
 #pragma once
 // Turns a plan into the instructions of its schedule, without addresses and waits. There are two ways to
-// place values, layer-wise and network-wide; both derive from the builder here.
+// place values, layer-wise and network-wide. The builders for both derive from ScheduleBuilder.
 
 #include <cstdint>
 #include <string>
@@ -34,8 +34,8 @@ class ScheduleBuilder {
 
   void place_persistent_values() {
     for (ValueId id = 0; id < tape_.values().size(); ++id) {
-      // In evaluation, ops may read only the narrow copy of a parameter. The schedule then has no buffer for
-      // the parameter itself.
+      // In evaluation it is possible that ops read only the narrow copy of a parameter. The schedule then has
+      // no buffer for the parameter itself.
       if (tape_.value(id).persistent() && tape_.last_use(id) != kNone) {
         place_persistent(id);
       }
@@ -48,8 +48,8 @@ class ScheduleBuilder {
 
   void emit(Instruction instruction) { schedule_.instructions.push_back(std::move(instruction)); }
 
-  // Places each value that the op writes: in the memory of a read if the write overwrites one, otherwise by
-  // `place(value)`.
+  // Places each value that the op writes: in the memory of an operand if the value overwrites that operand,
+  // otherwise by `place(value)`.
   template <class Place>
   void place_writes(OpId id, const Place& place) {
     const Op& op = tape_.op(id);
@@ -112,10 +112,10 @@ class ScheduleBuilder {
   std::vector<BufferId> location_;  // by value: its current buffer
 };
 
-// Both throw InvalidArgument for a plan that cannot be carried out (plan.h).
+// Both functions throw InvalidArgument for a plan that cannot be carried out (plan.h).
 //
-// Layer-wise: a value has memory in each of its lives (plan.h). `first_instructions`, unless null, receives
-// the index of each op's first instruction, then the number of instructions.
+// Layer-wise: a value has memory only during its lives (plan.h). If `first_instructions` is not null, it
+// receives the index of each op's first instruction, and at its end the number of instructions.
 Schedule build_layer_wise_schedule(const Tape& tape, const Plan& plan,
                                    std::vector<std::uint32_t>* first_instructions = nullptr);
 // Network-wide, like Torch (policy `baseline`).

@@ -24,7 +24,7 @@ using Json = nlohmann::ordered_json;
 
 constexpr int kSchema = 1;
 
-// FNV-1a (Fowler, Noll, Vo): sufficient to tell one tape from another, but no protection against forgery.
+// The FNV-1a hash (Fowler, Noll, Vo). It suffices to distinguish tapes, but does not protect against forgery.
 class Fingerprint {
  public:
   void add(std::uint64_t number) {
@@ -52,7 +52,7 @@ class Fingerprint {
   std::uint64_t hash_ = 0xcbf29ce484222325ULL;
 };
 
-// The value of an enum of N values with that name.
+// The value of an enum of N values whose name is `text`.
 template <class Enum, std::size_t N>
 Enum enum_from(const std::string& text, const char* what) {
   for (std::size_t value = 0; value < N; ++value) {
@@ -104,7 +104,7 @@ Json to_json(const Instruction& instruction) {
   return json;
 }
 
-// An object in a schedule file; errors name both.
+// An object in a schedule file. Messages of errors name the file's kind and the object.
 struct Object : JsonObject<Json> {
   Object(const Json& json, std::string where) : JsonObject(json, "schedule file", std::move(where)) {}
 };
@@ -127,7 +127,7 @@ Buffer buffer_from(const Json& json, std::size_t index) {
   return buffer;
 }
 
-// The bounds of the ids in an instruction.
+// The bounds of the ids that an instruction may have.
 struct Bounds {
   const Tape& tape;
   std::size_t buffers = 0;
@@ -192,7 +192,7 @@ Instruction instruction_from(const Json& json, std::size_t index, const Bounds& 
   return instruction;
 }
 
-// No schedule nests deeper than this, and the limit bounds the recursion of the parser.
+// The limit bounds the recursion of the parser. No schedule nests as deep.
 constexpr int kDeepest = 64;
 
 Json parse(std::istream& in) {
@@ -270,7 +270,7 @@ std::string fingerprint_in(const Tape& tape, Order (*order_of)(const Op&)) {
   return print.hex();
 }
 
-// In older files the fingerprint also depends on the order of algorithms.
+// Also accepts the fingerprints of older files, which depend on the order of algorithms.
 bool is_of(const std::string& print, const Tape& tape) {
   return print == fingerprint_in(tape, by_name) || print == fingerprint_in(tape, as_listed);
 }
@@ -289,7 +289,7 @@ void write_schedule(std::ostream& out, const Tape& tape, const Schedule& schedul
     throw InvalidArgument("the origin of a schedule is not a JSON object: " + origin);
   }
   json["tape_fingerprint"] = fingerprint(tape);
-  // Algorithms are stored by name, since their order in the list may change with the library's version.
+  // Stores algorithms by name, since their order in Op::algorithms may change with the library's version.
   Json algorithms = Json::array();
   for (OpId id = 0; id < tape.ops().size(); ++id) {
     algorithms.push_back(tape.op(id).algorithms[schedule.algorithms[id]].name);

@@ -10,11 +10,11 @@ namespace vdnn {
 
 namespace {
 
-// Instructions are numbered through two steps: the second one shows the dependencies on the step before it,
-// and every later step looks the same. Positions count from 1, and 0 means none.
+// The number of an instruction, counted through two steps from 1; 0 means none. The second step shows the
+// dependencies on the step before it, and every later step has the same dependencies.
 using Position = std::uint64_t;
 
-// By stream: the last position that is known to be done.
+// By stream: the last instruction that is known to be done.
 using Clock = std::array<Position, kStreamRoles>;
 
 void join(Clock& clock, const Clock& other) {
@@ -24,7 +24,7 @@ void join(Clock& clock, const Clock& other) {
 // The last accesses of a buffer.
 struct LastAccesses {
   Position write = 0;
-  std::vector<Position> reads;  // since the write
+  std::vector<Position> reads;  // the reads since `write`
 };
 
 class WaitDeriver {
@@ -114,8 +114,8 @@ class WaitDeriver {
     }
   }
 
-  // The few positions in `needed` that imply all others. Tries the latest first, since it tends to imply
-  // earlier ones.
+  // Returns waits for a few instructions of `needed` that imply all other instructions of `needed`. Tries the
+  // latest instruction first, since it often implies earlier ones.
   std::vector<Wait> reduce(std::vector<Position>& needed, Clock& clock, Position position) const {
     std::ranges::sort(needed, std::ranges::greater());
     const std::uint64_t step = (position - 1) / count_;
@@ -152,9 +152,10 @@ class WaitDeriver {
   Schedule& schedule_;
   const std::uint64_t count_;
   std::array<Clock, kStreamRoles> streams_{};
-  std::vector<Clock> clocks_;                     // by position: the work done once its instruction is
-  std::vector<LastAccesses> accesses_;            // by buffer
-  IntervalMap<std::vector<Position>> last_uses_;  // by byte: uses of the last buffer released there
+  std::vector<Clock> clocks_;           // by position: the clock once that instruction is done
+  std::vector<LastAccesses> accesses_;  // by buffer
+  // By byte of the arena: the uses of the last buffer that was released there.
+  IntervalMap<std::vector<Position>> last_uses_;
 };
 
 }  // namespace

@@ -40,7 +40,7 @@ Json counter(const TraceEvent& event, std::int64_t origin) {
           {"args", {{"bytes", event.value}}}};
 }
 
-// With at least four significant digits.
+// The rate of a copy with at least four significant digits.
 double gbytes_per_second(const TraceEvent& copy) {
   return std::round(static_cast<double>(copy.value) / (copy.end_seconds - copy.begin_seconds) / 1e6) / 1e3;
 }

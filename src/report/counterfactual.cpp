@@ -99,8 +99,9 @@ Counterfactual predict_schedule(const PlannedRun& run, const Schedule& schedule)
   return outcome_of(run, predict(*run.tape, schedule, options));
 }
 
-// Predicts the plan with addresses found as `optimal` does, which drops flexible decisions if places are
-// scarce. The addresses of the plan in force may have been searched for in less than the budget.
+// Predicts the plan with addresses from the search of `optimal`, which drops flexible decisions if it finds
+// no addresses. Both the whole budget and the arena of the plan in force are tried, since that plan may have
+// its addresses from a search in less memory.
 Counterfactual predict_arranged(const PlannedRun& run, const Plan& plan) {
   const PlanCosts costs = plan_costs(*run.tape, prediction_options(run));
   const optimal::Problem problem(*run.tape, run.plan.options, costs);
@@ -133,7 +134,7 @@ Counterfactual predict_plan(const PlannedRun& run, const Plan& plan) {
              : predict_schedule(run, make_schedule(*run.tape, plan));
 }
 
-// Reports why a plan has no schedule, or a schedule that fails the checker.
+// Predicts the plan, or reports why it has no schedule or why the checker refuses its schedule.
 Counterfactual try_plan(const PlannedRun& run, const Plan& plan) {
   try {
     return predict_plan(run, plan);

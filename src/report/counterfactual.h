@@ -12,11 +12,11 @@
 
 namespace vdnn {
 
-// The next op after that instruction that is launched for the first time. Ops recomputed in between are
-// recomputed for it.
+// The next op after that instruction that is launched for the first time. Ops that are recomputed in between
+// are recomputed for this op.
 OpId launch_after(const Schedule& schedule, std::uint32_t instruction);
 
-// Why there is nothing to decide about a value; empty if there is.
+// The reason why there is nothing to decide about a value; empty if there is something to decide.
 std::string why_undecided(const PlannedRun& run, ValueId value);
 
 struct Counterfactual {
@@ -28,21 +28,21 @@ struct Counterfactual {
   double step_seconds = 0;
 };
 
-// The plan in force.
+// The prediction of the plan in force.
 Counterfactual as_planned(const PlannedRun& run);
-// The same decisions, with a schedule made anew as for the alternatives below: planned addresses are searched
-// for again in the whole budget. Absent if the result is the plan in force. Otherwise its difference from
-// that plan is not due to a decision.
+// The prediction of the plan's own decisions with a schedule made anew, as for the alternatives below:
+// planned addresses are searched for again in the whole budget. Absent if its time and memory equal those of
+// the plan in force. If they differ, the difference is not due to a decision.
 std::optional<Counterfactual> remade(const PlannedRun& run);
-// The plan with `decision` for the gap of `value` between its last use in the forward pass and its next use,
-// and no other decision for it. why_undecided() must be empty.
+// The prediction of the plan with one change: `decision` for the gap of `value` between its last use in the
+// forward pass and its next use, and no other decision for this value. why_undecided() must be empty.
 //
 // An offloaded value is copied out when it is made and released after its last use in the forward pass. Its
 // fetch starts so early that the ops up to its first reader take as long as a copy on a free link. A
 // recomputed value is computed for the first op that needs it, or earlier for values recomputed from it, if
 // that is better.
 Counterfactual decided_otherwise(const PlannedRun& run, ValueId value, ValueDecision decision);
-// The plan with another algorithm of `op`, an index into Op::algorithms.
+// The prediction of the plan with another algorithm of `op`; `algorithm` is an index into Op::algorithms.
 Counterfactual computed_otherwise(const PlannedRun& run, OpId op, std::uint32_t algorithm);
 
 }  // namespace vdnn

@@ -162,8 +162,8 @@ Explanation explain(const PlannedRun& run) {
 
 namespace {
 
-// The ops for which the value is recomputed: those that read it, or for which an op that reads it is
-// recomputed.
+// The ops for which the value is recomputed. An op reads the recomputed value itself, or reads another value
+// that is recomputed from it.
 std::vector<OpId> made_again_for(const PlannedRun& run, ValueId value) {
   const std::vector<Instruction>& instructions = run.schedule.instructions;
   std::map<BufferId, std::uint32_t> made;  // by buffer: the launch that made it, until it is read

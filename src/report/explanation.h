@@ -1,7 +1,7 @@
 #pragma once
 // Explains a plan: which op sets the peak and which values are in memory then, the smallest budget and its
-// cause, the gain from more memory, and where the time goes. For single values and ops it explains the
-// decision and its alternatives. All figures are predictions.
+// cause, the gain from more memory, and how the step's time is spent. For single values and ops it explains
+// the decision and its alternatives. All figures are predictions.
 
 #include <cstdint>
 #include <optional>
@@ -28,7 +28,7 @@ struct DecisionCounts {
   std::size_t slower_algorithms = 0;  // ops without their fastest algorithm
 };
 
-// The same policy in another budget.
+// The outcome of the same policy in another budget.
 struct OtherBudget {
   std::uint64_t budget_bytes = 0;
   bool fits = false;
@@ -46,7 +46,7 @@ struct SmallestBudget {
   Irreducible most;   // the needs of the op that needs most: a lower bound for every plan of every policy
   // Whether the peak is that lower bound in whole granules, so that no plan could need less.
   bool is_floor = false;
-  // Otherwise: the number of ops at which at most one granule less is in use than at the fullest moment, that
+  // If not: the number of ops at which at most one granule less is in use than at the fullest moment, that
   // op included.
   std::size_t ops_near_peak = 0;
   std::uint64_t above_floor_bytes = 0;  // excess of the peak over that lower bound
@@ -59,8 +59,8 @@ struct Explanation {
   SmallestBudget smallest;
   DecisionCounts decisions;
   // The policy in budgets that exceed the run's (or the smallest budget, if the run's does not suffice) by
-  // 10, 25 and 50 % and by 2 GiB. In order of size, up to the first with the policy's shortest step. Empty
-  // for policies that ignore the budget.
+  // 10, 25 and 50 % and by 2 GiB. They are in ascending order and end with the first budget in which the
+  // policy has its shortest step. Empty for policies that ignore the budget.
   std::vector<OtherBudget> more;
   bool depends_on_budget = false;
   double unlimited_step_seconds = 0;  // of the policy in unlimited memory
@@ -82,8 +82,8 @@ struct ExplainedValue {
   std::vector<OpId> recomputed_for;  // ops for which the value is recomputed
   // Kept, offloaded, recomputed, in this order; empty if there is nothing to decide.
   std::vector<Counterfactual> otherwise;
-  std::optional<Counterfactual> remade;  // set if it differs from the plan in force; the others then compare
-                                         // with it
+  // Set if it differs from the plan in force. The alternatives in `otherwise` are then compared with it.
+  std::optional<Counterfactual> remade;
 };
 ExplainedValue explain_value(const PlannedRun& run, ValueId value);
 

@@ -173,13 +173,15 @@ void print_smallest(std::ostream& out, const PlannedRun& run, const Explanation&
     out << "\n";
     return;
   }
-  out << "in that budget most memory is in use at " << name_of(tape, smallest.there.op) << ", "
+  const std::string fullest = name_of(tape, smallest.there.op);
+  out << "in that budget the most memory is in use at " << fullest << ", "
       << format_size(smallest.fullest.bytes)
-      << "; ops with at most a granule less: " << smallest.ops_near_peak << "\nit cannot run without ";
+      << "; ops with at most one granule less, this one included: " << smallest.ops_near_peak << "\n"
+      << fullest << " cannot run without ";
   print_irreducible(out, smallest.there);
   out << "\nthe rest is kept for other ops, fetched for them, or leaving\n"
-      << "no plan of any policy can need less than " << name_of(tape, smallest.most.op) << " needs, "
-      << format_rounded_size(smallest.above_floor_bytes) << " below:\n";
+      << "no plan of any policy can need less than " << name_of(tape, smallest.most.op) << " does, which is "
+      << format_rounded_size(smallest.above_floor_bytes) << " below this peak:\n";
   print_irreducible(out, smallest.most);
   out << "\n";
 }

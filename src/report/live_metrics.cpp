@@ -226,7 +226,7 @@ void MetricsHistory::add(const MetricsPoint& point) {
       points_[i] = points_[2 * i];
     }
     points_.resize(capacity_ / 2);
-    stride_ *= 2;  // capacity_ is even, so this point is one of those that stay
+    stride_ *= 2;  // capacity_ is even, so this point is one of those that are kept
   }
   points_.push_back(point);
 }

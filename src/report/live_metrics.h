@@ -1,11 +1,11 @@
 #pragma once
-// Figures of a running training, for programs and pages that watch it.
+// Figures of a training run while it runs, for programs and pages that watch it.
 //
 // The training thread publishes a snapshot after each step, and any thread reads the latest one. Publishing
 // never waits. If a reader holds the lock at that moment, readers see the previous snapshot until the next
 // step, which also adds the missed point to the history. Readers hold the lock only to copy, and make text
-// afterwards. The history has a bounded size: once it is full, it drops every second point and from then on
-// keeps every second step.
+// afterwards. The history has a bounded size: whenever it is full, it drops every second point and doubles
+// the number of steps between points.
 
 #include <cstddef>
 #include <cstdint>
@@ -26,7 +26,7 @@ struct TrainingMetrics {
   std::string policy;
   std::uint64_t ranks = 1;
   std::uint64_t budget_bytes = 0;
-  // Counts of this process.
+  // Counts since this process started.
   std::uint64_t completed_steps = 0;
   std::uint64_t images = 0;             // of all ranks
   std::optional<double> stall_seconds;  // over the steps that the device has timed
@@ -36,7 +36,7 @@ struct TrainingMetrics {
   std::uint64_t epochs = 0;
   std::optional<std::uint64_t> epoch;  // of the last completed step, from 1
   std::uint64_t skipped_steps = 0;     // steps whose gradients overflowed
-  // Of the last step of this process.
+  // Figures of the last step of this process.
   std::optional<double> loss;
   std::optional<double> images_per_second;  // of all ranks
   std::optional<double> stall_fraction;
@@ -73,7 +73,7 @@ struct MetricsRange {
   void add(std::optional<double> value);
 };
 
-// Points of a training in the order of steps, at most `capacity` of them, evenly spaced, and the ranges of
+// At most `capacity` points of a training run, evenly spaced and in the order of steps. Also the ranges of
 // all points that were added.
 class MetricsHistory {
  public:

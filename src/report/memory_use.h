@@ -1,6 +1,6 @@
 #pragma once
 // Which values are in device memory at one moment of a step, and why; and the least memory that any plan
-// needs there.
+// needs at that moment.
 
 #include <cstdint>
 #include <string>
@@ -15,7 +15,7 @@ namespace vdnn {
 enum class Reason : std::uint8_t {
   kParameter,
   kOptimizerState,
-  kForGood,    // permanent: sums of gradients, and buffers that `baseline` allocates once
+  kForGood,    // permanent: sums of gradients, the loss scale, and buffers that `baseline` allocates once
   kOperand,    // the current op reads or makes it
   kWorkspace,  // of the current op
   kNeeded,     // a later op needs it
@@ -38,7 +38,7 @@ struct Occupant {
 struct MemoryUse {
   std::uint32_t launch = kNone;  // index of its instruction
   std::uint64_t bytes = 0;       // in use, persistent values included
-  // With each buffer rounded up to the device's alignment.
+  // The same bytes with each buffer rounded up to the device's alignment.
   std::uint64_t aligned_bytes = 0;
   std::vector<Occupant> occupants;  // largest first
 };
@@ -55,7 +55,7 @@ MemoryUse memory_at(const Tape& tape, const Schedule& schedule, std::uint32_t la
 struct Irreducible {
   OpId op = kNone;
   std::uint64_t persistent_bytes = 0;  // parameters and the optimizer's state, operands or not
-  std::uint64_t operand_bytes = 0;     // all others; values overwritten in place count once
+  std::uint64_t operand_bytes = 0;     // all other operands; values overwritten in place count once
   std::uint64_t workspace_bytes = 0;   // of the algorithm that needs least, or of the recorded one
 
   std::uint64_t bytes() const { return persistent_bytes + operand_bytes + workspace_bytes; }

@@ -50,7 +50,7 @@ std::string printed(const char* format, double value) {
   return buffer.data();
 }
 
-// With at least four significant digits.
+// The duration with at least four significant digits.
 std::string duration(double seconds) {
   const double size = std::abs(seconds);
   if (size >= 1) {
@@ -59,7 +59,7 @@ std::string duration(double seconds) {
   return size == 0 ? "0 ms" : printed(size < 1e-3 ? "%.4f ms" : "%.2f ms", seconds * 1e3);
 }
 
-// As format_size() writes it, without the bytes in parentheses.
+// The size as format_size() writes it, without the bytes in parentheses.
 std::string short_size(std::uint64_t bytes) {
   const std::string text = format_size(bytes);
   return text.substr(0, text.find(" ("));

@@ -14,8 +14,8 @@
 
 namespace vdnn {
 
-// `configuration`: an object of the options in force, shown as it is. `advice`: if the run does not fit, the
-// text of its shortage(), whose parts are separated by "; "; empty: not shown. Throws InvalidArgument if the
+// `configuration`: an object of the options in force, shown as it is. `advice`: if the run does not fit,
+// BudgetShortage::text(), whose parts are separated by "; "; empty: not shown. Throws InvalidArgument if the
 // prediction was made without a trace (RunOptions::trace_prediction), DataError if `out` fails.
 void write_plan_report(std::ostream& out, const PlannedRun& run, const nlohmann::ordered_json& configuration,
                        const std::string& advice);

@@ -1,7 +1,7 @@
 #pragma once
 // A run as JSON lines for external planners: the device's memory and copy rates, each value of the tape, and
-// each op with all of its algorithms, chosen or not. docs/planning_problem.schema.json is their schema.
-// docs/planner.md specifies the rules of a plan, and how an external plan is checked and predicted.
+// each op with all its algorithms. docs/planning_problem.schema.json is their schema. docs/planner.md
+// specifies the rules of a plan, and how an external plan is checked and predicted.
 
 #include <nlohmann/json.hpp>
 #include <vector>

@@ -88,7 +88,8 @@ class ByteScale {
 
 // --- memory by content -------------------------------------------------------------------------------------
 
-// From the bottom of the stack to its top; contents that change least are lowest.
+// The layers of the stack from bottom to top; contents that change least are lowest. kAhead: values that are
+// fetched before they are needed. kLeaving: values that wait for their copies to the host.
 constexpr std::size_t kAhead = kContents;
 constexpr std::size_t kLeaving = kContents + 1;
 constexpr std::size_t kLayers = kContents + 2;
@@ -142,7 +143,8 @@ std::vector<Change> changes(const StepPicture& picture, const TimeScale& time) {
   return result;
 }
 
-// Draws a layer as the area below its upper edge, over the layers above it, which are drawn earlier.
+// Draws a layer as the whole area below its upper edge. The layers above it must have been drawn earlier; it
+// covers the lower part of their areas.
 void draw_layer(std::ostream& out, std::size_t position, std::span<const Change> changes,
                 const ByteScale& scale) {
   out << "<path class=\"" << layer_class(kStack[position]) << "\" d=\"M0 " << kDrawingHeight;

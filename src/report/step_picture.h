@@ -1,15 +1,15 @@
 #pragma once
-// The course of one predicted step: which work runs on which stream and when, and which contents occupy which
-// memory over which time. It joins the prediction's trace with the schedule, instruction by instruction, for
-// reports that draw it.
+// The course of one predicted step: when each piece of work runs on its stream, and when each value occupies
+// its memory. It joins the prediction's trace with the schedule, instruction by instruction, for reports that
+// draw it.
 //
 // Times are seconds since the end of the previous step. Steps overlap and repeat. Work that begins before 0
 // (the copy of the next batch, if it need not wait) overlaps the end of the previous step. Likewise such work
 // of the next step overlaps the end of this one. So a drawing of one step from 0 on wraps around at its ends.
 //
-// Memory counts from the begin of the first work that uses it to the end of the last, as the device sees it.
-// The instructions allocate it a little earlier and free it a little later; `peak` is the fullest moment by
-// the instructions.
+// Memory counts as used from the beginning of the first work that uses it to the end of the last. The
+// instructions allocate it a little earlier and free it a little later; `peak` is the fullest moment by the
+// instructions.
 
 #include <cstdint>
 #include <optional>
@@ -49,15 +49,15 @@ enum class Content : std::uint8_t {
 inline constexpr std::size_t kContents = 9;
 std::string to_string(Content content);
 
-// A value, or an op's workspace, at one address for some time.
+// The time that a value, or an op's workspace, spends at one address.
 struct Stay {
   ValueId value = kNone;  // kNone: workspace
   Content content = Content::kWorkspace;
-  std::uint64_t address = 0;  // relative to the begin of the pool
+  std::uint64_t address = 0;  // relative to the beginning of the pool
   std::uint64_t bytes = 0;
   double begin = 0;
-  double needed_from = 0;   // before that it is fetched ahead
-  double needed_until = 0;  // after that it is leaving
+  double needed_from = 0;   // before that time it is being fetched ahead
+  double needed_until = 0;  // after that time it waits for its copy to the host
   double end = 0;
   std::vector<std::uint32_t> work;  // the work that uses it, in the order of the instructions; the first
                                     // makes it
@@ -80,7 +80,7 @@ struct Decision {
 struct Stall {
   double begin = 0;
   double end = 0;
-  std::string awaited;  // the stream awaited
+  std::string awaited;  // the stream for which it waits
 };
 
 struct BytesAt {

@@ -80,7 +80,8 @@ class Accounts {
     time_.stalls.push_back(stall);
   }
 
-  // Prefers a transfer that the schedule makes the launch wait for to one whose memory the launch reuses.
+  // Prefers a transfer for which the schedule makes the launch wait. Otherwise any transfer that ends when
+  // the launch begins counts, for example one whose memory the launch reuses.
   void find_transfer(StalledLaunch& stall, double begin) const {
     for (const Wait& wait : schedule_.instructions[stall.launch].waits) {
       if (ends_at(wait.instruction, begin + wait.steps_ago * time_.step_seconds)) {

@@ -1,5 +1,5 @@
 #pragma once
-// Where the time of a predicted step goes: the compute stream computes, recomputes, or waits for a copy or a
+// How a predicted step spends its time: the compute stream computes, recomputes, or waits for a copy or a
 // reduction over the ranks.
 
 #include <cstdint>
@@ -16,7 +16,7 @@ struct StalledLaunch {
   std::uint32_t launch = kNone;  // index of its instruction
   double begin_seconds = 0;
   double seconds = 0;
-  // The copy or reduction after which it begins; kNone: none ends at that time.
+  // The copy or reduction at whose end the launch begins; kNone: no copy or reduction ends at that time.
   std::uint32_t transfer = kNone;
   bool of_the_step_before = false;  // whether that transfer belongs to the previous step
 };

@@ -18,7 +18,7 @@ namespace vdnn {
 
 namespace {
 
-// In units of the picture.
+// Lengths in units of the picture.
 constexpr double kWidth = 900;
 constexpr double kHeight = 500;
 constexpr double kLeft = 70;
@@ -28,11 +28,12 @@ constexpr double kLegendLeft = 745;
 constexpr double kLegendLine = 24;
 constexpr double kTitleSize = 17;
 constexpr double kSubtitleSize = 12;
-// Widths of lines: of the first approach requested, of the last, and the increase from one to the next.
+// Widths of lines. The line of the first approach requested is the thinnest. Each further line is wider, by
+// at most kMostWider, so that approaches with the same times stay visible.
 constexpr double kThinnest = 2;
 constexpr double kWidest = 11;
 constexpr double kMostWider = 1.5;
-// The average width of a letter of a sans-serif font in font sizes, with a margin.
+// The average width of a letter of a sans-serif font, with a margin, as a part of the font size.
 constexpr double kLetterWidth = 0.56;
 
 // Names of files may contain characters that XML does not allow.
@@ -72,7 +73,8 @@ class Scale {
   double most_ = 0;
 };
 
-// Round values, the roundest first, as long as they are `distance` apart.
+// Values for the labels of a scale, at least `distance` apart. Each is a power of `base` times a factor.
+// Factors of the first class are tried first.
 std::vector<double> ticks(const Scale& scale, double base, const std::vector<std::vector<double>>& classes,
                           double distance) {
   std::vector<double> result;
@@ -197,8 +199,8 @@ class Chart {
     open();
     shade_bound();
     draw_axes();
-    // If approaches coincide, the first requested one is on top and the wider lines of the others surround
-    // it.
+    // If approaches coincide, the line of the first one requested is on top, and the wider lines of the
+    // others surround it.
     for (std::size_t each = sweep_.approaches.size(); each-- > 0;) {
       for (const std::string& precision : sweep_.precisions) {
         draw(sweep_.approaches[each], precision, width_of(each));
@@ -216,7 +218,7 @@ class Chart {
   }
   static double radius_of(double line_width) { return 1.5 + line_width; }
 
-  // In units of the axis.
+  // The time in units of the axis.
   double in_units(double seconds) const { return seconds / time_unit_seconds_; }
   double least_time() const {
     double least = sweep_.points.front().oracle_step_seconds;
@@ -253,11 +255,11 @@ class Chart {
            (compares_precisions_ ? ", in " + joined(sweep_.precisions) : "");
   }
   std::string subtitle() const {
-    return "A plan for a budget serves each larger one, too: between two marks a step takes at most the time "
-           "of the left one. Oracle (" +
+    return "A plan also fits every larger budget, so between two marks a step takes at most the time at the "
+           "left mark. Oracle (" +
            oracles() +
            " ms): policy none with its fastest algorithms in unlimited memory. A plan that hides the load of "
-           "its input can be faster.";
+           "its input can be faster than the oracle.";
   }
   // Returns where the next line begins.
   double lines(const std::vector<std::string>& lines, double font_size, double y) {
@@ -280,7 +282,7 @@ class Chart {
          << "<rect width=\"" << kWidth << "\" height=\"" << kHeight << "\" fill=\"#ffffff\"/>\n";
     lines(subtitle_, kSubtitleSize, lines(title_, kTitleSize, 10) + 4);
   }
-  // In milliseconds.
+  // The oracles' step times in milliseconds.
   std::string oracles() const {
     std::vector<std::string> texts;
     for (std::size_t each = 0; each < sweep_.precisions.size(); ++each) {
@@ -290,7 +292,7 @@ class Chart {
     return joined(texts);
   }
 
-  // The lower bound over all precisions in that budget.
+  // The lower bound on the step time in that budget, in whichever precision it is least.
   double bound_seconds(std::uint64_t budget_bytes) const {
     double least = std::numeric_limits<double>::infinity();
     for (const SweepPoint& point : sweep_.points) {
@@ -299,8 +301,8 @@ class Chart {
     return least;
   }
 
-  // Shades the area that no plan can reach. The bound falls with memory and is known at the budgets of the
-  // points. Between two of them it is at least the bound of the larger one.
+  // Shades the area that no plan can reach. The lower bound falls as memory grows and is known at the budgets
+  // of the points. In a budget between two points, it is at least the bound at the larger one.
   void shade_bound() {
     out_ << "<polygon class=\"bound\" points=\"" << kLeft << "," << kBottom << " ";
     double left = kLeft;
@@ -332,7 +334,7 @@ class Chart {
     text((kLeft + kRight) / 2, kBottom + 48, "class=\"axis-title\" text-anchor=\"middle\"",
          "budget of device memory");
     text(-(top_ + kBottom) / 2, 16, "class=\"axis-title\" text-anchor=\"middle\" transform=\"rotate(-90)\"",
-         compares_precisions_ ? "time of a step in ms" : "time of a step, in oracles");
+         compares_precisions_ ? "time of a step in ms" : "step time relative to the oracle");
   }
 
   void open_group(const char* color, const PrecisionStyle& style) {
@@ -353,7 +355,8 @@ class Chart {
   void close_mark(const PrecisionStyle& style) { out_ << "</" << tag_of(style) << ">\n"; }
   static const char* tag_of(const PrecisionStyle& style) { return style.square ? "rect" : "circle"; }
 
-  // Draws steps: between two budgets the plan of the smaller one serves. The last step extends to the border.
+  // Draws a step function: between two budgets the plan for the smaller one is used. The last step extends to
+  // the right border.
   void draw_curve(const std::vector<const SweepPoint*>& points, const PrecisionStyle& style, double width) {
     out_ << "<polyline class=\"curve\" stroke-width=\"" << width << "\" stroke-dasharray=\"" << style.dashes
          << "\" points=\"";
@@ -408,7 +411,7 @@ class Chart {
     out_ << "<rect x=\"" << kLegendLeft << "\" y=\"" << y - 12
          << "\" width=\"24\" height=\"14\" class=\"bound\""
          << " stroke=\"#bbbbbb\"/>\n";
-    text(kLegendLeft + 32, y, "class=\"legend\"", "no plan is here");
+    text(kLegendLeft + 32, y, "class=\"legend\"", "no plan possible");
   }
 
   // Returns where the legend continues.

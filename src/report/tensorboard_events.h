@@ -1,11 +1,11 @@
 #pragma once
-// Scalars of a training for TensorBoard, written as an event file.
+// Scalars of a training run for TensorBoard, written as an event file.
 //
 // The file is a sequence of TFRecords: the length of the data (8 bytes), a masked CRC-32C of the length, the
 // data, a masked CRC-32C of the data; numbers are little-endian. The data is an Event of TensorFlow's
 // event.proto, of which a writer of scalars needs a few fields; they are encoded here. The first event names
 // the version, "brain.Event:2". The second one starts a session at a step. Readers then drop events from that
-// step on in earlier files of the folder, which an interrupted training wrote after its last checkpoint.
+// step on in earlier files of the folder. An interrupted run wrote such events after its last checkpoint.
 
 #include <cstdint>
 #include <filesystem>

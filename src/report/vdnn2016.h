@@ -5,7 +5,7 @@
 // Memory is counted in two ways. *Ours*: everything that the device commits, as in `vdnn plan`. *The
 // paper's*: feature maps, gradient maps, tensors saved for backward, workspace and weights, without gradients
 // of weights, the optimizer's state and the allocator's gaps. The paper's bars of vDNN seem to leave out the
-// classifier's weights, too, while those of its baseline include them; so both are given.
+// classifier's weights, too, while those of its baseline include them. So our tables have both counts.
 
 #include <cstdint>
 #include <nlohmann/json_fwd.hpp>
@@ -27,7 +27,7 @@ struct MemoryUse {
   double average_bytes = 0;      // allocated, mean over the step's instructions
 };
 
-// In the paper's accounting. The paper does not specify over what it averages.
+// Memory in the paper's accounting. The paper does not specify over what it averages.
 struct PaperMemoryUse {
   std::uint64_t peak_bytes = 0;
   double average_over_time_bytes = 0;  // weighted by the times of ops

@@ -18,7 +18,7 @@ const std::string& name_of(const Tape& tape, const TapeParameter& parameter) {
   return tape.value(parameter.value).name;
 }
 
-// The storage layout is not compared, since it may depend on the batch.
+// Does not compare the layouts in memory, since a layout may depend on the batch.
 void require_same_parameter(const Tape& training, const Tape& evaluation, std::size_t index) {
   const TapeParameter& trained = training.parameters()[index];
   const TapeParameter& evaluated = evaluation.parameters()[index];
@@ -61,8 +61,9 @@ bool store_parameters_alike(const Tape& training, const Tape& evaluation) {
   return std::ranges::equal(training.parameters(), evaluation.parameters(), {}, layout, layout);
 }
 
-// An op that training also has keeps its algorithm from training. So a run that resumes with the algorithms
-// of its checkpoint evaluates like the uninterrupted run. The other ops follow the preference.
+// If training has an op of the same name, the evaluation's op uses that op's algorithm. So a run that resumes
+// with the algorithms of its checkpoint evaluates like the uninterrupted run. For all other ops,
+// `options.algorithms` chooses.
 Plan evaluation_plan(const PlannedRun& run, const Tape& evaluation) {
   PlanOptions options = plan_options(run.options, Policy::kOffloadNone);
   options.recorded.clear();
@@ -97,8 +98,8 @@ EvaluationPlan evaluation_with_batch(const PlannedRun& run, std::int64_t batch) 
   return evaluation;
 }
 
-// Returns nothing if the network or the device cannot compute a batch smaller than training's. An error with
-// the batch of training is a fault and is rethrown.
+// Returns nothing if the network or the device cannot compute `batch` and `batch` is smaller than training's.
+// An error with training's own batch is rethrown.
 std::optional<EvaluationPlan> try_evaluation(const PlannedRun& run, std::int64_t batch) {
   try {
     return evaluation_with_batch(run, batch);

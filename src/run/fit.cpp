@@ -17,15 +17,15 @@ namespace vdnn {
 
 namespace {
 
-// Whether plan_run() can plan the run with another batch. It cannot for the caller's own network, nor for a
-// learned step of unknown batch.
+// Whether plan_run() can plan the run with another batch. It cannot if the network is the caller's own or the
+// learned step's batch is unknown.
 bool has_other_batches(const PlannedRun& run) {
   const RunOptions& options = run.options;
   return run.network ? options.model.model == run.network->name() : options.step->batch.has_value();
 }
 
-// Options of the same run for other batches, without timing engines. Returns nothing if its network or its
-// algorithms are only for this batch.
+// The options of `run`, for plans with other batches; these plans time no engines. Returns nothing if the
+// run's network or algorithms are only for its own batch.
 std::optional<RunOptions> options_of_other_batches(const PlannedRun& run) {
   RunOptions options = run.options;
   if (!has_other_batches(run) || !options.recorded_algorithms.empty()) {
@@ -35,7 +35,7 @@ std::optional<RunOptions> options_of_other_batches(const PlannedRun& run) {
     options.device = run.target.name;
   }
   options.gpus = run.target.gpus;
-  // All ranks measured this together; one rank cannot measure it again.
+  // All ranks together have measured these bytes; one rank cannot measure them again.
   options.communicator_bytes = [bytes = run.target.communicator_bytes](Device&, int) { return bytes; };
   options.policy = run.plan.options.policy;
   options.memory_bytes = run.target.budget_bytes;
@@ -48,7 +48,7 @@ std::optional<RunOptions> options_of_other_batches(const PlannedRun& run) {
   return options;
 }
 
-// Ways out are hints: an error during the search for one means that there is none.
+// Returns nothing if `find` throws an error: ways out are hints, and an error means that there is no hint.
 template <class Find>
 auto hint(const Find& find) -> decltype(find()) {
   try {
@@ -105,8 +105,9 @@ class WaysOutOf {
     }
   }
 
-  // The same samples per update in micro-steps of at most `most` samples. Returns nothing if the largest
-  // micro-steps do not fit, since accumulating gradients needs memory, too.
+  // Options with the same samples per update, in micro-steps of at most `most` samples. Tries the two largest
+  // divisors of the batch. Returns nothing if neither fits, which is possible since accumulated gradients
+  // need memory, too.
   std::optional<RunOptions> accumulated(RunOptions options, std::int64_t most) const {
     constexpr int kMostTries = 2;
     const std::int64_t batch = run_.batch();
@@ -145,7 +146,7 @@ class WaysOutOf {
     }
   }
 
-  // Returns nothing if `optimal` does not fit either.
+  // The seconds of a step under `optimal`. Returns nothing if `optimal` does not fit either.
   std::optional<double> optimal_step_seconds(bool keep_algorithms) const {
     PlanOptions plan = plan_options(run_.options, Policy::kOptimal);
     plan.keep_algorithms = keep_algorithms;
@@ -171,8 +172,8 @@ std::string default_budget(const BudgetShortage& shortage) {
 
 }  // namespace
 
-// "policy none on cpu needs 1.2 GiB more than memory_bytes = 4294967296: smallest budget 5.2 GiB
-// (memory_bytes = 5582618624); model.batch = 48 fits; policy = optimal fits with a step of 40.1 ms"
+// Returns for example "policy none on cpu needs 1.2 GiB more than memory_bytes = 4294967296: smallest budget
+// 5.2 GiB (memory_bytes = 5582618624); model.batch = 48 fits; policy = optimal fits with a step of 40.1 ms".
 std::string BudgetShortage::text(const SettingsInWords& in_words) const {
   const auto setting = [&](std::uint64_t bytes) {
     const OptionSetting budget{.option = page_locked ? "host_memory_bytes" : "memory_bytes",

@@ -1,5 +1,5 @@
 #pragma once
-// The times of a stream's launches, from a trace of whole steps.
+// Computes the times of a stream's launches from a trace of whole steps.
 
 #include <functional>
 #include <map>
@@ -13,15 +13,16 @@
 
 namespace vdnn {
 
-// The times of all launches of one name, by name.
+// The times of all launches, by name.
 using LaunchSeconds = std::map<std::string, std::vector<double>, std::less<>>;
 
-// A launch counts from the end of the stream's previous event, a launch or a wait. So its time includes the
-// gap between the two. Launches named `first`, if it is not empty, count from their own beginning, since the
-// stream may have been idle. The first event of the trace does not count.
+// A launch's time counts from the end of the stream's previous event, which is a launch or a wait. So the
+// time includes the gap between the two. The time of launches named `first` counts from their own beginning,
+// since the stream may have been idle before. An empty `first` names no launch. The first event of the trace
+// has no time.
 LaunchSeconds launch_seconds(std::span<const TraceEvent> trace, StreamId stream, std::string_view first = {});
 
-// The median and the distance between the quartiles. Needs at least one launch.
+// The median of `seconds` and the distance between their quartiles. `seconds` must not be empty.
 MeasuredTime time_of(const std::vector<double>& seconds);
 
 }  // namespace vdnn

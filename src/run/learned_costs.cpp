@@ -12,14 +12,17 @@ namespace vdnn {
 
 namespace {
 
-// A copy of fewer bytes, or one that is shorter than this multiple of a copy's fixed time, reveals no rate.
+// Copies of fewer bytes are too short to measure the link's rate.
 constexpr std::uint64_t kLeastCopyBytes = 16 << 10;
+// Copies that take less time than this multiple of a copy's fixed time are too short, too.
 constexpr double kLeastCopySeconds = 2;
-// Replaces shorter times, down to the 0 that a coarse clock measures.
+// Replaces shorter times, for example the 0 that a coarse clock measures.
 constexpr double kLeastSeconds = 1e-9;
-// A copy that overlaps copies of the other direction for at most this part of its time counts as alone.
+// If a copy overlaps copies of the other direction for at most this fraction of its time, it measures the
+// rate one way.
 constexpr double kAlone = 0.05;
-// A copy that overlaps them for at least this part of its time reveals the rate both ways.
+// If a copy overlaps copies of the other direction for at least this fraction of its time, it measures the
+// rate both ways.
 constexpr double kAccompanied = 0.5;
 
 constexpr std::size_t index_of(CopyDirection direction) {
@@ -33,7 +36,7 @@ struct Span {
   double end = 0;
   std::uint64_t bytes = 0;
 };
-using Spans = std::array<std::vector<Span>, kDirections.size()>;  // by direction
+using Spans = std::array<std::vector<Span>, kDirections.size()>;  // the copies of each direction
 
 struct CopyKind {
   CopyDirection direction = CopyDirection::kDeviceToHost;
@@ -69,8 +72,8 @@ Spans copies_in(const Tape& tape, const Schedule& schedule, std::span<const Trac
           {.begin = event.begin_seconds, .end = event.end_seconds, .bytes = kind->second.bytes});
     }
   }
-  // Each direction has one copy engine. A copy that starts while another runs really starts at the other's
-  // end.
+  // Each direction has one copy engine. So a copy that begins in the trace while another one of its direction
+  // runs really begins when that copy ends.
   for (std::vector<Span>& of_direction : spans) {
     std::ranges::sort(of_direction, {}, &Span::end);
     for (std::size_t i = 1; i < of_direction.size(); ++i) {
@@ -80,7 +83,7 @@ Spans copies_in(const Tape& tape, const Schedule& schedule, std::span<const Trac
   return spans;
 }
 
-// How long `span` overlaps copies of `others`, which are in order and do not overlap each other.
+// For how many seconds `span` overlaps `others`, which are in order and do not overlap each other.
 double shared_seconds(const Span& span, const std::vector<Span>& others) {
   double seconds = 0;
   for (auto other = std::ranges::upper_bound(others, span.begin, {}, &Span::end);
@@ -94,10 +97,11 @@ double shared_seconds(const Span& span, const std::vector<Span>& others) {
 
 struct Rate {
   double bytes_per_second = 0;
-  std::uint64_t bytes = 0;  // copied at this rate
+  std::uint64_t bytes = 0;  // the bytes that were copied at this rate
 };
 
-// The rate at or below which half of the bytes were copied. Returns nothing if `rates` is empty.
+// The median of `rates`, weighted by bytes: half of the bytes were copied at this rate or a lower one.
+// Returns nothing if `rates` is empty.
 std::optional<double> median_rate(std::vector<Rate> rates) {
   std::ranges::sort(rates, {}, &Rate::bytes_per_second);
   std::uint64_t left = 0;
@@ -135,8 +139,8 @@ double alone_seconds(const StepObservations::SeenCopy& copy, double copy_seconds
   return std::max(0.0, copy.seconds - copy.shared_seconds - copy_seconds);
 }
 
-// Subtracts the bytes copied alone, at the rate `alone`. The copy transferred the remaining bytes in its
-// shared time.
+// The rate of a direction while both directions copy. From each copy's bytes, subtracts those that it
+// transferred alone, at the rate `alone`. The copy transferred the remaining bytes in its shared time.
 std::optional<double> rate_both_ways(const Copies& copies, double copy_seconds, double alone) {
   std::vector<Rate> rates;
   for (const auto& copy : copies) {
@@ -148,8 +152,8 @@ std::optional<double> rate_both_ways(const Copies& copies, double copy_seconds, 
   return median_rate(std::move(rates));
 }
 
-// The rate of a copy alone, for when no copy was alone: assumes that the rate both ways is `relation` times
-// it.
+// The rate one way, computed from copies that were not alone. Assumes that the rate both ways is `relation`
+// times the rate one way.
 std::optional<double> rate_of_mixture(const Copies& copies, double copy_seconds, double relation) {
   std::vector<Rate> rates;
   for (const auto& copy : copies) {
@@ -177,15 +181,15 @@ void learn_link(MeasuredCosts& costs, CopyDirection direction, const Copies& cop
 
 // --- ops ---------------------------------------------------------------------------------------------------
 
-// A calculated time. Its 0 launches mark it as not observed.
+// A calculated time. It has 0 launches, which means that it was not observed.
 MeasuredTime reckoned(double seconds) {
   return {.seconds = seconds, .spread_seconds = 0, .launches = 0};
 }
 
-// The launches of each op, recomputations included, under the op's name.
+// The times of each op's launches, recomputations included, by the op's name.
 LaunchSeconds seconds_by_op(const Tape& tape, const Schedule& schedule, StreamId compute,
                             std::span<const TraceEvent> trace) {
-  std::map<std::string, std::string> op_names;  // by name in the trace
+  std::map<std::string, std::string> op_names;  // names of ops by names in the trace
   std::string first;
   for (const Instruction& instruction : schedule.instructions) {
     if (is_launch(instruction.kind)) {
@@ -209,7 +213,7 @@ LaunchSeconds seconds_by_op(const Tape& tape, const Schedule& schedule, StreamId
 MeasuredCosts expected_costs(const PlannedRun& run) {
   const SimProfile& profile = run.target.profile;
   MeasuredCosts costs = run.measured.value_or(MeasuredCosts{});
-  // The profile has this device's share of the link's rates, measured or not.
+  // The profile has this device's share of the link's rates, even if the costs were measured.
   costs.link_bytes_per_second = profile.link_bytes_per_second;
   costs.link_bytes_per_second_both_ways = profile.link_bytes_per_second_both_ways;
   costs.launch_seconds = profile.launch_seconds;

@@ -16,14 +16,14 @@ namespace vdnn {
 
 namespace {
 
-constexpr std::size_t kPairs = 8;     // pairs of blocks if there is room: more than fits into caches
+constexpr std::size_t kPairs = 8;     // pairs of blocks if memory permits: together larger than caches
 constexpr std::size_t kRounds = 3;    // rounds of copies over all pairs
 constexpr std::size_t kMinPairs = 2;  // one for each direction
-// A second copy size, as a fraction of a block: 1/16. The two sizes reveal the fixed time of a copy.
+// Small copies have 1/16 of a block. The fixed time of a copy follows from the times of the two sizes.
 constexpr std::uint64_t kSmallPart = 16;
 
-// Pairs of blocks of one size, on the device and page-locked. The destructor waits for the device, then frees
-// them.
+// Pairs of blocks of one size. One block of a pair is in device memory, the other in page-locked memory. The
+// destructor waits for the device, then frees the blocks.
 class Blocks {
  public:
   Blocks(Device& device, PinnedPool& pinned, StreamId stream, std::uint64_t bytes)
@@ -39,7 +39,7 @@ class Blocks {
         pinned_.free(pair.host, {});
       }
       pinned_.trim();
-    } catch (...) {  // later calls of the device report its failure; the pools free the rest
+    } catch (...) {  // later calls report the device's failure; the pools free the rest
     }
   }
   Blocks(const Blocks&) = delete;
@@ -49,7 +49,7 @@ class Blocks {
   std::size_t size() const { return pairs_.size(); }
   MemoryShortage shortage(std::uint64_t bytes) const { return pool_.shortage(bytes); }
 
-  // Copies the first `bytes` of a block.
+  // Copies the first `bytes` of a pair's block to its other block.
   void copy(StreamId stream, CopyDirection direction, std::size_t index, std::uint64_t bytes) {
     Pair pair = pairs_[index];
     pair.device.bytes = bytes;
@@ -67,7 +67,8 @@ class Blocks {
     AddressRange host;
   };
 
-  // The budget that other pools leave. At least one granule, since a budget of 0 means the whole device's.
+  // The part of the device's budget that other pools have not committed. Returns at least one granule, since
+  // a budget of 0 would mean the whole device's.
   static std::uint64_t room(const Device& device) {
     const std::uint64_t committed = device.counters().committed_bytes;
     const std::uint64_t budget = device.properties().budget_bytes;
@@ -97,8 +98,8 @@ class Blocks {
 using Streams = std::array<StreamId, kDirections.size()>;
 using Events = std::array<std::vector<TraceEvent>, kDirections.size()>;
 
-// The copies that `submit` queues, by the direction of their stream. Each counts from the end of the previous
-// one, so its time includes the gap between the two.
+// Calls `submit`, and returns the copies that it has submitted, by the direction of their stream. A copy's
+// time counts from the end of the previous copy, so it includes the gap between the two.
 template <class Submit>
 Events traced(Device& device, const Streams& streams, const Submit& submit) {
   device.set_tracing(true);
@@ -132,14 +133,14 @@ double median_seconds(const std::vector<TraceEvent>& events) {
   return median(std::move(seconds));
 }
 
-// The fixed time of a copy, from the times of two sizes. It is 0 if the smaller copy is faster per byte, for
-// example because it fits into a cache.
+// The fixed time of a copy, computed from the times of a large and a small copy. It is 0 if the small copy is
+// faster per byte, for example because it fits into a cache.
 double seconds_besides(double large, double small) {
   constexpr double kPart = kSmallPart;
   return std::max(0.0, (kPart * small - large) / (kPart - 1));
 }
 
-// The copies that began and ended while copies of the other direction ran.
+// The copies of `events` that began and ended while copies of `others` ran.
 std::vector<TraceEvent> accompanied(const std::vector<TraceEvent>& events,
                                     const std::vector<TraceEvent>& others) {
   std::vector<TraceEvent> result;
@@ -152,14 +153,14 @@ std::vector<TraceEvent> accompanied(const std::vector<TraceEvent>& events,
   return result;
 }
 
-// Measures copies on streams of one device, between blocks of `bytes`.
+// Measures copies between blocks of `bytes`, on streams of one device.
 class LinkMeasurement {
  public:
   LinkMeasurement(Device& device, Blocks& blocks, const Streams& streams, std::uint64_t bytes)
       : device_(device), blocks_(blocks), streams_(streams), bytes_(bytes) {}
 
   MeasuredLink measure() {
-    // Writes all blocks, so that no copy reads memory that nothing has written.
+    // Writes all blocks first, so that no measured copy reads memory that has never been written.
     for (const std::size_t i : {1, 0}) {
       one_way(i, bytes_);
       device_.synchronize_all();
@@ -199,7 +200,7 @@ class LinkMeasurement {
     return median_seconds(events[i]);
   }
 
-  // At any time the two directions use different blocks.
+  // Copies in both directions at once. At any time the two directions use different blocks.
   void both_ways() {
     const std::size_t blocks = blocks_.size() / 2 * 2;
     for (std::size_t copy = 0; copy < 2 * kRounds * blocks_.size(); ++copy) {

@@ -1,5 +1,6 @@
 #pragma once
-// Measures the rates of the link between host and device, one way and both ways at once.
+// Measures the link between host and device: the rates one way, and the rates while copies run in both
+// directions.
 
 #include <cstdint>
 
@@ -9,17 +10,17 @@
 
 namespace vdnn {
 
-// A copy of n bytes takes `copy_seconds` + n / rate.
+// A copy of n bytes takes `copy_seconds` + n / rate seconds.
 struct MeasuredLink {
   LinkRates one_way;
-  LinkRates both_ways;  // at most the rates one way
+  LinkRates both_ways;  // of each direction while copies run in both; at most `one_way`
   double copy_seconds = 0;
 };
 
-// Copies blocks of `copy_bytes`, and parts of them, between page-locked and device memory on two new streams,
-// and returns medians. If the device or `pinned` has no room for two blocks, halves them until there is room.
-// The rates are exact for blocks of this size. Nothing else may run on the device meanwhile. Throws
-// OutOfMemory if there is no room for blocks of any size.
+// Copies blocks of `copy_bytes`, and parts of blocks, between page-locked and device memory on two new
+// streams, and returns medians. If the device or `pinned` cannot hold two blocks, halves `copy_bytes` until
+// both can. The rates are exact for copies of this size. No other work may run on the device during the call.
+// Throws OutOfMemory if not even blocks of one byte fit.
 MeasuredLink measure_link(Device& device, PinnedPool& pinned, std::uint64_t copy_bytes);
 
 }  // namespace vdnn

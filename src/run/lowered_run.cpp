@@ -49,7 +49,7 @@ Lowered lower(const Network& network, const RunOptions& options, const std::shar
   return lowered;
 }
 
-// The precisions of products on a device that has TF32.
+// The precisions of matrix products and convolutions on a device that has TF32.
 ProductPrecisions precisions_of(const RunOptions& options) {
   const auto tf32_if = [](bool permitted) {
     return permitted ? ProductPrecision::kTf32 : ProductPrecision::kFp32;
@@ -67,20 +67,20 @@ double most_trial_seconds(const RunOptions& options) {
   return options.engine_trial_seconds.value_or(otherwise);
 }
 
-// The file that stores times of engines. Returns nothing if no file does.
+// The file that stores the measured times of engines. Returns nothing if times are not stored.
 std::optional<std::filesystem::path> timings_file(const RunOptions& options) {
   if (options.engine_timings) {
     return options.engine_timings;
   }
   if (options.engine_cache) {
-    // If this fails, writing the file reports it.
+    // If the directories cannot be made, the error occurs when the file is written.
     std::error_code error;
     std::filesystem::create_directories(options.engine_cache->parent_path(), error);
   }
   return options.engine_cache;
 }
 
-// Refuses the option on devices where it would have no effect.
+// Throws InvalidOption with `reason` if `tf32` is requested. Call it for devices without TF32.
 void require_no_tf32(const RunOptions& options, const std::string& reason) {
   if (options.tf32.value_or(false)) {
     throw InvalidOption({{.option = "tf32", .value = "true"}}, reason);
@@ -101,7 +101,7 @@ ProductPrecisions precisions_on_gpu(const RunOptions& options, const RunTarget& 
   return {};
 }
 
-// `so_far`: earlier trials of this run, which count towards its limit.
+// `so_far`: earlier trials of this run, which count towards the limit on trial time.
 Lowered lower_for_gpu(const Network& network, const RunOptions& options, const RunTarget& target,
                       EngineTiming timing, const EngineTrialReport& so_far) {
   const ProductPrecisions precisions = precisions_on_gpu(options, target);
@@ -138,7 +138,8 @@ void require_no_engine_trials(const RunOptions& options, const RunTarget& target
   }
 }
 
-// Lowers with the driver's catalog; returns nothing if the engines of a convolution are not known.
+// Lowers the network with the catalog of the `cuda` driver. Returns nothing if the engines of a convolution
+// are not known.
 std::optional<Lowered> lower_with_known_engines(const Network& network, const RunOptions& options,
                                                 const std::string& gpu, const ProductPrecisions& precisions) {
   std::shared_ptr<const cuda::EngineSource> engines = cuda::engines_of_gpu(gpu);
@@ -157,8 +158,9 @@ std::optional<Lowered> lower_with_known_engines(const Network& network, const Ru
   }
 }
 
-// One model covers a whole network: if the engines of one convolution are not known, all of the network has
-// the classic algorithms, which multiply in the same types at the same rates.
+// A network is either planned with known engines or with the classic algorithms, never with both. If the
+// engines of one convolution are not known, the whole network has the classic algorithms, which multiply in
+// the same types at the same rates.
 Lowered lower_for_simulated_gpu(const Network& network, const RunOptions& options,
                                 const SimProfile& profile) {
   const DataType storage = options.training.precision.storage;
@@ -188,7 +190,7 @@ Lowered lower_for_simulated_gpu(const Network& network, const RunOptions& option
 
 }  // namespace
 
-// `cpu`, simulated or not, has the same library. Simulated GPUs have a catalog without kernels.
+// `cpu` and the simulated `cpu` have the same library. Simulated GPUs have a catalog without kernels.
 Lowered lower_for(const Network& network, const RunOptions& options, const RunTarget& target, Policy policy,
                   const EngineTrialReport& so_far) {
   if (target.gpu) {

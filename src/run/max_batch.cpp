@@ -15,7 +15,7 @@ namespace vdnn {
 
 namespace {
 
-// Relative accuracy of searches whose trials are expensive.
+// The relative accuracy of searches whose trials take long.
 constexpr double kResolution = 0.03;
 
 constexpr std::uint64_t kUnlimited = std::uint64_t{1} << 60U;
@@ -30,30 +30,31 @@ std::string percent(double fraction) {
 
 struct Look {
   bool accepted = false;
-  // The part of the allowed memory or time that the batch needs: at most 1 if it is accepted. It grows with
-  // the batch, usually evenly. Infinite if unknown.
+  // The fraction of the permitted memory or time that the batch needs: at most 1 if the batch is accepted. It
+  // usually grows linearly with the batch. Infinite if unknown.
   double load = std::numeric_limits<double>::infinity();
-  BatchLimit limit = BatchLimit::kDeviceMemory;  // if it is not accepted
+  BatchLimit limit = BatchLimit::kDeviceMemory;  // why the batch is not accepted
   std::string refusal;
 };
 
 struct Boundary {
   std::int64_t accepted = 0;
-  std::int64_t next = 0;  // not accepted
-  Look why;
+  std::int64_t next = 0;  // a larger batch, which is not accepted
+  Look why;               // the result of `next`
 };
 
 using LookAt = std::function<Look(std::int64_t)>;
 
-// Two batches; the first is accepted, the second is not. Looks at batches between them, where the load should
-// pass 1. Stops when the second is at most `resolution` larger than the first, when the first is nearly at
-// the limit, or after `most_looks`.
+// Narrows the interval between an accepted batch and a larger one that is not accepted. Looks at batches at
+// which the load should reach 1. Stops in three cases: the upper batch is at most `resolution` larger than
+// the lower one, the load of the lower batch is nearly 1, or `most_looks` looks are made.
 class Bracket {
  public:
   Bracket(const LookAt& look_at, double resolution, int most_looks = std::numeric_limits<int>::max())
       : look_at_(look_at), resolution_(resolution), looks_left_(most_looks) {}
 
-  // Starts from the accepted batch `accepted`, whose result is `look`.
+  // Starts from the accepted batch `accepted`, whose result is `look`, and first finds a larger batch that is
+  // not accepted.
   Boundary find(std::int64_t accepted, const Look& look) {
     low_ = accepted;
     low_load_ = look.load;
@@ -109,9 +110,10 @@ class Bracket {
     }
   }
 
-  // A little below 1, so that near the limit the search finds an accepted batch first.
+  // The load at which the search aims. It is a little below 1, so that a guess near the limit is more often
+  // accepted.
   double aim() const { return 1 - resolution_ / 4; }
-  // Where the line through two points reaches aim().
+  // The batch at which the line through (a, load_a) and (b, load_b) reaches aim().
   std::int64_t reaches(std::int64_t a, double load_a, std::int64_t b, double load_b) const {
     const double rise = (load_b - load_a) / static_cast<double>(b - a);
     return rise > 0 && std::isfinite(rise)
@@ -120,7 +122,7 @@ class Bracket {
   }
 
   static constexpr std::int64_t kFirstStep = 8;
-  static constexpr int kMostGuesses = 2;  // guesses in a row that fail to halve the interval
+  static constexpr int kMostGuesses = 2;  // consecutive guesses that may fail to halve the interval
 
   const LookAt& look_at_;
   const double resolution_;
@@ -133,7 +135,7 @@ class Bracket {
 
 // --- trials ------------------------------------------------------------------------------------------------
 
-// Plans batches, reports each one, and accepts or rejects it.
+// Plans batches, reports each of them, and decides whether it is accepted.
 class Trials {
  public:
   explicit Trials(const MaxBatchOptions& options) : options_(options) {
@@ -143,7 +145,8 @@ class Trials {
     }
   }
 
-  // Accepts a run that fits with at most `overhead`. If absent, any overhead is accepted.
+  // Plans `run`. It is accepted if it fits and its overhead is at most `overhead`. Without `overhead`, it is
+  // accepted if it fits.
   BatchTrial attempt(const RunOptions& run, const std::optional<double>& overhead) {
     if (options_.looking_at) {
       options_.looking_at(run.model.batch);
@@ -164,7 +167,7 @@ class Trials {
   }
 
   std::optional<double> least_overhead() const { return least_overhead_; }
-  // Call it if batches fitted but none was accepted. `which` names these batches in the message.
+  // Call it if batches fit but none is accepted. `which` names the tried batches in the message.
   [[noreturn]] void refuse_overhead(const std::string& which) const {
     throw InvalidOption(
         {{.option = "overhead", .value = percent(options_.overhead.value())}},
@@ -225,7 +228,8 @@ class Search {
     return run;
   }
 
-  // Calls `look` for a batch that the network or device may refuse. For one sample the refusal is rethrown.
+  // Returns `look(batch)`, or kRefused with the reason if the network or the device refuses the batch. The
+  // refusal of a batch of one sample is rethrown.
   Look look_at(std::int64_t batch, const std::function<Look(std::int64_t)>& look) const {
     if (options_.looking_at) {
       options_.looking_at(batch);
@@ -240,7 +244,8 @@ class Search {
     }
   }
 
-  // Judges by the smallest budget of a plan, which does not depend on the run's budget.
+  // Accepts a batch if the plan's smallest budget, which does not depend on the run's budget, is within the
+  // budget.
   Look look_at_memory(const PlannedRun& run) const {
     const double device = part(run.smallest_budget_bytes(), run.target.budget_bytes);
     const double host = part(run.prediction.host_bytes, run.target.host_budget_bytes);
@@ -253,7 +258,7 @@ class Search {
       return look_at_memory(plan_run(with_batch(each, Policy::kOffloadNone)));
     });
   }
-  // Plans `optimal` in unlimited memory, where its smallest budget is found faster.
+  // Plans `optimal` in unlimited memory, since its smallest budget is found faster there.
   Look look_at_most(std::int64_t batch) const {
     return look_at(batch, [this](std::int64_t each) {
       const Policy policy = options_.run.policy.value_or(Policy::kOptimal);
@@ -285,9 +290,9 @@ class Search {
                    boundary);
   }
 
-  // The memory of one batch predicts that of others closely, so the search looks at few batches. Its result
-  // is then planned in the budget. If that does not fit, smaller batches are planned in the budget until one
-  // fits.
+  // The memory of a batch predicts the memory of other batches closely, so the search looks at few batches.
+  // The batch that it finds is then planned in the budget. If that plan does not fit, smaller batches are
+  // planned in the budget until one fits.
   LargestBatch find_most(std::int64_t fits) {
     Look look = look_at_most(fits);
     if (!look.accepted) {
@@ -315,8 +320,8 @@ class Search {
   }
   double overhead() const { return options_.overhead.value_or(kDefaultOverhead); }
 
-  // Halves the largest batch that fits until one keeps to the overhead. Then searches between that batch and
-  // the previous one.
+  // Starts with the largest batch that fits, and halves the batch until its overhead is permitted. Then
+  // searches between that batch and its double.
   std::optional<LargestBatch> find_within_overhead(const MaxBatch& found) {
     const Look most = look_at_overhead(found.most.trial);
     if (most.accepted) {
@@ -376,7 +381,8 @@ class LeastMemory {
   }
 
  private:
-  // Multiples of the smallest batch that is fast enough. Larger batches have time to offload.
+  // The tried batches, as multiples of the smallest batch that is fast enough. Larger batches leave more time
+  // for offloads.
   static constexpr std::array kFactors{1.0, 1.25, 1.5, 2.0, 3.0, 4.0};
 
   RunOptions with_batch(std::int64_t batch) const {
@@ -384,7 +390,8 @@ class LeastMemory {
     run.model.batch = batch;
     return run;
   }
-  // Plans the batch under `none`, as if memory were unlimited. Returns nothing if the batch is impossible.
+  // Plans the batch under `none` in unlimited memory. Returns nothing if the network or the device refuses
+  // the batch.
   std::optional<PlannedRun> kept(std::int64_t batch) const {
     if (options_.looking_at) {
       options_.looking_at(batch);
@@ -433,8 +440,8 @@ class LeastMemory {
     return fast;
   }
 
-  // Searches between the batch's smallest budget and the least memory known so far. `best` becomes the run in
-  // the least memory found.
+  // Searches between the smallest budget of the run's batch and the budget of `best`, the least found so far.
+  // Sets `best` to the run in the least budget found.
   void find_least(PlannedRun run, std::optional<PlannedRun>& best) const {
     const auto resolution = [](std::uint64_t bytes) {
       return static_cast<std::uint64_t>(kResolution * static_cast<double>(bytes));
@@ -463,7 +470,7 @@ class LeastMemory {
   const double rate_;
 };
 
-// Each device's samples of a global batch.
+// The number of samples of a global batch that each device computes.
 std::uint64_t share_of_device(const RunOptions& run, std::uint64_t global_batch) {
   const std::uint32_t ranks = run.training.ranks;
   if (global_batch == 0 || global_batch % ranks != 0) {

@@ -18,17 +18,17 @@ namespace vdnn {
 namespace {
 
 constexpr int kSchema = 1;
-constexpr int kReckonedSchema = 2;  // some times may have 0 launches
+constexpr int kReckonedSchema = 2;  // some times have 0 launches: they are calculated
 constexpr int kModelledSchema = 3;  // all times have 0 launches, and the file is marked as modelled
-constexpr int kDeepest = 4;         // nesting depth of the time of an op's algorithm
+constexpr int kDeepest = 4;         // nesting depth of the file: an algorithm's time is the deepest object
 constexpr const char* kDocument = "measured costs";
 constexpr const char* kType = "measured costs";
 
-// Above the figures of any machine and far below overflow.
+// Limits above the figures of any machine and far below overflow.
 constexpr double kMostRate = 1e24;    // per second
 constexpr double kMostSeconds = 1e6;  // per launch
 
-// The times of one op by name of algorithm.
+// The times of one op, by the names of its algorithms.
 using Times = std::map<std::string, std::optional<MeasuredTime>>;
 
 // --- settings ----------------------------------------------------------------------------------------------
@@ -54,7 +54,7 @@ std::string in_words(const Value& value) {
   return text.str();
 }
 
-// The value of the field with the key `wanted`, as text.
+// The value of the field whose key is `wanted`, as text.
 std::string field_of(const MeasuredSetting& setting, const std::string& wanted) {
   std::string text;
   for_each_field(setting, [&](const char* key, const auto& value) {
@@ -109,12 +109,12 @@ LinkRates link_from(Object& file, const char* device_to_host, const char* host_t
 void require_no_faster_both_ways(const MeasuredCosts& costs) {
   for (const CopyDirection direction : {CopyDirection::kDeviceToHost, CopyDirection::kHostToDevice}) {
     if (costs.link_bytes_per_second_both_ways[direction] > costs.link_bytes_per_second[direction]) {
-      throw DataError(std::string(kDocument) + ": a link is no faster while both directions are busy");
+      throw DataError(std::string(kDocument) + ": a link's rate both ways must not exceed its rate one way");
     }
   }
 }
 
-// Only files of kModelledSchema have the key.
+// Reads the key "modelled", which only files of kModelledSchema have.
 bool modelled_from(Object& file, std::uint64_t schema) {
   if (schema != kModelledSchema) {
     return false;
@@ -125,7 +125,7 @@ bool modelled_from(Object& file, std::uint64_t schema) {
   return true;
 }
 
-// The number of launches that a time may have depends on the version.
+// Checks the number of launches of a time. Which numbers are valid depends on the schema.
 void check_launches(const Object& object, std::uint64_t launches, std::uint64_t schema) {
   if (launches == 0 && schema == kSchema) {
     object.fail("launches", "must be at least 1");
@@ -224,7 +224,8 @@ double slowest(const Times& times) {
 }
 
 void set_costs(Op& op, const Times& times, bool modelled) {
-  // An algorithm without a time counts as slower than all measured ones, by the least possible difference.
+  // An algorithm without a time counts as slower than all measured algorithms, by the least possible
+  // difference.
   const double unmeasured = std::nextafter(slowest(times), std::numeric_limits<double>::infinity());
   for (std::uint32_t index = 0; index < op.algorithms.size(); ++index) {
     Algorithm& algorithm = op.algorithms[index];

@@ -1,5 +1,5 @@
 #pragma once
-// Takes the options of planning from the options of a run.
+// Derives the options of planning from the options of a run.
 
 #include "vdnn/planned_run.h"
 

@@ -25,7 +25,7 @@ namespace vdnn {
 
 namespace {
 
-// The reader checks costs from files, but callers may make costs themselves.
+// Checks costs that the caller has made. Costs from a file have been checked by its reader.
 void require_possible(const MeasuredCosts& costs) {
   const auto require = [](double number, const std::string& what) {
     if (!std::isfinite(number) || number <= 0) {
@@ -51,7 +51,7 @@ void require_possible(const MeasuredCosts& costs) {
   }
 }
 
-// Replaces costs from counts and rates by measured ones.
+// Replaces the costs of ops, which come from counts and rates, by measured costs.
 void take_costs(PlannedRun& run, const MeasuredCosts& costs) {
   require_measured_of(costs, run.measured_setting());
   if (costs.modelled && !run.target.simulated) {
@@ -74,8 +74,8 @@ void take_profile(PlannedRun& run) {
   }
 }
 
-// Callers may specify the number of sharing devices only if the profile knows their roots. By default the
-// devices that train together share these roots.
+// Divides the rates of the host's roots among the devices that share a root. By default these are the devices
+// that train together. The caller can specify their number only if the profile has roots.
 void share_link(PlannedRun& run) {
   const std::optional<std::uint64_t>& asked = run.options.link_shared_by;
   if (asked == 0U) {
@@ -107,7 +107,8 @@ void take_lowered(PlannedRun& run, Lowered lowered) {
   run.trials = std::move(lowered.trials);
 }
 
-// Lowers the run for another policy than it was prepared for, before any decision.
+// Lowers the run again if `policy` times other engines than the policy for which the run was prepared. Call
+// it before the run has a plan.
 void lower_for_policy(PlannedRun& run, Policy policy) {
   const Policy prepared = run.options.policy.value_or(Policy::kOffloadNone);
   if (run.target.gpu && run.network &&
@@ -132,7 +133,7 @@ void require_options_of_step(const RunOptions& options) {
   }
 }
 
-// Without a network, returns the tape of the learned step.
+// Lowers `network`. Without a network, returns the tape of the learned step.
 Lowered lower_for(const std::optional<Network>& network, const RunOptions& options, const RunTarget& target) {
   if (network) {
     return lower_for(*network, options, target, options.policy.value_or(Policy::kOffloadNone));
@@ -167,17 +168,19 @@ PlannedRun prepare(std::optional<Network> network, const RunOptions& options) {
   return run;
 }
 
-// The budgets without the memory of libraries.
+// The budgets that remain after the memory of libraries.
 Budgets budgets_of(const RunTarget& target) {
   return {.device_bytes = target.budget_bytes - std::min(target.budget_bytes, target.library_bytes),
           .host_bytes = target.host_budget_bytes};
 }
 
-// A learned step has one algorithm for each op and does not mark convolutions.
+// Refuses policies that a learned step does not support: it has one algorithm for each op and does not mark
+// convolutions.
 void require_policy_of_step(Policy policy) {
   if (policy == Policy::kOffloadConv || policy == Policy::kDynamic) {
-    throw InvalidOption({{.option = "policy", .value = to_string(policy)}},
-                        "a learned step tells neither convolutions nor algorithms; use none, all or optimal");
+    throw InvalidOption(
+        {{.option = "policy", .value = to_string(policy)}},
+        "a learned step has neither marked convolutions nor several algorithms; use none, all or optimal");
   }
 }
 
@@ -197,8 +200,8 @@ PlannedSchedule plan_by_policy(const PlannedRun& run, const PlanOptions& options
   return {.plan = std::move(plan), .schedule = std::move(schedule)};
 }
 
-// The peak of static policies does not depend on the budget. `dyn` runs wherever `all` runs with the smallest
-// workspaces.
+// The peak of a plan in the smallest budget that fits. The peak of static policies does not depend on the
+// budget. `dyn` fits wherever `all` fits with the smallest workspaces.
 std::uint64_t smallest_peak_bytes(const PlannedRun& run, const PlannedSchedule& planned) {
   PlanOptions options = run.plan.options;
   switch (options.policy) {
@@ -226,18 +229,18 @@ bool are_of(const Tape& tape, const Records& records) {
   return std::ranges::all_of(records, [&](const auto& record) { return names.contains(record.first); });
 }
 
-// The tape of the same training with the opposite `sync_batch_normalization`.
+// The tape of the same training run, with the opposite value of `sync_batch_normalization`.
 std::shared_ptr<const Tape> normalized_the_other_way(const PlannedRun& run) {
   TrainingOptions training = run.options.training;
   training.sync_batch_normalization = !training.normalizes_over_ranks();
   training.ranks = std::max(training.ranks, 2U);
-  training.results.clear();  // values of this tape
+  training.results.clear();  // they may name values that the other tape does not have
   return lower_to_tape(run.own_network(), *run.catalog, training);
 }
 
-// Batch normalisation over all ranks and over each rank alone consist of different ops with the same
-// parameters and running statistics. If the records are those of the other kind, batch normalisation has the
-// preferred algorithms, and all other ops the recorded ones.
+// Batch normalisation over all ranks and batch normalisation over each rank alone consist of different ops,
+// with the same parameters and running statistics. If the recorded algorithms come from a run with the other
+// kind, batch normalisation uses the preferred algorithms here. All other ops use the recorded algorithms.
 void adopt_records(PlannedRun& run) {
   Records& records = run.options.recorded_algorithms;
   if (records.empty() || are_of(*run.tape, records) || !are_of(*normalized_the_other_way(run), records)) {
@@ -262,7 +265,8 @@ void decide(PlannedRun& run, const PlanOptions& options) {
   run.smallest_peak_bytes = smallest_peak_bytes(run, planned);
 }
 
-// Keeps the algorithms of `recorded`. Without a policy, chooses `none` if it fits, otherwise `optimal`.
+// Plans the run with the algorithms in `recorded`. If the options have no policy, chooses `none` if it fits,
+// otherwise `optimal`.
 void decide_anew(PlannedRun& run, const Records& recorded) {
   PlanOptions options = plan_options(run.options, run.options.policy.value_or(Policy::kOffloadNone));
   options.recorded = recorded;
@@ -277,7 +281,8 @@ void decide_anew(PlannedRun& run, const Records& recorded) {
 
 namespace {
 
-// Without a known link between devices, peers use the link of copies, both ways at once.
+// The link between devices. If it is unknown, other GPUs are reached through the link to the host, at its
+// rate both ways.
 PeerLink link_of_peers(const SimProfile& profile) {
   if (profile.peer_bytes_per_second > 0) {
     return {.bytes_per_second = profile.peer_bytes_per_second, .seconds = profile.peer_seconds};
@@ -355,7 +360,7 @@ std::string PlannedRun::algorithms_source() const {
 
 MeasuredSetting PlannedRun::measured_setting() const {
   const Network& trained = own_network();
-  // A simulated GPU does not depend on the threads of this machine.
+  // The costs of a simulated GPU do not depend on the threads of this machine.
   const bool simulated_gpu = target.simulated && !computes_on_cpu(target);
   return vdnn::measured_setting(trained, *tape,
                                 target.gpu ? target.gpus->gpu_name(*target.gpu) : target.profile.name,
@@ -404,7 +409,7 @@ PlannedRun plan_program(std::optional<Network> network, const RunOptions& option
   return run;
 }
 
-// Returns nothing for a learned step.
+// The network of the options; nothing if they have a learned step.
 std::optional<Network> network_of(const RunOptions& options) {
   return options.step ? std::nullopt : std::optional(make_model(options.model));
 }
@@ -437,14 +442,15 @@ PlannedRun replan_run(const PlannedRun& run, const ReplanOptions& options) {
     return next;
   }
   decide_anew(next, algorithm_names(*run.tape, run.schedule.algorithms));
-  // The caller did not ask for these algorithms, so `recorded` stays what the caller asked for.
+  // The caller has not requested these algorithms, so `recorded` keeps the caller's.
   next.plan.options.recorded = run.plan.options.recorded;
   return next;
 }
 
 namespace {
 
-// Algorithms of `none` with the same options, which uses times of engines only from `engine_timings`.
+// The algorithms of `none` with the same options. `none` uses measured times of engines only if
+// `engine_timings` has them.
 Records algorithms_of_none(const PlannedRun& run) {
   const PlanOptions none = plan_options(run.options, Policy::kOffloadNone);
   if (run.engine_timing != EngineTiming::kChoosable) {
@@ -495,7 +501,7 @@ PlannedRun plan_run_with_schedule(const RunOptions& options,
   PlannedRun run = prepare(make_model(options.model), options);
   run.schedule = read(*run.tape);
   require_valid(*run.tape, run.schedule);
-  // The schedule has the decisions. Of this plan, only the parts that no policy decides are used.
+  // All decisions are in the schedule. Of this plan, only the parts that do not depend on the policy matter.
   run.plan = make_plan(*run.tape, plan_options(options, Policy::kOffloadNone));
   run.plan.options.policy = options.policy.value_or(Policy::kOffloadNone);
   run.plan.algorithms = run.schedule.algorithms;

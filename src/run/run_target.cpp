@@ -21,12 +21,13 @@ namespace {
 constexpr std::string_view kSimPrefix = "sim:";
 constexpr std::string_view kGpuPrefix = "cuda:";
 
-// With more threads OpenMP's runtime ends the process instead of failing.
+// With more threads, OpenMP's runtime would end the process instead of reporting an error.
 constexpr int kMostThreads = 1024;
-// The most that `cpu` can reserve of a 47-bit address space, with room for everything else.
+// `cpu` reserves at most this many bytes. The address space has 47 bits, and everything else in the process
+// needs a part of it.
 constexpr std::uint64_t kMostReserved = std::uint64_t{1} << 46;
 
-// The threads that each device of a machine uses.
+// How many threads each device of a machine uses.
 int compute_threads(int asked, std::uint32_t devices) {
   if (asked < 0 || asked > kMostThreads) {
     throw InvalidOption({{.option = "threads", .value = std::to_string(asked)}},
@@ -50,7 +51,7 @@ std::uint32_t devices_of_machine(const RunOptions& options) {
   return ranks / options.machines;
 }
 
-// The devices of a machine share default budgets evenly.
+// Sets the budgets. The devices of a machine share default budgets evenly.
 void set_budgets(RunTarget& target, const RunOptions& options, std::uint64_t default_memory_bytes,
                  std::uint64_t host_memory_bytes) {
   target.budget_bytes = options.memory_bytes.value_or(default_memory_bytes);
@@ -62,7 +63,7 @@ bool is_file(std::string_view profile) {
   return profile.ends_with(".json");
 }
 
-// `name` is that of a known profile or of a file.
+// `name` is the name of a known profile or a file's path.
 SimProfile profile_of(const std::string& name) {
   if (!is_file(name)) {
     return sim_profile(name);
@@ -97,7 +98,8 @@ void resolve_cpu(RunTarget& target, const RunOptions& options) {
   set_budgets(target, options, host_memory_bytes() / 2 / devices_of_machine(options), host_memory_bytes());
 }
 
-// "NVIDIA GeForce RTX 4090" is rtx4090.
+// Letters and digits in lower case: "NVIDIA GeForce RTX 4090" becomes "nvidiageforcertx4090", which contains
+// the profile's name rtx4090.
 std::string letters_and_digits(std::string_view text) {
   std::string kept;
   for (const unsigned char c : text) {
@@ -108,8 +110,8 @@ std::string letters_and_digits(std::string_view text) {
   return kept;
 }
 
-// Rates are the GPU's if they are known, otherwise another GPU's. Properties of memory are always the GPU's
-// own.
+// The profile for predictions of this GPU. It has the GPU's own rates if they are known, otherwise another
+// GPU's. Its properties of memory are always the GPU's own.
 SimProfile profile_of_gpu(const std::string& gpu, const DeviceProperties& properties) {
   const GpuRates rates = rates_of_gpu(gpu);
   SimProfile profile = sim_profile(rates.profile);
@@ -130,7 +132,7 @@ void resolve_gpu(RunTarget& target, const RunOptions& options, int ordinal) {
     throw InvalidArgument("device '" + target.name + "': page-aligned blocks are a debugging aid of cpu");
   }
   target.gpu = ordinal;
-  // A temporary device finds out the free memory and refuses impossible budgets.
+  // Creates a temporary device, which measures the free memory and refuses impossible budgets.
   const std::unique_ptr<Device> device =
       target.gpus->make_device({.ordinal = ordinal,
                                 .budget_bytes = options.memory_bytes.value_or(0),
@@ -149,8 +151,8 @@ std::shared_ptr<GpuSystem> gpus_of(const RunOptions& options) {
   return options.gpus ? options.gpus : make_gpu_system();
 }
 
-// A GPU if one can be driven within the budget, otherwise `cpu`. A machine without a GPU is no error, and a
-// budget of some megabytes, which a GPU's libraries alone exceed, is meant for `cpu`.
+// Chooses a GPU if one can be driven within the budget, otherwise `cpu`. It is no error if the machine has no
+// GPU or if the budget is less than a GPU's libraries need.
 void resolve_auto(RunTarget& target, const RunOptions& options) {
   try {
     target.gpus = gpus_of(options);
@@ -169,7 +171,7 @@ void resolve_auto(RunTarget& target, const RunOptions& options) {
   }
 }
 
-// The devices that every machine has.
+// Names of devices, to be suggested for an unknown name.
 std::vector<std::string> device_names() {
   std::vector<std::string> names{"auto", "cpu", "cuda:0"};
   for (const std::string& name : sim_profile_names()) {

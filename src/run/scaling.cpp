@@ -20,7 +20,7 @@ double reduce_seconds(const PlannedRun& run) {
       for (const ValueId value : op.reads) {
         bytes += run.tape->value(value).bytes;
       }
-      // Reductions outside of the update run in each micro-step.
+      // Reductions that do not belong to the update run in each micro-step.
       const std::uint32_t times = op.phase == Phase::kUpdate ? 1 : run.options.training.micro_steps;
       seconds += times * costs.all_reduce_seconds(bytes);
     }
@@ -42,7 +42,7 @@ PlannedRun one_device_of(const PlannedRun& run) {
   options.training.ranks = 1;
   options.machines = 1;
   options.link_shared_by = 1;
-  options.threads = run.target.threads;  // as many as each of several devices has
+  options.threads = run.target.threads;  // as many as each of the devices that train together uses
   options.policy = run.plan.options.policy;
   options.memory_bytes = run.target.budget_bytes;
   options.host_memory_bytes = run.target.host_budget_bytes;

@@ -16,7 +16,7 @@ namespace vdnn {
 
 namespace {
 
-// Plans the run in one precision, in any budget.
+// Plans the run in one precision and in any budget.
 class PrecisionSweeper {
  public:
   explicit PrecisionSweeper(const PlannedRun& run)
@@ -29,7 +29,7 @@ class PrecisionSweeper {
     return plan_again(run_, Policy::kOptimal, run_.target.budget_bytes).smallest_budget_bytes();
   }
 
-  // The budget of `none` with its fastest algorithms.
+  // The budget that `none` needs with the fastest algorithms.
   std::uint64_t largest_budget_bytes() const {
     PlanOptions none = run_.plan.options;
     none.policy = Policy::kOffloadNone;
@@ -60,7 +60,8 @@ class PrecisionSweeper {
                      [&] { return with_schedule(make_peer_schedule(*run_.tape, peer, options_of_peers())); });
   }
 
-  // Decisions of static policies and most peers do not depend on the budget.
+  // The plan of `approach` in `budget`. Static policies and most peers decide independently of the budget, so
+  // `decide` is called once per approach.
   template <class Decide>
   PlannedRun in_budget(Approach approach, std::uint64_t budget, const Decide& decide) {
     auto known = static_.find(approach);
@@ -76,7 +77,8 @@ class PrecisionSweeper {
     return planned;
   }
 
-  // The fastest plan that fits is nearly always that with the largest limit. A binary search finds it.
+  // The fastest plan that fits nearly always has the largest limit among those that fit. A binary search
+  // finds this limit.
   PlannedRun plan_rotor(std::uint64_t budget) {
     if (!rotor_) {
       rotor_.emplace(*run_.tape, options_of_peers(), plan_costs(*run_.tape, prediction_options(run_)));
@@ -104,7 +106,7 @@ class PrecisionSweeper {
     return *rotor_within(limit);
   }
 
-  // Null if the limit leaves too little memory.
+  // The plan of rotor within `limit`; null if the limit is too little memory.
   const PlannedRun* rotor_within(std::size_t limit) {
     auto known = rotor_plans_.find(limit);
     if (known == rotor_plans_.end()) {
@@ -256,7 +258,7 @@ class Sweeper {
     for (std::size_t each = 1; each + 1 < options_.points; ++each) {
       const double share = static_cast<double>(each) / static_cast<double>(options_.points - 1);
       const double budget = static_cast<double>(first) * std::pow(ratio, share);
-      // Doubles are coarser than bytes, so a budget may be slightly outside of the range.
+      // A double cannot represent every number of bytes, so a budget may be slightly outside of the range.
       const std::uint64_t bytes =
           budget < static_cast<double>(last) ? std::max(first, static_cast<std::uint64_t>(budget)) : last;
       row.push_back(std::clamp(bytes / granule * granule, first, last));

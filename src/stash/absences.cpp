@@ -8,8 +8,8 @@ namespace vdnn::stash {
 
 namespace {
 
-// For each tensor, the stretches in which nobody needs it. The first one runs from the start of the step to
-// the tensor's first read or, if it is never read, to its drop.
+// For each tensor, the stretches in which nobody needs it. A tensor's first stretch runs from the start of
+// the step to its first read or, if the tensor is never read, to its drop.
 std::vector<std::vector<Stretch>> unneeded(const StepRecord& step) {
   std::vector<std::vector<Stretch>> stretches(step.tensors.size());
   std::vector<std::optional<std::size_t>> begins(step.tensors.size(), 0);  // absent: within a pass
@@ -41,8 +41,8 @@ std::vector<Stretch> since(std::size_t begin, std::vector<Stretch> stretches) {
   return stretches;
 }
 
-// For each save event, the first event at which the source has been released; unused for reads. A later save
-// is released no earlier, so one pass over the events finds all.
+// For each save event, the first event at which the source has been released; unused for reads. The source of
+// a later save is released no earlier, so one pass over the events finds all releases.
 std::vector<std::size_t> releases_of(const StepRecord& step, std::uint64_t flight_bytes) {
   const auto saved_at = [&step](std::size_t event) {
     const bool is_save = step.events[event].kind == StepEvent::Kind::kSave;
@@ -50,7 +50,7 @@ std::vector<std::size_t> releases_of(const StepRecord& step, std::uint64_t fligh
   };
   std::vector<std::size_t> releases;
   std::size_t end = 0;
-  std::uint64_t saved = 0;  // at the events [event, end)
+  std::uint64_t saved = 0;  // bytes saved at the events [event, end)
   for (std::size_t event = 0; event < step.events.size(); ++event) {
     while (saved <= flight_bytes && end < step.events.size()) {
       saved += saved_at(end++);

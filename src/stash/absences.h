@@ -10,7 +10,7 @@
 
 namespace vdnn::stash {
 
-// Events [begin, end).
+// The events [begin, end) of a step.
 struct Stretch {
   std::size_t begin = 0;
   std::size_t end = 0;
@@ -35,13 +35,13 @@ struct Absence {
   }
 };
 
-// The absences of all tensors that would be away at some event, in the order of the saves. A tensor is
-// released once more than `flight_bytes` have been saved, counted from its own save on. It is away from the
-// next event on, or from where the program no longer holds it, until its first read or drop. If the program
-// retains the graph for another pass, the tensor is also away between two passes. That absence begins at the
-// second event after the last read of a pass, since the reader holds the tensor until the next event. After
-// the last pass it counts as present, since an op that reads several tensors holds them all until it drops
-// them.
+// The absences of the tensors that are away at some event if they leave, in the order of the saves. A source
+// is released once more than `flight_bytes` have been saved, counted from the tensor's own save on. The
+// tensor is away from the next event on or, if the program still holds it then, from the event at which the
+// program no longer holds it. The absence ends at the tensor's first read or drop. If the program retains the
+// graph for another pass, the tensor is also away between two passes. That absence begins at the second event
+// after the last read of a pass, since the reader holds the tensor until the next event. After the last pass
+// the tensor counts as present, since an op that reads several tensors holds them all until it drops them.
 std::vector<Absence> absences_of(const StepRecord& step, std::uint64_t flight_bytes);
 
 }  // namespace vdnn::stash

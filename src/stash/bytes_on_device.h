@@ -1,5 +1,5 @@
 #pragma once
-// Counts the bytes of the caller's live tensors, on the device and away from it.
+// Counts the bytes of the caller's live tensors, both on the device and away from it.
 
 #include <algorithm>
 #include <cstdint>
@@ -25,15 +25,15 @@ class BytesOnDevice {
   // `ahead`: the tensor was fetched ahead and has not been read.
   void set_ahead(StashedTensor& tensor, bool ahead) { count(tensor, tensor.is_counted_ahead, ahead, ahead_); }
 
-  // `told`: the bytes in use now, as the caller reports them. If 0, the tensors counted here are summed
-  // instead, plus `unseen_bytes` for a tensor that has not been added yet.
+  // `told`: the bytes in use now, as the caller reports them. If it is 0, the bytes of the tensors counted
+  // here are used instead, plus `unseen_bytes` for a tensor that has not been added yet.
   void note_in_use(std::uint64_t told, std::uint64_t unseen_bytes = 0) {
     is_told_ = told != 0;
     at_event_ = is_told_ ? told : live_ - away_ + unseen_bytes;
     in_use_ = std::max(at_event_, std::exchange(told_peak_, 0));
     peak_ = std::max(peak_, in_use_);
   }
-  // `bytes`: the most in use since the last note_in_use().
+  // `bytes`: the most bytes in use since the last note_in_use().
   void note_peak(std::uint64_t bytes) { told_peak_ = std::max(told_peak_, bytes); }
 
   std::uint64_t ahead() const { return ahead_; }

@@ -1,9 +1,9 @@
 #pragma once
 // Copies to the host whose sources have not been released, and the bound on them. The oldest copy's source is
 // released first, once more bytes than the bound are in flight or have been saved since that copy began.
-// Saved bytes count whether their tensor leaves or not, so that the end of a forward pass releases copies of
-// its middle. Since the bound does not depend on when copies finish, a program releases at the same places in
-// each run.
+// Saved bytes count even if their tensor stays, so that sources are also released if no later tensor leaves.
+// The bound does not depend on when copies finish, so a program releases sources at the same places in each
+// run.
 
 #include <cstddef>
 #include <cstdint>
@@ -42,24 +42,24 @@ class CopiesInFlight {
   std::uint64_t bytes() const { return bytes_; }
   // Index 0 is the oldest.
   const Copy& at(std::size_t index) const { return copies_[index]; }
-  // Of the `count` (> 0) oldest, the tensor whose copy began last. It need not be the last in the list, since
-  // a caller may report late that it holds a source.
+  // Among the `count` (> 0) oldest copies, the tensor whose copy began last. That copy need not be the last
+  // in the list, since a caller may report late that it holds a source.
   const StashedTensor& latest_of(std::size_t count) const;
-  // How many of the oldest must be released under a bound of `limit` bytes; at most `capacity`.
+  // How many of the oldest copies must be released under a bound of `limit` bytes; at most `capacity`.
   std::size_t count_due(std::uint64_t limit, std::size_t capacity) const;
   bool any_due(std::uint64_t limit) const {
     return !copies_.empty() && is_due(copies_.front(), bytes_, limit);
   }
 
  private:
-  // Whether `oldest` must be released. `bytes`: in flight from this copy on.
+  // Whether the source of `oldest` must be released. `bytes`: the bytes of this copy and all later ones.
   bool is_due(const Copy& oldest, std::uint64_t bytes, std::uint64_t limit) const {
     return bytes > limit || saved_bytes_ - oldest.tensor->sent_at > limit;
   }
 
   std::deque<Copy> copies_;
   std::uint64_t bytes_ = 0;
-  std::uint64_t saved_bytes_ = 0;  // since the start
+  std::uint64_t saved_bytes_ = 0;  // since the stash was created
 };
 
 }  // namespace vdnn::stash

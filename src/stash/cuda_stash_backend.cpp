@@ -101,10 +101,10 @@ class Stopwatch {
     return nullptr;
   }
 
-  // Each new span checks only the two oldest. So no call takes long, and a GPU that lags is not polled again
-  // and again.
+  // Each call checks only the two oldest spans. So no call takes long, and a GPU that lags is not polled
+  // again and again.
   void keep(Span span) noexcept {
-    constexpr std::size_t kRecent = 256;  // spans that may be running; not polled
+    constexpr std::size_t kRecent = 256;  // number of latest spans, which may be running and are not polled
     constexpr int kLooks = 2;
     const std::lock_guard lock(mutex_);
     try {
@@ -119,7 +119,7 @@ class Stopwatch {
     }
   }
 
-  // Adds the span's time if the span is done. Requires the lock.
+  // Adds the span's time if the span is done. Returns false if it still runs. Call it with the lock held.
   bool is_settled(const Span& span) noexcept {
     constexpr double kNanosecondsPerMillisecond = 1e6;
     float milliseconds = 0;
@@ -245,7 +245,7 @@ class CudaStashBackend final : public StashBackend {
   Stopwatch stopwatch_;
   OwnStream offload_;
   OwnStream prefetch_;
-  std::optional<CudaContext::Scope> scope_;  // of begin_calls(); only that thread uses it
+  std::optional<CudaContext::Scope> scope_;  // made by begin_calls(); only the thread in `inside_` uses it
   std::atomic<std::thread::id> inside_{};    // the thread between begin_calls() and end_calls()
 };
 

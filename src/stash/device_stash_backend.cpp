@@ -64,7 +64,7 @@ std::unique_ptr<StashBackend> make_stash_backend(Device& device) {
   return std::make_unique<DeviceStashBackend>(device);
 }
 
-// Devices do not check version 0, so it is never returned.
+// Never returns 0, since devices do not check that version.
 std::uint64_t contents_version(const StashIdentity& contents) {
   constexpr int kVersionBits = 16;
   return (contents.storage << kVersionBits) + contents.version + 1;

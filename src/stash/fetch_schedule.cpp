@@ -16,7 +16,8 @@ std::int64_t signed_bytes(std::uint64_t bytes) {
 }
 
 // Bytes in use by event, without the tensors that are away. If a tensor was released between two events, the
-// bytes in use at the second may already omit it, hence the lower bound of 0.
+// bytes in use at the second event may already omit it, so that it is subtracted twice. Differences below 0
+// become 0.
 std::vector<std::int64_t> in_use_without(const StepRecord& step, std::span<const Absence> leaving) {
   std::vector<std::int64_t> changes(step.events.size() + 1, 0);
   for (const Absence& absence : leaving) {
@@ -65,8 +66,8 @@ class Scheduler {
  private:
   struct PreviousReads {
     std::uint32_t count = 0;
-    std::size_t after_last = 0;  // reads of the step up to the last one of this tensor
-    std::size_t stretches = 0;   // stretches of its absence up to that read
+    std::size_t after_last = 0;  // number of the step's reads up to this tensor's last read
+    std::size_t stretches = 0;   // number of stretches of its absence up to that read
   };
 
   ScheduledRead next(std::uint32_t tensor, std::size_t event) {
@@ -78,7 +79,8 @@ class Scheduler {
         ++previous.stretches;
         read.fetch_after = fetch_ahead(*stretch, absence->bytes);
       } else {
-        // The tensor has not left yet, is back, or was released just now: the bytes in use include it.
+        // The tensor has not left yet, is back, or was released just now. So the bytes in use include it, and
+        // the fetch adds no bytes.
         read.fetch_after = std::max(fetched_after_, previous.after_last);
       }
       fetched_after_ = read.fetch_after;
@@ -94,9 +96,10 @@ class Scheduler {
     return is_up_to ? &absence.stretches[next] : nullptr;
   }
 
-  // Schedules the fetch for the first read of a pass, which follows all reads so far, and counts its bytes.
-  // Binary search is valid: of two reads at which the fetch could start, the later one never has less room.
-  // Its fetch covers fewer events, and after the last scheduled fetch the bytes ahead only decrease.
+  // Schedules the fetch for the read that ends `away`, the next read of the step, and counts its bytes.
+  // Binary search is valid: if a fetch that starts at a read fits, a fetch that starts at a later read also
+  // fits. The later fetch covers fewer events, and after the last scheduled fetch the bytes ahead only
+  // decrease.
   std::size_t fetch_ahead(const Stretch& away, std::uint64_t bytes) {
     std::size_t earliest = read_events_.size() + 1;  // the fetch is late
     std::size_t low = std::max<std::size_t>(fetched_after_, 1);
@@ -136,7 +139,7 @@ class Scheduler {
   std::vector<PreviousReads> previous_reads_;  // by tensor
   RangeMax in_use_;                            // by event
   RangeMax ahead_;                             // by event: bytes fetched and not yet read
-  std::vector<std::size_t> read_events_;       // of the reads so far
+  std::vector<std::size_t> read_events_;       // the events of the reads so far
   std::size_t fetched_after_ = 0;              // in reads; later fetches start no earlier
 };
 

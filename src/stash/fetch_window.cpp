@@ -6,10 +6,10 @@ namespace vdnn::stash {
 
 namespace {
 
-// Whether the tensor may be fetched ahead of this read: it is away, no fetch of it is under way, and the read
-// is still to come.
+// Whether the tensor may be fetched ahead of this read: the tensor is away, it is not listed for a fetch, no
+// reader waits for it, and it has not had this read.
 bool may_come_back_for(const ScheduledRead& read, const StashedTensor& tensor) {
-  return tensor.where == Where::kAway && !tensor.is_missing && !tensor.is_named &&
+  return tensor.where == Where::kAway && !tensor.is_missing && !tensor.is_listed &&
          tensor.reads <= read.earlier;
 }
 
@@ -25,7 +25,7 @@ FetchWindow::Next FetchWindow::next(const StepUnderWay& step, TensorTable& tenso
   for (; next_ < plan.reads.size(); ++next_) {
     const ScheduledRead& read = plan.reads[next_];
     if (read.fetch_after > step.reads() || read.tensor >= step.handles().size()) {
-      return {};  // too early, or not saved yet
+      return {};  // it is too early, or the tensor has not been saved yet
     }
     const StashHandle handle = step.handles()[read.tensor];
     StashedTensor* const tensor = tensors.find(handle);
@@ -33,7 +33,7 @@ FetchWindow::Next FetchWindow::next(const StepUnderWay& step, TensorTable& tenso
       continue;
     }
     const bool fits = ahead_bytes == 0 || ahead_bytes + tensor->bytes() <= plan.ahead_bytes;
-    // The caller still holds the target of the tensor that it reads.
+    // The tensor that is being read is not fetched for a later read, since the caller still holds its target.
     return fits && handle != reading ? Next{.handle = handle, .tensor = tensor} : Next{};
   }
   return {};

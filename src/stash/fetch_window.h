@@ -1,6 +1,6 @@
 #pragma once
-// Fetches ahead in a step that follows a plan. They run in the order of the plan's reads, each no earlier
-// than the plan specifies, and as far ahead as the window allows.
+// Selects the fetches ahead in a step that follows a plan. Fetches run in the order of the plan's reads, each
+// no earlier than the plan specifies, and as far ahead as the window allows.
 
 #include <cstddef>
 #include <cstdint>
@@ -10,7 +10,7 @@
 
 namespace vdnn::stash {
 
-// Not synchronised. Serves one step.
+// Not synchronised. An object is for one step.
 class FetchWindow {
  public:
   struct Next {
@@ -18,17 +18,17 @@ class FetchWindow {
     StashedTensor* tensor = nullptr;  // null: fetch none now
   };
 
-  // Call when the step follows another kind from now on.
+  // Call it when the step begins to follow another kind.
   void restart(const StepUnderWay& step) { next_ = step.reads(); }
-  // The next tensor to fetch while `reading` is read. `ahead_bytes`: the bytes fetched, or named to be
-  // fetched, and not yet read.
+  // The next tensor to fetch while `reading` is read. `ahead_bytes`: bytes of the tensors that were fetched
+  // ahead and have not been read, and of those that the caller lists for a fetch in the same call.
   Next next(const StepUnderWay& step, TensorTable& tensors, StashHandle reading, std::uint64_t ahead_bytes);
-  // Whether next() may name a tensor once the step has had `reads` reads. If false, it names none.
+  // Whether next() may return a tensor once the step has had `reads` reads. If false, next() returns none.
   bool may_have_next(const StepUnderWay& step, std::size_t reads) const;
-  // Marks the tensor that next() returned as to be fetched. next() does not name it again until it has been
-  // fetched.
-  void name(StashedTensor& tensor) {
-    tensor.is_named = true;
+  // Call it when the tensor that next() returned is listed for a fetch. next() does not return that tensor
+  // again until it has been fetched.
+  void note_listed(StashedTensor& tensor) {
+    tensor.is_listed = true;
     ++next_;
   }
 

@@ -13,7 +13,7 @@ int system_advise(void* address, std::size_t bytes, int advice) {
   return madvise(address, bytes, advice);
 }
 
-// Null if the system has no free page or cannot clear it in children.
+// Returns null if the system has no free page or cannot clear a page in children.
 volatile std::uint64_t* make_page_that_fork_clears(ForkGuard::Advise advise) {
   void* const page = mmap(nullptr, kPageBytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   if (page == MAP_FAILED) {

@@ -30,7 +30,7 @@ class ForkGuard {
   bool is_another_process() const;
 
   const pid_t parent_;
-  // In a page that fork() clears in the child; null if there is no such page.
+  // A number other than 0 in a page that fork() clears in the child; null if there is no such page.
   volatile std::uint64_t* is_parent_;
 };
 

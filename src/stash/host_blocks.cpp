@@ -9,9 +9,9 @@ namespace vdnn::stash {
 
 namespace {
 
-// A block may be at most this many times as large as the request that it serves.
+// A request gets a block that is at most this many times as large.
 constexpr std::uint64_t kMostTimes = 4;
-// After each step, past needs decay by 1/kStepsOfMemory.
+// After each step, the needs of past steps are reduced by 1/kStepsOfMemory.
 constexpr std::uint64_t kStepsOfMemory = 64;
 
 }  // namespace
@@ -26,7 +26,7 @@ HostBlocks::~HostBlocks() {
       backend_.free_host(block.range);
     }
   } catch (...) {
-    // The device is failing: its backend or the driver frees the rest.
+    // The device is failing. Its backend or the driver frees the remaining blocks.
   }
 }
 
@@ -45,7 +45,7 @@ HostBlocks::Lease HostBlocks::take(std::uint64_t bytes, Room room) {
   return take_kept(size, size * kMostTimes);
 }
 
-// Takes the smallest kept block of `size` to `largest` bytes; empty if there is none.
+// Takes the smallest kept block of `size` to `largest` bytes. Returns an empty lease if there is none.
 HostBlocks::Lease HostBlocks::take_kept(std::uint64_t size, std::uint64_t largest) {
   Lease lease;
   for (auto found = sizes_.lower_bound(size); found != sizes_.end() && found->first <= largest; ++found) {
@@ -61,7 +61,7 @@ std::uint64_t HostBlocks::largest_for(std::uint64_t size) const {
   return bytes_ <= budget_bytes_ / 2 ? size * kMostTimes : size + size / 4;
 }
 
-// Meets large needs first, each with the smallest block that is left, as take() does.
+// Meets large needs first. Each need gets the smallest remaining block that fits.
 HostBlocks::Match HostBlocks::match(const HostBlockCounts& needs, Fit fit) const {
   Match match;
   for (auto need = needs.rbegin(); need != needs.rend(); ++need) {
@@ -142,7 +142,7 @@ bool HostBlocks::make_room_for(std::uint64_t size, const HostBlockCounts& needed
 HostBlocks::Lease HostBlocks::make(std::uint64_t size) {
   Lease lease(1);
   while (lease.front().range.bytes == 0) {
-    Size& blocks = sizes_[size];  // may throw, so it comes before any page is locked
+    Size& blocks = sizes_[size];  // may throw, so it is done before a page is locked
     try {
       lease.front().range = backend_.allocate_host(size);
       ++blocks.blocks;
@@ -200,7 +200,7 @@ bool HostBlocks::free_smallest_unused(const HostBlockCounts& needed) {
   }));
 }
 
-// Returns whether there was a block to free.
+// Frees a kept block of this size. Returns whether there was one.
 bool HostBlocks::free_one_of(Sizes::iterator size) {
   if (size == sizes_.end()) {
     return false;

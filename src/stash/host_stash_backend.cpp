@@ -1,5 +1,5 @@
-// The host as a device. The calling thread has done its work when an event is recorded, so its events are
-// complete at once. Its waits block the thread.
+// The host as a device, with the calling thread as its compute stream. The thread has done its work when an
+// event is recorded, so the event is complete at once. A wait of that stream blocks the thread.
 
 #include <atomic>
 #include <chrono>
@@ -28,7 +28,7 @@ std::uint64_t nanoseconds_since(Clock::time_point begin) {
       std::chrono::duration_cast<std::chrono::nanoseconds>(Clock::now() - begin).count());
 }
 
-// A copying thread and its progress.
+// A thread that copies in order, and its progress.
 class CopyStream {
  public:
   CopyStream(const std::string& name, std::optional<std::uint64_t> delay_seed) : worker_(name) {
@@ -64,10 +64,10 @@ class CopyStream {
   std::uint64_t copy_nanoseconds() const { return copy_nanoseconds_; }
 
  private:
-  // A copy of up to this many bytes is faster on the calling thread than waking the worker.
+  // Up to this many bytes, a copy on the calling thread is faster than waking the worker.
   static constexpr std::uint64_t kMostBytesOfCaller = std::uint64_t{16} << 10;
 
-  // Copies on the calling thread. Returns false, without a copy, if earlier submissions are not complete.
+  // Copies on the calling thread. If earlier submissions are not complete, copies nothing and returns false.
   bool copy_at_once(std::uint64_t to, std::uint64_t from, std::uint64_t bytes) {
     const std::lock_guard lock(mutex_);
     if (!progress_.reached(given_)) {
@@ -91,7 +91,7 @@ class CopyStream {
     }
   }
 
-  mutable std::mutex mutex_;  // assigns counts in the order of the queue
+  mutable std::mutex mutex_;  // held while a submission gets its count and its place in the queue
   std::uint64_t given_ = 0;
   Progress progress_;
   std::atomic<std::uint64_t> copy_nanoseconds_{0};
@@ -99,7 +99,8 @@ class CopyStream {
   Worker worker_;  // destroyed first: its tasks use the other members
 };
 
-// A point in a stream. A null stream means a caller's thread, which has already done all its work.
+// A point in a stream. If the stream is null, the point is in a caller's thread, which has already done all
+// its work.
 struct HostEvent {
   CopyStream* stream = nullptr;
   std::uint64_t count = 0;
@@ -113,11 +114,11 @@ class HostStashBackend final : public StashBackend {
         prefetch_("vdnn prefetch", delay_seed ? std::optional(*delay_seed + 1) : std::nullopt) {}
 
   std::string name() const override { return "cpu"; }
-  // Addresses of members, so they differ from all of the caller's streams.
+  // The handles are addresses of members, so they differ from all handles of the caller's streams.
   StreamHandle offload_stream() const override { return const_cast<CopyStream*>(&offload_); }
   StreamHandle prefetch_stream() const override { return const_cast<CopyStream*>(&prefetch_); }
 
-  // The calling thread replaces every stream.
+  // All streams of the caller count as one stream, the calling thread.
   std::uint64_t stream_id(StreamHandle) override { return 0; }
   bool is_capturing(StreamHandle) override { return false; }
   EventHandle record(StreamHandle stream) override {

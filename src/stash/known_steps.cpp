@@ -11,7 +11,7 @@ bool goes_on_with(const KnownStep& kind, std::size_t index, const StepTensor& ne
   return index < kind.record.tensors.size() && is_same_tensor(kind.record.tensors[index], next);
 }
 
-// Raises the known bytes in use to those seen. Returns whether any was raised.
+// Raises the known bytes in use of each event to the seen ones. Returns whether any were raised.
 bool raise_figures(std::vector<StepEvent>& known, const std::vector<StepEvent>& seen) {
   bool is_higher = false;
   for (std::size_t i = 0; i < seen.size(); ++i) {

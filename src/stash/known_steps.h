@@ -17,7 +17,7 @@ struct KnownStep {
   StepRecord record;
   StepPlan plan;
   std::uint64_t repeats = 0;
-  bool overlaps = false;  // some of its tensors are alive in the next step
+  bool overlaps = false;  // whether some of its tensors are alive in the next step
 };
 
 inline constexpr std::size_t kMostKinds = 8;
@@ -42,17 +42,17 @@ class AlikeKinds {
   std::size_t count_ = 0;
 };
 
-// Not synchronised. Keeps at most kMostKinds kinds, and forgets the least recently met one.
+// Not synchronised. Keeps at most kMostKinds kinds: a new kind replaces the kind that was met least recently.
 class KnownSteps {
  public:
-  // The kinds among `so_far` whose tensor after the first `begun` is `next`. If `begun` is 0: all kinds that
-  // begin with `next`.
+  // Returns the kinds among `so_far` whose tensor after the first `begun` tensors is `next`. If `begun` is 0,
+  // returns all kinds that begin with `next`.
   AlikeKinds going_on(const AlikeKinds& so_far, std::size_t begun, const StepTensor& next) const;
 
   // Records that `step` repeated this kind with a reported peak of `in_use_bytes`. Returns whether the kind's
-  // plan changed. A program's first step creates memory that stays (the optimizer's state, gradients), so the
-  // figures of the first repetition replace the first step's. Later figures count only if the step exceeded
-  // the budget, so that a static network keeps one plan.
+  // plan changed. A program's first step allocates memory that it keeps (the optimizer's state, gradients).
+  // So the figures of the first repetition replace the figures of the first step. Later figures count only if
+  // the step exceeded the budget, so that a static network keeps one plan.
   bool repeat(const KnownStep* kind, const StepRecord& step, const StepLimits& limits,
               std::uint64_t in_use_bytes);
   void learn(StepRecord step, const StepLimits& limits, bool overlaps);
@@ -64,7 +64,7 @@ class KnownSteps {
   }
 
   const std::list<KnownStep>& all() const { return kinds_; }  // the latest first
-  // The kind met last; null before the first.
+  // The kind met last; null if there is none.
   const KnownStep* latest() const { return kinds_.empty() ? nullptr : &kinds_.front(); }
 
  private:

@@ -16,7 +16,7 @@ constexpr double kNanosecondsPerSecond = 1e9;
 struct Course {
   std::size_t saved = 0;
   std::optional<std::size_t> first_read;
-  std::size_t last_read = 0;  // its save if it is never read
+  std::size_t last_read = 0;  // the tensor's save if it is never read
 };
 
 std::vector<Course> courses_of(const StepRecord& step) {
@@ -33,8 +33,8 @@ std::vector<Course> courses_of(const StepRecord& step) {
   return courses;
 }
 
-// By event: the bytes of saved tensors that are read later. A caller that counts only part of its memory may
-// report fewer bytes in use.
+// By event: the bytes of saved tensors that are read later. At least these bytes are in use at the event. A
+// caller that counts only part of its memory may report fewer bytes; then these are written instead.
 std::vector<std::uint64_t> saved_bytes_of(const StepRecord& step, const std::vector<Course>& courses) {
   std::vector<std::uint64_t> bytes(step.events.size(), 0);
   std::uint64_t saved = 0;
@@ -48,7 +48,7 @@ std::vector<std::uint64_t> saved_bytes_of(const StepRecord& step, const std::vec
   return bytes;
 }
 
-// The first event at which the tensor could leave; absent if that is the one after its save.
+// The first event at which the tensor could leave; absent if it is the event after the tensor's save.
 std::optional<std::size_t> held_until(const StepTensor& tensor, const Course& course, std::size_t events) {
   const std::size_t at_read = tensor.stays && course.first_read ? *course.first_read + 1 : 0;
   const std::size_t until = std::min(std::max(tensor.held_until, at_read), events);

@@ -24,7 +24,7 @@ struct StepTensor {
 
 // Bytes of the caller's tensors at an event, counted as if no tensor had left the device.
 struct BytesInUse {
-  std::uint64_t most = 0;  // peak since the previous event if the caller reports it, else at_event
+  std::uint64_t most = 0;  // the peak since the previous event if the caller reports it, else `at_event`
   std::uint64_t at_event = 0;
 };
 
@@ -43,7 +43,7 @@ struct StepEvent {
 struct StepRecord {
   std::vector<StepTensor> tensors;
   std::vector<StepEvent> events;
-  std::uint64_t nanoseconds = 0;  // since the previous step, or the first save, to its end
+  std::uint64_t nanoseconds = 0;  // from the previous step's end, or the first save, to this step's end
 };
 
 inline bool is_same_tensor(const StepTensor& a, const StepTensor& b) {
@@ -51,13 +51,13 @@ inline bool is_same_tensor(const StepTensor& a, const StepTensor& b) {
 }
 // Whether both steps save and read the same tensors in the same order.
 bool is_same_course(const StepRecord& a, const StepRecord& b);
-// Copies held_until and stays from `from` to `to` for the tensors of their common beginning.
+// Copies the members `held_until` and `stays` from `from` to `to`, for the tensors of their common beginning.
 void inherit_holders(const std::vector<StepTensor>& from, std::vector<StepTensor>& to);
 // The bytes of the step's two largest tensors.
 std::uint64_t two_largest_bytes(const StepRecord& step);
 
 // JSON that follows docs/learned_step.schema.json. The stash does not know the names of the program and its
-// framework; a caller that does fills them in.
+// framework; a caller that knows them adds them.
 std::string to_json(const StepRecord& step, const std::string& device);
 
 }  // namespace vdnn::stash

@@ -10,7 +10,7 @@
 
 namespace vdnn::stash {
 
-// Not synchronised. Serves one step.
+// Not synchronised. An object is for one step.
 class LeavingOrder {
  public:
   // The tensor to offer next; absent if every kept tensor has been offered. `handles`: by tensor of the step.

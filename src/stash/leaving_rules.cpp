@@ -20,7 +20,7 @@ std::uint64_t LeavingRules::excess(const StepUnderWay& step, std::uint64_t in_us
     return 0;  // a plan decides, or every tensor leaves at its save
   }
   // A tensor that leaves stays on the device until its copy is released. Late fetches bring tensors back one
-  // at a time, so there must be room for the largest.
+  // at a time, so the budget must have memory for the largest tensor.
   const std::uint64_t wanted = bounded(in_use_bytes) + bounded(flight_limit(step)) + step.largest();
   const std::uint64_t allowed = bounded(options_.budget_bytes) + flight_bytes + named_bytes;
   return wanted > allowed ? wanted - allowed : 0;

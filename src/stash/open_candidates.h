@@ -1,9 +1,9 @@
 #pragma once
 // Finds, among the candidates that a plan may still choose, one that is away at an event. The candidates are
-// the leaves of a segment tree, in their order. Each node knows the earliest begin and the latest end of its
-// candidates. Absences of a training step are nested around the end of its forward pass, so the outermost
-// candidate of a node has both. Therefore few nodes are searched in vain. If a candidate comes back between
-// two stretches, the search skips it at events where it is present.
+// the leaves of a segment tree, in their order. Each node stores the earliest begin and the latest end of its
+// candidates. Absences of a training step are nested around the end of its forward pass, so one candidate of
+// a node, the outermost, has both. Therefore the search rarely enters a node without a match. If a candidate
+// comes back between two stretches, the search skips it at events where it is present.
 
 #include <algorithm>
 #include <bit>
@@ -17,7 +17,7 @@
 
 namespace vdnn::stash {
 
-// Not synchronised. The candidates must outlive this object. At first all are open.
+// Not synchronised. The candidates must outlive this object. At first all candidates are open.
 class OpenCandidates {
  public:
   explicit OpenCandidates(const std::vector<Absence>& candidates)
@@ -35,8 +35,8 @@ class OpenCandidates {
   void close(std::size_t index) { set(index, {}); }
   void open(std::size_t index) { set(index, part_of(candidates_[index])); }
 
-  // The first open candidate in [from, to) that is away at the event, absent if there is none. last_at()
-  // finds the last.
+  // first_at() and last_at() return the first and the last open candidate in [from, to) that is away at the
+  // event; absent if there is none.
   std::optional<std::size_t> first_at(std::size_t event, std::size_t from, std::size_t to) const {
     return find<true>({.event = event, .from = from, .to = to}, 1, 0, leaves_);
   }

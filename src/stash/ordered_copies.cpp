@@ -116,7 +116,7 @@ void OrderedCopies::order_release(StreamHandle stream, std::uint64_t id, const S
       return;
     }
   } catch (...) {
-    backend_.synchronize(copy.get());  // the host, and all that it submits next, comes after the copy
+    backend_.synchronize(copy.get());  // so later submissions of the host come after the copy
     throw;
   }
   backend_.synchronize(copy.get());

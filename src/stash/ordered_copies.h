@@ -2,10 +2,10 @@
 // Copies of tensors to the host and back, and their order on streams. The class submits every wait that this
 // order needs, even if a copy happens to be done:
 //
-//    * the copy out comes after the compute stream's work so far, after the tensor's producer if that is
-//        another stream, and after the block's last use;
+//  * the copy out comes after the compute stream's work so far, after the tensor's producer if that is
+//    another stream, and after the block's last use;
 //  * the reuse of a released source comes after its copy out;
-//    * the copy in comes after the work of the target's stream so far, and after the tensor's copy out;
+//  * the copy in comes after the work of the target's stream so far, and after the tensor's copy out;
 //  * the reader comes after the copy in, and so does the stream on which the target is freed.
 //
 // Some waits are submitted to a stream long after a tensor was put or fetched with it. By then the stream may
@@ -30,13 +30,14 @@ class OrderedCopies {
   // The id of a stream that a tensor is put or fetched with.
   std::uint64_t id_of(StreamHandle stream) { return ids_.id_of(stream); }
 
-  // Copies a tensor when it is saved, after its producer. If nothing can be copied, because the stream is
-  // capturing or there is no host memory, or if this throws, the tensor is unchanged.
+  // Copies a tensor when it is saved, after its producer. The tensor is unchanged if this throws, or if
+  // nothing can be copied because the stream is capturing or there is no host memory.
   CopyOut copy_out(StashedTensor& tensor, HostBlocks::Room room);
-  // Copies a tensor later, also after the work submitted to `stream` so far. Like copy_out(), but it also
-  // copies nothing if the tensor's producer has been destroyed.
+  // Copies a tensor at a later time than its save, after its producer and after the work submitted to
+  // `stream` so far. Differs from copy_out() in that it also copies nothing if the tensor's producer has been
+  // destroyed.
   CopyOut copy_out_later(StashedTensor& tensor, StreamHandle stream, HostBlocks::Room room);
-  // Orders `stream` after the copy of `latest` and all copies that began before it. One wait is enough, since
+  // Orders `stream` after the copy of `latest` and all copies that began earlier. One wait is enough, since
   // copies end in the order in which they begin.
   void order_after_copies(StreamHandle stream, const StashedTensor& latest) {
     backend_.wait(stream, latest.out.get());
@@ -53,13 +54,13 @@ class OrderedCopies {
   static bool has_joined(const StashedTensor& tensor, StreamHandle stream) {
     return stream == tensor.target_stream && tensor.has_target_joined;
   }
-  // Call before `stream` reads the target.
+  // Orders `stream` after the fetch. Call it before `stream` reads the target.
   void order_after_fetch(StashedTensor& tensor, StreamHandle stream);
   // Allows the caller to free the target in the order of its stream, even if no reader used that stream.
   void let_go_of_target(StashedTensor& tensor);
 
   // Allows the caller to free source and target in the order of their streams. If this throws, the host has
-  // waited if it could.
+  // waited for the copies, provided that the device still works.
   void order_releases(const StashedTensor& tensor);
   // Returns the host block for reuse after its copies.
   void give_block_back(StashedTensor& tensor) noexcept;
@@ -69,8 +70,8 @@ class OrderedCopies {
   CopyOut copy_to_block(StashedTensor& tensor, StreamHandle producer, StreamHandle stream,
                         HostBlocks::Room room);
   void order_after(StreamHandle waiter, StreamHandle stream);
-  // Orders `stream`, on which memory will be freed, after the copy. `id`: its id when the tensor was put or
-  // fetched.
+  // Orders `stream`, on which memory will be freed, after the copy. `id`: the stream's id when the tensor was
+  // put or fetched.
   void order_release(StreamHandle stream, std::uint64_t id, const StashEvent& copy);
 
   StashBackend& backend_;

@@ -1,6 +1,6 @@
 #pragma once
-// An array of numbers with two operations on ranges in logarithmic time: add to all numbers, and find the
-// largest. It is a segment tree whose sums are not pushed down.
+// An array of numbers with two operations on ranges in logarithmic time: add a value to all numbers, and find
+// the largest number. The array is a segment tree whose additions are not pushed down.
 
 #include <algorithm>
 #include <bit>
@@ -59,8 +59,8 @@ class RangeMax {
   static constexpr std::int64_t kNone = std::numeric_limits<std::int64_t>::min() / 2;
 
   struct Node {
-    std::int64_t largest = kNone;  // of the numbers below the node, without `added` of nodes above
-    std::int64_t added = 0;        // to all numbers below the node; for a leaf, `largest` includes it
+    std::int64_t largest = kNone;  // the largest number below the node, without `added` of the nodes above it
+    std::int64_t added = 0;        // the sum of additions to all numbers below; `largest` includes it
   };
   struct Part {
     std::size_t node;

@@ -307,7 +307,7 @@ vdnn_status vdnn_stash_ready(vdnn_stash* stash, vdnn_stash_handle handle, void* 
 vdnn_status vdnn_stash_drop(vdnn_stash* stash, vdnn_stash_handle handle) {
   return guarded([&] {
     vdnn_stash& of = given(stash, "stash");
-    // A child process that ends drops its copies of the parent's handles.
+    // A child process that ends drops its copies of the parent's handles, which has no effect.
     if (!of.guard.is_in_child()) {
       of.stash.drop(handle);
     }

@@ -8,7 +8,8 @@
 
 namespace vdnn {
 
-// Like vdnn_stash_create(), but over `backend`, whose streams the caller uses. options->device has no effect.
+// Does the same as vdnn_stash_create(), but over `backend`, whose streams the caller uses. options->device
+// has no effect.
 vdnn_status create_stash(std::unique_ptr<StashBackend> backend, const vdnn_stash_options* options,
                          vdnn_stash** stash) noexcept;
 

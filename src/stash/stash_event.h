@@ -10,7 +10,7 @@ namespace vdnn::stash {
 class StashEvent {
  public:
   StashEvent() = default;
-  // The backend must outlive it.
+  // The backend must outlive the event.
   StashEvent(StashBackend& backend, EventHandle event) : backend_(&backend), event_(event) {}
   StashEvent(StashEvent&& other) noexcept
       : backend_(std::exchange(other.backend_, nullptr)), event_(other.event_) {}

@@ -1,6 +1,6 @@
 #pragma once
-// Notices for the user of a stash. Each is reported once, for any number of tensors. The text is composed
-// when it is requested, so that noting allocates nothing.
+// Notices for the user of a stash. Each notice is reported once, for any number of tensors. Its text is
+// composed when it is requested, so that the note functions allocate nothing.
 
 #include <cstdint>
 #include <string>
@@ -10,10 +10,10 @@ namespace vdnn::stash {
 // Not synchronised.
 class StashNotices {
  public:
-  // Call when no page-locked memory is left for a tensor of `tensor_bytes`, which therefore stays on the
+  // Call it when no page-locked memory is left for a tensor of `tensor_bytes`, which therefore stays on the
   // device.
   void note_host_exhausted(std::uint64_t tensor_bytes) { host_exhausted_.note(tensor_bytes); }
-  // Call when a step needs a peak of `needed_bytes` even with its plan, more than the budget.
+  // Call it when a step exceeds the budget even with its plan, and needs a peak of `needed_bytes`.
   void note_budget_exceeded(std::uint64_t needed_bytes) { budget_exceeded_.note(needed_bytes); }
 
   bool is_pending() const { return host_exhausted_.is_pending() || budget_exceeded_.is_pending(); }

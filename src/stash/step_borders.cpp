@@ -14,8 +14,8 @@ std::uint64_t mix(std::uint64_t hash, std::uint64_t value) {
   return hash ^ (hash >> kHalf);
 }
 
-// A hash of the events from `event` to the end. A read contributes how many tensors ago its tensor was saved,
-// so equal periods have equal hashes wherever they begin.
+// A hash of the events from `event` to the end. For a read, the hash includes how many tensors ago the tensor
+// was saved, so equal periods have equal hashes wherever they begin.
 std::uint64_t course_since(const StepRecord& step, std::size_t tensors, std::size_t event) {
   std::uint64_t hash = 0;
   for (; event < step.events.size(); ++event) {

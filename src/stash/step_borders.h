@@ -3,21 +3,21 @@
 //
 // Most steps end by themselves: the backward pass drops the last handle. A program that keeps a part of a
 // graph across steps never drops the last handle. Examples are a program that trains two models in turns, and
-// one whose loss has a branch that is never read. The step of such a program is the sequence of saves and
-// reads that repeats. Between two steps a program turns from reading to saving, so each such turn may be a
-// border:
+// a program whose loss has a branch that is never read. The step of such a program is the sequence of saves
+// and reads that repeats. Between two steps a program turns from reading to saving. Each such turn is a
+// border between steps if one of these conditions holds:
 //
-//    * The step has matched a known kind to that kind's end, and the next tensor is the first one of a kind.
+//  * The step has matched a known kind to that kind's end, and the next tensor is the first one of a kind.
 //  * Steps have been found to overlap earlier, this step matches no kind, and the next tensor is the first
 //    one of an overlapping kind.
 //  * The step has repeated itself: its last periods have the same saves and reads, several times in a row,
-//    and no fewer tensors are alive after each. The last period is the step. The turn with the fewest tensors
-//    alive is the border.
+//    and no fewer tensors are alive after each period than after the previous one. The last period is the
+//    step. The turn with the fewest tensors alive is the border.
 //
-// A loop within a step, for example inner steps whose graphs an outer pass reads, looks the same until the
-// step ends. If all handles are dropped after few such borders, the borders were wrong. Their kinds are
-// forgotten, and from then on more periods are required than that step had. So the search stops finding
-// borders in a program whose steps end by themselves.
+// A loop within a step, for example inner steps whose graphs an outer pass reads, cannot be distinguished
+// from steps until the step ends. If all handles are dropped after few such borders, the borders were wrong.
+// Their kinds are forgotten, and from then on more repetitions are required than that step had. So the search
+// stops finding borders in a program whose steps end by themselves.
 //
 // Borders do not depend on time. Results are the same wherever a step ends, since tensors of an ended step
 // are fetched when they are read.
@@ -34,20 +34,20 @@ namespace vdnn::stash {
 // Not synchronised.
 class StepBorders {
  public:
-  // The begin of the latest of several equal periods.
+  // Where the latest of several equal periods begins.
   struct Period {
     std::size_t first_tensor = 0;
     std::size_t first_event = 0;
   };
 
-  // Call when a save follows a read and matches no known kind. Returns the last period if the periods show
+  // Call it when a save follows a read and matches no known kind. Returns the last period if the periods show
   // that the step ends here.
   std::optional<Period> note_turn(const StepUnderWay& step);
-  // Call when another step begins.
+  // Call it when another step begins.
   void restart() { turns_.clear(); }
 
   void note_border() { ++borders_; }
-  // Call when no handle is alive. Returns whether the borders since the last such call were wrong.
+  // Call it when no handle is alive. Returns whether the borders since the last such call were wrong.
   bool note_empty();
 
  private:
@@ -56,7 +56,7 @@ class StepBorders {
   static constexpr std::size_t kMostTurns = 512;  // in a period
 
   struct Turn {
-    std::size_t tensors = 0;  // of the step so far
+    std::size_t tensors = 0;  // number of tensors of the step so far
     std::size_t events = 0;
     std::uint64_t live = 0;
     std::uint64_t course = 0;  // a hash of the events since the previous turn

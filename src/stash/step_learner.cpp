@@ -35,7 +35,7 @@ bool StepLearner::learn_repetition(const StepUnderWay& ended, StashStatistics& s
   statistics.late_when_repeated += ended.late();
   statistics.page_locks_when_repeated += host_.page_locks() - ended.page_locks_before();
   const bool has_new_plan = known_.repeat(ended.kind(), ended.record(), limits_of(ended), ended.peak_bytes());
-  // Only such a plan is reported, since it is not based on the program's first step.
+  // Only the plan of a repetition is reported, since it is not based on the program's first step.
   if (const std::uint64_t needed = known_.latest()->plan.peak_bytes; rules_.exceeds_budget(needed)) {
     notices_.note_budget_exceeded(needed);
   }
@@ -49,9 +49,9 @@ StepLimits StepLearner::limits_of(const StepUnderWay& ended) const {
 }
 
 // Locks a new plan's blocks here, so that its first step locks no page. A repetition may find too few blocks
-// for two reasons. If other requests use the larger blocks, providing once is the cure. If other kinds of
-// steps hold the memory, blocks are provided only for a kind that repeats at once, so that two kinds do not
-// take memory from each other in turn.
+// for two reasons. Other requests may use larger blocks that were counted for the plan; then blocks of the
+// plan's own sizes are provided. Or other kinds of steps may hold the memory; then blocks are provided only
+// if a kind repeats twice in a row, so that two kinds do not take memory from each other in turn.
 void StepLearner::share_host_memory(const StepUnderWay& ended, bool has_new_plan) {
   const HostBlockCounts& needs = known_.latest()->plan.host_blocks;
   const bool is_repeated_again = ended.kind() != nullptr && ended.kind() == repeated_before_;

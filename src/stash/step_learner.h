@@ -1,6 +1,6 @@
 #pragma once
-// Learns from a step that has ended, which is new or repeats a known kind. Plans the next step of that kind,
-// and provides its host memory.
+// Learns from an ended step, which is new or repeats a known kind. Plans the next step of that kind, and
+// provides its host memory.
 
 #include "src/stash/host_blocks.h"
 #include "src/stash/known_steps.h"
@@ -16,14 +16,14 @@ class StepLearner {
   StepLearner(const LeavingRules& rules, HostBlocks& host, StashNotices& notices)
       : rules_(rules), host_(host), notices_(notices) {}
 
-  // Ignores a step without tensors. Counts steps and plans in `statistics`. `overlaps`: StepBorders ended the
-  // step.
+  // Learns from `ended`, unless it has no tensors. Counts steps and plans in `statistics`. `overlaps`:
+  // StepBorders ended the step.
   void learn(const StepUnderWay& ended, bool overlaps, StashStatistics& statistics);
   void forget() { known_.forget(); }
   // Forgets the kinds that overlap.
   void forget_overlapping() { known_.forget_overlapping(); }
-  // Whether a step at a turn ends before `next`, which continues none of its kinds. It ends if `next` begins
-  // a kind and the step has completed its own kind, or if `next` begins an overlapping kind.
+  // Whether a step at a turn ends before `next`, which continues none of the step's kinds. The step ends if
+  // it has completed its own kind and `next` begins a kind, or if `next` begins an overlapping kind.
   bool ends_before(const StepUnderWay& step, const StepTensor& next) const;
 
   // The kinds that the step matches if `next` is its next tensor.
@@ -43,7 +43,7 @@ class StepLearner {
   HostBlocks& host_;
   StashNotices& notices_;
   KnownSteps known_;
-  const KnownStep* repeated_before_ = nullptr;  // of the previous step; may dangle, so only compared
+  const KnownStep* repeated_before_ = nullptr;  // by the previous step; may dangle, so it is only compared
 };
 
 }  // namespace vdnn::stash

@@ -23,9 +23,9 @@ std::int64_t signed_bytes(std::uint64_t bytes) {
   return static_cast<std::int64_t>(std::min(bytes, kMostBytes));
 }
 
-// By event: whether any tensor could be away, with windows of any size.
+// By event: whether any tensor could be away if windows may have any size.
 std::vector<bool> may_be_lessened(const StepRecord& step) {
-  std::vector<std::int64_t> changes(step.events.size() + 1, 0);  // changes of the number of tensors away
+  std::vector<std::int64_t> changes(step.events.size() + 1, 0);  // of the number of tensors that are away
   for (const Absence& absence : absences_of(step, 0)) {
     for (const Stretch& stretch : absence.stretches) {
       ++changes[stretch.begin];
@@ -57,8 +57,8 @@ Demands demands_of(const StepRecord& step, const StepLimits& limits) {
   return demands;
 }
 
-// Larger candidates come first. Among equals, the one that is away longer comes first, since it has more time
-// to come back.
+// Larger candidates come first. Among equally large ones, the candidate that is away longer comes first,
+// since there is more time to copy it.
 std::vector<Absence> in_order_of_choice(std::vector<Absence> candidates) {
   std::ranges::stable_sort(candidates, [](const Absence& a, const Absence& b) {
     return std::pair(a.bytes, a.events()) > std::pair(b.bytes, b.events());
@@ -84,14 +84,15 @@ class Cover {
   std::int64_t left(std::size_t event) const { return left_.at(event); }
   std::uint64_t visits() const { return left_.visits() + open_.visits(); }
 
-  // The event with the largest remaining demand, the first among equals; absent if all demands are met.
+  // The event with the largest remaining demand, the first such event if there are several; absent if all
+  // demands are met.
   std::optional<std::size_t> worst_event() const {
     return left_.largest() > 0 ? std::optional(left_.first_of_largest()) : std::nullopt;
   }
 
   void add(std::size_t index) { change(index, true); }
   void remove(std::size_t index) { change(index, false); }
-  // Removes the candidate from the choice for now; include() allows it again.
+  // Excludes the candidate from the choice until include().
   void exclude(std::size_t index) { open_.close(index); }
   void include(std::size_t index) { open_.open(index); }
 
@@ -106,8 +107,8 @@ class Cover {
   std::optional<std::size_t> next_open(std::size_t event, std::size_t from) const {
     return open_.first_at(event, from, candidates_.size());
   }
-  // The smallest candidate that covers the demand alone; among equals, the one that is away longest. If none
-  // covers it, the largest candidate.
+  // The smallest candidate that alone covers the demand of the event; among equally large ones, the candidate
+  // that is away longest. If no candidate covers the demand alone, the largest candidate.
   std::optional<std::size_t> best_for(std::size_t event) const {
     const std::int64_t demand = left_.at(event);
     const std::size_t sufficient = first_smaller_than(demand);
@@ -164,7 +165,7 @@ bool is_coverable(const std::vector<Absence>& candidates, const Demands& demands
   return true;
 }
 
-// Requires demands that all candidates together cover.
+// Call it only if all candidates together cover the demands.
 void cover_greedily(const std::vector<Absence>& candidates, Cover& cover) {
   while (const std::optional<std::size_t> event = cover.worst_event()) {
     cover.add(*cover.best_for(*event));
@@ -215,7 +216,8 @@ class BranchAndBound {
     branch(*event);
   }
 
-  // Tries each candidate of the event as the first one that a solution contains.
+  // Tries solutions for each candidate of the event: solutions that contain it and none of the candidates
+  // tried earlier.
   void branch(std::size_t event) {
     std::vector<std::size_t> tried;
     std::optional<std::size_t> next = cover_.next_open(event, 0);
@@ -236,7 +238,7 @@ class BranchAndBound {
 
   const std::vector<Absence>& candidates_;
   Cover cover_;
-  RangeMax to_be_had_;  // by event: bytes of the candidates that are neither chosen nor excluded
+  RangeMax to_be_had_;  // by event: bytes of the candidates that are away and neither chosen nor excluded
   std::vector<bool> best_;
   std::uint64_t best_bytes_;
   std::uint64_t nodes_ = 0;
@@ -271,7 +273,7 @@ Choice choose_all(const StepRecord& step, const StepLimits& limits) {
   return {.limits = limits, .candidates = std::move(all), .chosen = std::move(chosen)};
 }
 
-// Absent if the budget cannot be kept with these windows.
+// Returns the cheapest choice; absent if the budget cannot be kept with these windows.
 std::optional<Choice> choose_cheapest(const StepRecord& step, const StepLimits& limits) {
   std::vector<Absence> candidates = in_order_of_choice(absences_of(step, limits.flight_bytes));
   const Demands demands = demands_of(step, limits);
@@ -287,8 +289,8 @@ std::optional<Choice> choose_cheapest(const StepRecord& step, const StepLimits& 
       .limits = limits, .candidates = std::move(candidates), .chosen = std::move(chosen), .visits = visits};
 }
 
-// A window that is halved repeatedly. It starts no wider than all tensors together, since a wider one changes
-// nothing.
+// A window that is halved repeatedly. It starts no wider than all tensors together, since a wider window
+// changes nothing.
 class Window {
  public:
   Window(std::uint64_t allowed, std::uint64_t step_bytes, std::uint64_t two_largest)

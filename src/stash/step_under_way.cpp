@@ -7,7 +7,7 @@ namespace vdnn::stash {
 
 namespace {
 
-// Afterwards push_back() allocates nothing until there are more than `size` elements.
+// After this call, push_back() allocates no memory until there are more than `size` elements.
 template <class T>
 void make_room_for(std::size_t size, std::vector<T>& vector) {
   constexpr std::size_t kFirst = 16;
@@ -55,7 +55,7 @@ void StepUnderWay::count_gaps() {
 void StepUnderWay::keep_from(std::size_t first_tensor, std::size_t first_event) {
   count_gaps();
   std::vector<StepEvent> events;
-  std::vector<std::size_t> kept_before;  // by event: the number of kept events before it
+  std::vector<std::size_t> kept_before;  // by event: the number of earlier events that are kept
   const std::uint64_t begin = record_.events[first_event].nanoseconds;
   for (std::size_t i = 0; i < record_.events.size(); ++i) {
     kept_before.push_back(events.size());

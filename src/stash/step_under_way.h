@@ -28,7 +28,7 @@ class StepUnderWay {
   void make_room_for_save();
   void make_room_for_read();
 
-  // The part of a tensor by which later steps recognise it.
+  // The properties by which later steps recognise a tensor.
   static StepTensor describe(const StashedTensor& tensor) {
     return {.bytes = tensor.bytes(), .signature = tensor.saved.signature};
   }
@@ -47,8 +47,9 @@ class StepUnderWay {
       ++reads_;
     }
   }
-  // Call when the caller releases a target after the last read. If the tensor comes back for another pass,
-  // the bytes in use that were reported in between did not include it.
+  // Call note_let_go() when the caller releases a target after the last read of a pass, and note_back() if
+  // the tensor comes back for another pass. The bytes in use that were reported in between did not include
+  // the tensor, except perhaps those of the first event.
   void note_let_go(StashedTensor& tensor) { tensor.let_go_after = has(tensor) ? record_.events.size() : 0; }
   void note_back(StashedTensor& tensor) {
     const std::size_t after = std::exchange(tensor.let_go_after, 0);
@@ -86,10 +87,10 @@ class StepUnderWay {
   }
   void note_in_use(std::uint64_t bytes) { peak_bytes_ = std::max(peak_bytes_, bytes); }
   void note_late() { ++late_; }
-  // Counts a tensor that stays because there is no host memory for it.
+  // Counts a tensor that stays on the device because there is no host memory for it.
   void note_refused() { ++refused_; }
-  // Call when the step matches these kinds; it follows the plan of one of them. If there is none, the step
-  // has diverged.
+  // Call it when the step matches these kinds. The step then follows the plan of one of them or, if the list
+  // is empty, has diverged.
   void follow(const AlikeKinds& alike) {
     alike_ = alike;
     follow(alike.best(kind_));
@@ -98,22 +99,23 @@ class StepUnderWay {
   std::uint64_t serial() const { return serial_; }
   const StepRecord& record() const { return record_; }
   const std::vector<StashHandle>& handles() const { return handles_; }  // by tensor
-  std::uint64_t live() const { return live_; }                          // number of its tensors with handles
+  std::uint64_t live() const { return live_; }                          // number of tensors with handles
   bool is_at_turn() const {  // a save that comes next turns from reading to saving
     return !record_.events.empty() && record_.events.back().kind == StepEvent::Kind::kRead;
   }
-  std::size_t reads() const { return reads_; }  // of the step so far
+  std::size_t reads() const { return reads_; }  // number of reads so far
   // The kind that the step matches and whose plan it follows; null: none.
   const KnownStep* kind() const { return kind_; }
   const AlikeKinds& alike() const { return alike_; }
-  // A kind is watched in its first two steps, since its figures are those of its first repetition.
+  // Whether the holders of tensors are watched. They are in the first two steps of a kind, since the kind
+  // keeps the figures of its first repetition.
   bool is_watched() const { return kind_ == nullptr || kind_->repeats == 0; }
   bool has(const StashedTensor& tensor) const { return tensor.step == serial_; }
   std::uint64_t late() const { return late_; }
   std::uint64_t refused() const { return refused_; }
   std::uint64_t peak_bytes() const { return peak_bytes_; }  // peak of the bytes in use
   std::uint64_t page_locks_before() const { return page_locks_before_; }
-  // The bytes of its largest tensor.
+  // The bytes of the step's largest tensor.
   std::uint64_t largest() const { return largest_; }
   std::uint64_t two_largest() const { return largest_ + second_largest_; }
 
@@ -153,7 +155,7 @@ class StepUnderWay {
   std::vector<Gap> gaps_;  // at most one for each read
   AlikeKinds alike_;
   const KnownStep* kind_ = nullptr;
-  std::uint64_t live_ = 0;  // tensors with handles
+  std::uint64_t live_ = 0;  // number of tensors with handles
   std::size_t reads_ = 0;
   std::uint64_t late_ = 0;
   std::uint64_t refused_ = 0;

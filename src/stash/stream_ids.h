@@ -1,8 +1,8 @@
 #pragma once
 // The ids of the program's streams. Unlike handles, ids are never reused.
 //
-// The ids of recently used streams are cached, so that most puts and fetches need not ask the device. A
-// cached id may be outdated: its stream was destroyed, and another stream has the handle now. Then is_there()
+// The ids of recently used streams are cached, so that most puts and fetches need not query the device. A
+// cached id is outdated if its stream was destroyed and another stream now has the handle. Then is_there()
 // returns false for both streams, which is safe, and removes the id from the cache.
 
 #include <algorithm>
@@ -18,7 +18,7 @@ namespace vdnn::stash {
 // Not synchronised.
 class StreamIds {
  public:
-  // The backend must outlive it.
+  // The backend must outlive this object.
   explicit StreamIds(StashBackend& backend) : backend_(backend) {}
 
   std::uint64_t id_of(StreamHandle stream) {

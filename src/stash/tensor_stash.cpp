@@ -34,8 +34,8 @@ using stash::StepTensor;
 using stash::StepUnderWay;
 using stash::Where;
 
-// A step with more tensors never ends by itself, for example because the program keeps its graphs and repeats
-// nothing.
+// A step with more tensors or events is assumed never to end by itself, for example because the program keeps
+// its graphs and repeats nothing.
 constexpr std::size_t kMostTensors = std::size_t{1} << 16;
 constexpr std::size_t kMostEvents = 4 * kMostTensors;
 
@@ -47,7 +47,7 @@ std::uint64_t default_host_bytes() {
   return std::min(all, cgroup_memory_limit().value_or(all)) / kShare;
 }
 
-// Serialises the calls and coordinates the parts. A call either changes all of them or, if it throws, none.
+// Serialises the calls and coordinates the parts. Except for drop(), a call that throws changes no handle.
 class TensorStash::Impl {
  public:
   Impl(std::unique_ptr<StashBackend> backend, const StashOptions& options)
@@ -89,8 +89,9 @@ class TensorStash::Impl {
   void end_step_before(const SavedTensor& saved);
   void put_new(StashHandle handle, StashedTensor& tensor, std::uint64_t told_bytes);
   void follow(const stash::AlikeKinds& alike);
-  // Copies a tensor out when it is saved, or later, after the work of stream `later`. `kind`: the kind that
-  // the step follows from this tensor on.
+  // Copies a tensor out. `kind`: the kind whose plan the step follows from this tensor on. Null: none; then
+  // kept host blocks may be freed to make room for the copy. `later`: empty at the tensor's save, otherwise
+  // the stream of leave(), whose work so far precedes the copy.
   void send_out(StashHandle handle, StashedTensor& tensor, const KnownStep* kind,
                 std::optional<StreamHandle> later = std::nullopt);
   void note_released(StashedTensor& tensor);
@@ -110,7 +111,7 @@ class TensorStash::Impl {
     return rules_.excess(step_, bytes_.in_use(), flight_.bytes(), named_bytes);
   }
   std::optional<StashHandle> next_offer() { return offers_.next(tensors_, step_.handles()); }
-  // `listed`: bytes named to be fetched and not yet fetched.
+  // `listed`: bytes of the tensors that the current call of fetches() has listed to be fetched ahead.
   stash::FetchWindow::Next next_fetch(StashHandle reading, std::uint64_t listed) {
     return window_.next(step_, tensors_, reading, bytes_.ahead() + listed);
   }
@@ -129,7 +130,7 @@ class TensorStash::Impl {
   stash::CopiesInFlight flight_;
   stash::BytesOnDevice bytes_;
   StepUnderWay step_{0, 0, {}};
-  std::optional<StepUnderWay::Clock::time_point> last_end_;  // of the previous step
+  std::optional<StepUnderWay::Clock::time_point> last_end_;  // when the previous step ended
   stash::LeavingOrder offers_;                               // of step_
   stash::FetchWindow window_;                                // of step_
   stash::StepBorders borders_;                               // of step_
@@ -208,7 +209,7 @@ PutAnswer TensorStash::Impl::share(StashHandle handle) {
           .is_watched = step_.has(tensor) && step_.is_watched() && !tensor.is_held};
 }
 
-// Every call that can throw comes before the first change of state.
+// Nothing can throw after send_out(), which changes nothing if it throws.
 void TensorStash::Impl::put_new(StashHandle handle, StashedTensor& tensor, std::uint64_t told_bytes) {
   tensor.step = step_.serial();
   tensor.index = static_cast<std::uint32_t>(step_.handles().size());
@@ -240,7 +241,7 @@ void TensorStash::Impl::follow(const stash::AlikeKinds& alike) {
   window_.restart(step_);
 }
 
-// If the tensor cannot be copied, it stays.
+// If the tensor cannot be copied, it stays on the device.
 void TensorStash::Impl::send_out(StashHandle handle, StashedTensor& tensor, const KnownStep* kind,
                                  std::optional<StreamHandle> later) {
   const auto room = kind == nullptr ? stash::HostBlocks::Room::kMade : stash::HostBlocks::Room::kLeft;
@@ -408,8 +409,8 @@ ReadAnswer TensorStash::Impl::read(StashHandle handle, StreamHandle stream, std:
   return answer;
 }
 
-// A captured stream cannot wait for work outside of the capture, and the graph would not wait when it is
-// launched later.
+// A captured stream cannot wait for work outside of its capture, and the graph would not wait for that work
+// when it is launched.
 void TensorStash::Impl::refuse_capture() const {
   throw CaptureConflict(backend_->name() +
                         ": a stream that is being captured cannot wait for a tensor that left earlier");
@@ -451,7 +452,7 @@ std::vector<DueFetch> TensorStash::Impl::fetches(StashHandle reading, std::size_
     }
     due.push_back({.handle = handle, .bytes = next->bytes()});
     listed += next->bytes();
-    window_.name(*next);
+    window_.note_listed(*next);
   }
   return due;
 }
@@ -474,7 +475,7 @@ void TensorStash::Impl::fetch(StashHandle handle, std::uint64_t target, StreamHa
 void TensorStash::Impl::note_fetched(StashedTensor& tensor) {
   tensor.where = Where::kFetched;
   tensor.is_released_at_put = false;
-  tensor.is_named = false;
+  tensor.is_listed = false;
   statistics_.in_bytes += tensor.bytes();
   step_.note_back(tensor);
   bytes_.set_away(tensor, false);
@@ -508,9 +509,10 @@ void TensorStash::Impl::let_go_of_target(StashedTensor& tensor) {
   tensor.where = Where::kAway;
 }
 
-// From now on, the bytes in use that the caller reports do not include the tensor. The stash corrects them
-// only once another pass reads the tensor: readers of several tensors hold them a little longer, and most
-// graphs are read once.
+// The caller now releases the target, so the bytes in use that it reports no longer include the tensor. Most
+// graphs are read once, and then that is right. If another pass reads the tensor, StepUnderWay::note_back()
+// adds its bytes to the events in between. It leaves out the first of them, at which a reader of several
+// tensors may still hold the target.
 void TensorStash::Impl::note_let_go(StashedTensor& tensor) {
   if (bytes_.is_told()) {
     step_.note_let_go(tensor);
@@ -558,7 +560,7 @@ void TensorStash::Impl::forget_tensor(StashHandle handle, StashedTensor& tensor)
   copies_.give_block_back(tensor);
 }
 
-// Live handles belong to no step afterwards.
+// After this call, no live handle belongs to the step under way.
 StepUnderWay TensorStash::Impl::start_step() {
   offers_ = {};
   window_ = {};

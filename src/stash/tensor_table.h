@@ -1,6 +1,6 @@
 #pragma once
-// The tensors of a stash that have live handles, by handle and by contents. The same storage at the same
-// version is listed once.
+// The tensors of a stash that have live handles, by handle and by contents. A storage at one version is in
+// the table once.
 
 #include <cstddef>
 #include <cstdint>
@@ -25,10 +25,10 @@ class TensorTable {
   Added add(const SavedTensor& saved);
   // Undoes the latest add(), which returned `latest`.
   void take_back(StashHandle latest) noexcept;
-  // Removes the handle. The tensor lives as long as the returned node.
+  // Removes the handle. The tensor lives until the returned node is destroyed.
   Node remove(StashHandle handle);
 
-  // Null if no such handle is alive.
+  // Returns null if no such handle is alive.
   StashedTensor* find(StashHandle handle) {
     const auto found = tensors_.find(handle);
     return found == tensors_.end() ? nullptr : &found->second;

@@ -1,5 +1,5 @@
 #pragma once
-// Conversion of whole values between fp32 and the type that they are stored in, on the host.
+// Converts whole values between fp32 and the type in which they are stored, on the host.
 
 #include <cstddef>
 #include <cstdint>

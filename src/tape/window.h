@@ -1,6 +1,6 @@
 #pragma once
-// Windows that slide over padded input (convolution, pooling), one axis at a time. Network builder and
-// catalogs share this arithmetic.
+// Windows that slide over padded input in convolutions and pooling. Each axis is computed alone. The network
+// builder and the catalogs share this arithmetic.
 
 #include <cstdint>
 #include <optional>
@@ -9,14 +9,15 @@
 
 namespace vdnn {
 
-// All numbers are positive; padding may be 0.
+// Numbers must be positive; only `padding` may be 0.
 struct WindowAxis {
   std::int64_t kernel = 1;
   std::int64_t stride = 1;
   std::int64_t padding = 0;
   std::int64_t dilation = 1;
 
-  // Elements from the first to the last, both included; empty if the number overflows 64 bits.
+  // The number of input elements from the window's first to its last, both included; empty if it overflows 64
+  // bits.
   std::optional<std::int64_t> extent() const {
     std::int64_t extent = 0;
     if (__builtin_mul_overflow(kernel - 1, dilation, &extent) || __builtin_add_overflow(extent, 1, &extent)) {
@@ -25,10 +26,11 @@ struct WindowAxis {
     return extent;
   }
 
-  // Whether every window covers some input. Padding alone has no largest element and no average.
+  // Whether every position of the window covers at least one element of the input. A window that covers only
+  // padding would have no largest element and no average.
   bool reaches_input() const { return padding < extent().value_or(0); }
 
-  // The number of positions of the window along `input` elements; empty if it fits nowhere. Requires
+  // The number of positions of the window along `input` elements; empty if the window fits nowhere. Requires
   // reaches_input().
   std::optional<std::int64_t> places(std::int64_t input) const {
     std::int64_t room = input - (*extent() - padding);

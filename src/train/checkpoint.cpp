@@ -28,8 +28,9 @@ namespace fs = std::filesystem;
 constexpr std::string_view kFormat = "vdnn-checkpoint";
 constexpr const char* kReducePrecision = "reduce_precision";
 constexpr std::string_view kVersion = "3";
-constexpr std::string_view kVersionInFp32 = "2";  // has no precision
-constexpr std::string_view kFirstVersion = "1";   // has neither precision nor global batch
+constexpr std::string_view kVersionInFp32 = "2";  // files of this version have no precision
+// Files of the first version have neither precision nor global batch.
+constexpr std::string_view kFirstVersion = "1";
 
 // --- metadata ----------------------------------------------------------------------------------------------
 
@@ -107,7 +108,7 @@ std::string loss_scale_text(const std::optional<LossScale>& scale) {
   return write_flat_json(json);
 }
 
-// Not a comma, since names of layers may contain commas.
+// The separator is no comma, since names of layers may contain commas.
 constexpr char kBetweenLayers = '\n';
 
 std::string joined(const std::vector<std::string>& names) {
@@ -138,14 +139,14 @@ SafetensorsMetadata metadata_of(const PlannedRun& run, const TrainingState& stat
                                {"algorithms", write_flat_json(algorithms_of(run))},
                                {"sha256", sha256},
                                {"vdnn", VDNN_VERSION}};
-  // A file without this key, like all older files, is of a training that sums gradients in fp32.
+  // A file has no such key if training sums gradients in fp32. Older files never have it.
   if (const DataType type = run.options.training.reduces_in(); is_narrow(type)) {
     metadata.emplace(kReducePrecision, to_string(type));
   }
   return metadata;
 }
 
-// Parses the metadata. A key that no function has read is an error.
+// Parses the metadata. At the end, a key that has not been read is an error.
 class MetadataReader {
  public:
   MetadataReader(const fs::path& path, SafetensorsMetadata metadata)
@@ -229,7 +230,7 @@ class MetadataReader {
     return precision;
   }
 
-  // Rejects impossible scales: they would skip every step and end a training that went well.
+  // Rejects an impossible scale, which would skip every step and end training without a reason.
   std::optional<LossScale> loss_scale(const char* key, std::uint64_t steps) {
     const std::string value = text(key);
     if (value == "null") {
@@ -349,7 +350,8 @@ void for_each_tensor(State& state, const Visit& visit) {
   }
 }
 
-// Hashes in the order of describe_state(), since other programs may write the tensors in another order.
+// Hashes the tensors in the order of describe_state(), not of the file: other programs may write them in
+// another order.
 std::string sha256_of(const TrainingState& state) {
   Sha256 digest;
   for_each_tensor(
@@ -374,7 +376,7 @@ void Checkpoint::require_network(const PlannedRun& run, const TrainingState& exp
       reject(printable(parameter.name) + " is " + to_string(found->dims) + " there and " +
              to_string(parameter.dims) + " here");
     }
-    // If the network has the same name, the file has lost the tensor, and reading the state reports that.
+    // If the networks have the same name, the file has lost the tensor. Reading the state then reports that.
     if (found == nullptr && other_name) {
       reject("it has no " + in_words(parameter.name, parameter.dims));
     }
@@ -449,8 +451,9 @@ PlannedRun plan_with_algorithms_of(const Checkpoint& checkpoint, const Network& 
   try {
     return plan_run(network, options);
   } catch (const InvalidArgument& error) {
-    // If the network is another one, require_matches() names a parameter, which is clearer than an op without
-    // a record. An error of the options alone occurs again in this plan_run().
+    // If the checkpoint belongs to another network, require_matches() throws an error that names a parameter.
+    // That is clearer than an error about an op without recorded algorithm. If the options are wrong, this
+    // plan_run() throws their error again.
     options.recorded_algorithms.clear();
     options.policy = Policy::kOffloadNone;
     options.workspace_limit.reset();

@@ -22,10 +22,10 @@ namespace vdnn {
 
 namespace {
 
-// Algorithms of some ops that have several. All other ops use the base's algorithms.
+// Algorithms for some of the ops that have several algorithms. All other ops use their algorithm in `base_`.
 using Choice = std::vector<std::pair<OpId, std::uint32_t>>;
 
-// Half of the bytes of feature maps lie in maps of at least this size.
+// The size for which half of all bytes of feature maps are in maps of at least this size.
 std::uint64_t typical_map_bytes(const Tape& tape) {
   std::vector<std::uint64_t> sizes;
   for (const Value& value : tape.values()) {
@@ -78,7 +78,8 @@ class CostMeasurement {
   }
 
  private:
-  // Measures the choice at once, or in halves if it does not fit.
+  // Measures all algorithms of the choice in one run. If that does not fit, measures the halves of the choice
+  // separately.
   void measure(std::span<const std::pair<OpId, std::uint32_t>> choice) {
     if (const std::optional<PlannedRun> run = plan_with(choice)) {
       time_steps(*run, choice);
@@ -111,7 +112,7 @@ class CostMeasurement {
     return result;
   }
 
-  // Plans under the policy that moves least. Returns nothing if no policy fits.
+  // Plans under the policy that offloads least among those that fit. Returns nothing if no policy fits.
   std::optional<PlannedRun> plan_with(std::span<const std::pair<OpId, std::uint32_t>> choice) const {
     for (const Policy policy : {Policy::kOffloadNone, Policy::kOffloadConv, Policy::kOffloadAll}) {
       PlannedRun run = planned(choice, policy);
@@ -125,10 +126,10 @@ class CostMeasurement {
   SessionOptions session_options() const {
     return {.seed = options_.seed,
             .link_gbytes_per_second = options_.link_gbytes_per_second,
-            .steps_one_by_one = true};  // since a graph is one bar in a trace
+            .steps_one_by_one = true};  // a trace shows a graph as one event, without its ops
   }
 
-  // Runs before any step, while the device has room.
+  // Measures the link before any step has run, while most of the device's memory is free.
   void measure_link_of(const PlannedRun& run) {
     Session session(run, session_options());
     const MeasuredLink link = measure_link(session.device(), session.pinned(), typical_map_bytes(*run_.tape));
@@ -153,7 +154,7 @@ class CostMeasurement {
   }
 
   // As in training, the host reads each step's loss after it has submitted the next step. The learning rate
-  // is 0, so that the parameters stay what they are at the start.
+  // is 0, so that parameters keep their initial values.
   LaunchSeconds traced_steps(const PlannedRun& run) {
     Session session(run, session_options());
     const BatchOrder order{

@@ -11,7 +11,8 @@ namespace vdnn {
 
 namespace {
 
-// A standard normal number (Box and Muller 1958), from two uniform ones in (0, 1].
+// Returns a number from the standard normal distribution (Box and Muller 1958), computed from two uniform
+// numbers in (0, 1].
 double normal(SplitMix64& random) {
   const auto uniform = [&random] { return static_cast<double>((random.next() >> 11) + 1) * 0x1p-53; };
   const double radius = std::sqrt(-2.0 * std::log(uniform()));
@@ -36,7 +37,8 @@ double deviation_of(const ParameterRecipe& recipe) {
 std::vector<std::vector<float>> initial_parameters(const Tape& tape, std::uint64_t seed) {
   std::vector<std::vector<float>> result;
   for (const TapeParameter& parameter : tape.parameters()) {
-    // Each parameter has its own random stream, so that adding a layer does not change the others.
+    // Each parameter has its own random sequence, so that an additional layer does not change the parameters
+    // of earlier layers.
     SplitMix64 random(mix_seed(seed, result.size()));
     const float constant = parameter.recipe.initializer == Initializer::kOne ? 1.0F : 0.0F;
     std::vector<float> values(parameter.recipe.type.elements(), constant);

@@ -50,7 +50,7 @@ std::uint64_t parse_steps(std::string_view text, std::uint64_t steps_per_epoch) 
   return epochs ? checked_multiply(count, steps_per_epoch) : count;
 }
 
-// Accepts 0 to 1. The comparison also rejects a NaN.
+// Parses a number from 0 to 1. The comparison also rejects a NaN.
 double parse_fraction(std::string_view text) {
   const auto fraction = parse_number<double>(text);
   if (!(fraction >= 0 && fraction <= 1)) {
@@ -115,7 +115,7 @@ void LearningRateSchedule::set_shape(std::string_view text, std::uint64_t steps_
 double LearningRateSchedule::cosine(std::uint64_t step) const {
   const std::uint64_t steps = total_steps_ > warmup_steps_ ? total_steps_ - warmup_steps_ : 1;
   if (steps == 1) {
-    return 1;  // the only step after the warm-up, which ends at the base rate
+    return 1;  // the only step after the warm-up uses the base rate, at which the warm-up ends
   }
   const double progress = static_cast<double>(std::min(step, steps - 1)) / static_cast<double>(steps - 1);
   // std::lerp is exact at both ends.

@@ -17,10 +17,10 @@ namespace vdnn {
 
 namespace {
 
-// A value with its position in the order in which a training computes values.
+// A value, and its position in the order in which training computes values.
 struct Found {
   NonfiniteValue value;
-  std::uint64_t position = 0;  // of the op on the tape, from 1; 0 if no op made the value
+  std::uint64_t position = 0;  // the op's position on the tape, from 1; 0 if no op made the value
 
   auto order() const { return std::tuple(value.step, value.micro_step, position, value.rank); }
 };
@@ -34,7 +34,7 @@ Found found(const NonfiniteFloats& floats, std::string name, Dims dims) {
                     .first_value = floats.value}};
 }
 
-// Looks at values until it has found one.
+// Examines the values of steps until it has found one that is not finite.
 class FirstNonfinite {
  public:
   FirstNonfinite(const Tape& tape, std::optional<int> rank) : tape_(tape), rank_(rank) {}
@@ -81,7 +81,8 @@ class FirstNonfinite {
   const std::optional<Found>& first() const { return first_; }
 
  private:
-  // Loss scaling expects overflowing gradients, as long as a smaller scale can make them finite.
+  // Discards the found value if loss scaling has skipped the step. Overflowing gradients are no fault while a
+  // smaller scale can make them finite.
   void forget_if_skipped(const MadeValue& made, const StepScalars& scalars) {
     LossScaledNorm norm;
     std::memcpy(&norm, made.bytes.data(), sizeof(norm));
@@ -148,7 +149,7 @@ std::optional<Found> first_of_all_ranks(const std::optional<Found>& mine, Proces
 
 // --- the training ------------------------------------------------------------------------------------------
 
-// The number of steps, on which the learning rate depends.
+// The number of steps of the training run; the learning rate depends on it.
 std::uint64_t steps_of(const PlannedRun& run, const DatasetSplits& data, const TrainOptions& options) {
   if (options.epochs == 0) {
     return options.steps;

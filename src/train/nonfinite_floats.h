@@ -1,5 +1,5 @@
 #pragma once
-// Finds numbers that are not finite.
+// Finds floating-point numbers that are not finite.
 
 #include <algorithm>
 #include <cmath>
@@ -10,7 +10,7 @@
 
 namespace vdnn {
 
-// "nan", "inf" or "-inf"; the sign of a NaN means nothing.
+// Returns "nan", "inf" or "-inf"; the sign of a NaN is ignored.
 inline std::string nonfinite_text(double value) {
   if (std::isnan(value)) {
     return "nan";
@@ -19,13 +19,13 @@ inline std::string nonfinite_text(double value) {
 }
 
 struct NonfiniteFloats {
-  std::size_t count = 0;     // > 0
-  std::size_t elements = 0;  // all elements, finite or not
-  std::size_t first = 0;     // the index of the first
-  float value = 0;           // of the first
+  std::size_t count = 0;     // numbers that are not finite; > 0
+  std::size_t elements = 0;  // all numbers
+  std::size_t first = 0;     // the index of the first number that is not finite
+  float value = 0;           // that number
 };
 
-// Returns nothing if all values are finite.
+// Returns nothing if all `values` are finite.
 inline std::optional<NonfiniteFloats> find_nonfinite(std::span<const float> values) {
   const auto is_nonfinite = [](float value) { return !std::isfinite(value); };
   const auto first = std::ranges::find_if(values, is_nonfinite);
@@ -38,7 +38,7 @@ inline std::optional<NonfiniteFloats> find_nonfinite(std::span<const float> valu
                          .value = *first};
 }
 
-// "3 of 400, the first at 17: nan"
+// Returns for example "3 of 400, the first at 17: nan".
 inline std::string to_string(const NonfiniteFloats& found) {
   return std::to_string(found.count) + " of " + std::to_string(found.elements) + ", the first at " +
          std::to_string(found.first) + ": " + nonfinite_text(static_cast<double>(found.value));

@@ -20,8 +20,8 @@ namespace vdnn {
 
 namespace {
 
-// Other processes and the libraries may have taken memory that was free when the run was planned: the budget
-// may shrink to what the plan needs.
+// Makes the GPU's device. Other processes and libraries may have allocated memory that was free when the run
+// was planned. So the budget may be smaller than planned, down to the bytes that the plan needs.
 std::unique_ptr<Device> make_gpu(const PlannedRun& run, const SessionOptions& options) {
   const RunTarget& target = run.target;
   if (options.link_gbytes_per_second || options.delay_seed || options.check_accesses ||
@@ -52,7 +52,7 @@ std::unique_ptr<Device> make_device(const PlannedRun& run, const SessionOptions&
   return options.wrap_device ? options.wrap_device(std::move(device)) : std::move(device);
 }
 
-// The dims in the order of storage: channels last.
+// The dimensions in the order of memory: channels last.
 Dims dims_as_they_lie(const Dims& logical) {
   Dims dims = logical;
   if (dims.size() > 2) {
@@ -91,7 +91,7 @@ std::string in_words(const ParameterValues& values) {
   return "'" + values.name + "' (" + to_string(values.dims) + ")";
 }
 
-// Whether input 1 of the loss has classes.
+// Whether the targets of the loss, its input 1, are classes.
 bool is_class_loss(const OpSpec& spec) {
   return std::holds_alternative<SoftmaxCrossEntropySpec>(spec) ||
          std::holds_alternative<DiceCrossEntropySpec>(spec);
@@ -99,7 +99,8 @@ bool is_class_loss(const OpSpec& spec) {
 
 constexpr const char* kInputs = "for the inputs of a step";
 
-// `hint` ends the message.
+// Throws InvalidArgument if the names or dimensions of `given` differ from those of `expected`. The message
+// ends with `hint`.
 void require_alike(const std::vector<ParameterValues>& expected, const std::vector<ParameterValues>& given,
                    const std::string& hint) {
   for (std::size_t i = 0; i < std::max(expected.size(), given.size()); ++i) {
@@ -169,7 +170,7 @@ void Session::connect() {
     throw InvalidArgument("'" + run_.tape->model() + "' is planned for " + std::to_string(ranks) +
                           " ranks, but its communicator joins " + std::to_string(communicator_->size()));
   }
-  // The communicator may need more memory than planning assumed.
+  // The communicator may need more memory than the plan assumed.
   const std::uint64_t taken = communicator_->library_bytes();
   const std::uint64_t others = run_.target.library_bytes - run_.target.communicator_bytes;
   if (run_.prediction.peak_bytes + others + taken > run_.target.budget_bytes) {
@@ -183,7 +184,8 @@ void Session::connect() {
   }
 }
 
-// Copies parameters and the optimizer's state, or only running statistics. Nothing may be in flight.
+// Copies parameters and the optimizer's state, or only running statistics, from the first rank to all ranks.
+// No work may be in flight.
 void Session::take_from_first_rank(bool statistics_alone) {
   if (!communicator_) {
     return;
@@ -219,7 +221,7 @@ void Session::take_from_first_rank(bool statistics_alone) {
   }
 }
 
-// Does nothing if losses are not scaled.
+// Sets the loss scale, to its initial value if `scale` is empty. Does nothing if losses are not scaled.
 void Session::set_loss_scale(const std::optional<LossScale>& scale) {
   if (run_.tape->loss_scale() != kNone) {
     parameters_.set_loss_scale(
@@ -252,7 +254,8 @@ void Session::leave_ranks() {
   failure_ = std::make_exception_ptr(DeviceError("this session has left the other ranks"));
 }
 
-// Blocks. Waiting for other ranks goes through the communicator, which cannot hang.
+// Blocks. Waits through the communicator if there is one: that wait has a deadline, so it ends even if
+// another rank never arrives.
 void Session::synchronize(const Frontier& frontier) {
   try {
     communicator_ ? communicator_->wait(frontier) : device_->synchronize(frontier);
@@ -262,7 +265,7 @@ void Session::synchronize(const Frontier& frontier) {
   }
 }
 
-// Runs an action that may fail halfway through a step, when some parameters may have been updated.
+// Runs an action that may fail in the middle of a step, after some parameters have been updated.
 template <class Action>
 auto Session::guarded(const Action& action) {
   try {
@@ -365,14 +368,14 @@ namespace {
 
 struct Replanned {
   std::optional<PlannedRun> run;
-  std::string reason;  // why there is none
+  std::string reason;  // why there is no run
 };
 
-// A new plan must be faster than this fraction of the old step: its gain must exceed the error of
+// A new plan must have a step shorter than this fraction of the old plan's. The gain must exceed the error of
 // predictions.
 constexpr double kWorthASwap = 0.99;
 
-// Returns errors as reasons: the old plan still works.
+// Returns an error as a reason instead of throwing it, since the old plan still works.
 Replanned try_replan(const PlannedRun& run, const ReplanOptions& options) {
   try {
     PlannedRun next = replan_run(run, options);
@@ -417,15 +420,16 @@ ReplanReport Session::replan(const MeasuredCosts& costs, const ReplanOptions& op
   return report;
 }
 
-// Memory that steps of training, and evaluation between them, leave committed.
+// The bytes to keep committed: enough for steps of training and for evaluation between them.
 std::uint64_t Session::committed_bytes_wanted() const {
   return std::max(run_.prediction.peak_bytes, evaluation_ ? evaluation_->peak_bytes : 0);
 }
 
-// Replaces the plan in force by `next`. After an exception everything but memory is as it was. Nothing may be
-// in flight.
+// Replaces the plan in force by `next`. After an exception, everything but the allocated memory is as before
+// the call. No work may be in flight.
 void Session::adopt(PlannedRun next) {
-  // Programs are compiled for algorithms, and evaluation computes with those of training.
+  // A program is compiled for certain algorithms, and evaluation uses training's algorithms. So both need new
+  // programs only if algorithms change.
   const bool compiles = next.schedule.algorithms != run_.schedule.algorithms;
   std::shared_ptr<const Tape> tape = next.tape;
   std::unique_ptr<OpProgram> program =
@@ -454,8 +458,9 @@ void Session::adopt(PlannedRun next) {
   }
 }
 
-// Takes all the memory that a step of the plan in force needs, so that no step allocates, and gives back the
-// rest. Addresses do not depend on the blocks that steps find in the pools.
+// Allocates all memory that a step of the plan in force needs, so that no step allocates from the system.
+// Gives other free memory back to the system. Addresses of device blocks do not depend on how much
+// memory is committed (DevicePool::resize()).
 void Session::take_memory() {
   pinned_.trim();
   open(Mode::kTraining);
@@ -464,7 +469,7 @@ void Session::take_memory() {
                       pool_.shortage(committed_bytes_wanted()));
   }
   { const PinnedBlock parameter(pinned_, parameters_.transfer_bytes(), "to move a parameter"); }
-  // This session stages the inputs of its own steps; a loader holds blocks of its own.
+  // This block stages inputs that callers pass as host memory. A BatchLoader has blocks of its own.
   std::optional<PinnedBlock> inputs;
   if (stages_inputs_) {
     inputs.emplace(pinned_, input_bytes(), kInputs);
@@ -473,7 +478,8 @@ void Session::take_memory() {
   pool_.resize(committed_bytes_wanted());
 }
 
-// Allocates host blocks in the order of the step, so that the pool keeps as many as are in use at once.
+// Allocates and frees host blocks in the order of the step. Afterwards the pool has as many free blocks as a
+// step uses at once.
 void Session::take_host_buffers() {
   std::map<BufferId, PinnedBlock> blocks;
   for (const Instruction& instruction : run_.schedule.instructions) {
@@ -581,7 +587,7 @@ void Session::restore(const TrainingState& state) {
     }
   }
   mend();
-  // A partly restored state must not be used.
+  // If the upload fails, the session must not be used: its state is restored only in part.
   failure_ = std::make_exception_ptr(DeviceError("a state was restored in part"));
   parameters_.upload(pinned_, compute(), program_.get(), values, states);
   set_loss_scale(state.loss_scale);
@@ -592,7 +598,7 @@ void Session::restore(const TrainingState& state) {
   options_.seed = state.seed;
 }
 
-// Also recovers from failures that no wait has reported yet.
+// Makes the session usable again after a failure, even after one that no wait has reported yet.
 void Session::mend() {
   if (!failure_) {
     try {
@@ -623,7 +629,7 @@ void Session::require_sound() const {
   }
 }
 
-// A step in flight may still read or write the values concerned.
+// Throws if a step is in flight, since it may still read or write the values that the caller wants to access.
 void Session::require_idle() const {
   require_sound();
   if (in_flight_ > 0) {
@@ -641,7 +647,8 @@ void Session::require_whole_step() const {
 
 const EvaluationPlan& Session::evaluation() {
   if (!evaluation_) {
-    // Plans evaluation in the memory of the first plan: with another batch, results might have other bits.
+    // Plans evaluation in the memory of the run's first plan, also after a replanning. So the batch of
+    // evaluation stays the same; with another batch, results might have other bits.
     EvaluationPlan plan = plan_evaluation(run_, evaluation_peak_bytes_);
     evaluation_program_ = run_.library->compile(*plan.tape, plan.schedule.algorithms);
     evaluation_ = std::move(plan);
@@ -692,8 +699,8 @@ void Session::open(Mode mode) {
   class_targets_ = std::move(class_targets);
 }
 
-// The host checks labels while it has them: a step with a wrong one would fail or, on a GPU, have a loss of
-// NaN.
+// Checks labels on the host, before the step is submitted. With a wrong label, the step would fail or, on a
+// GPU, have a loss of NaN.
 void Session::require_classes(std::span<const AddressRange> inputs) const {
   if (!device_->properties().touches_memory) {
     return;
@@ -718,7 +725,8 @@ std::uint64_t Session::input_bytes() const {
   return bytes;
 }
 
-// Copies the inputs into page-locked memory of the size that loaders use, and runs one step.
+// Runs one step with `inputs`, which are first copied into a page-locked block. The block has the size of a
+// BatchLoader's blocks.
 template <class Submit>
 StepMetrics Session::staged(const Tape& tape, std::span<const Bytes> inputs, const Submit& submit_step) {
   require_idle();
@@ -737,7 +745,7 @@ StepMetrics Session::staged(const Tape& tape, std::span<const Bytes> inputs, con
     block.used_until(ticket.inputs_copied);
     return wait(ticket);
   } catch (...) {
-    // The step's ticket is lost, and its progress unknown.
+    // The step's ticket is lost, so its progress is unknown.
     if (in_flight_ > 0) {
       failure_ = std::current_exception();
     }

@@ -23,9 +23,9 @@ namespace vdnn {
 
 namespace {
 
-// Steps in a recorded trace: enough to see the steady state, few enough for a viewer.
+// The number of steps in a recorded trace: enough to show the steady state, and few enough for a viewer.
 constexpr std::uint64_t kTracedSteps = 4;
-// Steps that costs are learned from, as many as measure_costs() times by default.
+// Costs are learned from at most this many steps. It equals the default of CostMeasurementOptions::steps.
 constexpr std::uint64_t kMostMeasuredSteps = 20;
 
 void require_one_duration(const TrainOptions& options) {
@@ -44,7 +44,7 @@ void require_enough(const char* what, std::uint64_t steps) {
   }
 }
 
-// The median of `all` from index `first` on. Returns nothing if `all` ends earlier.
+// The median of the elements of `all` from index `first` on. Returns nothing if there are none.
 std::optional<double> median_from(const std::vector<double>& all, std::size_t first) {
   return first < all.size()
              ? std::optional(median({all.begin() + static_cast<std::ptrdiff_t>(first), all.end()}))
@@ -53,7 +53,7 @@ std::optional<double> median_from(const std::vector<double>& all, std::size_t fi
 
 }  // namespace
 
-// Returns null if this process trains alone.
+// The processes that train together; null if this process trains alone.
 ProcessGroup* group_of(const PlannedRun& run, const TrainOptions& options) {
   const std::uint32_t ranks = run.options.training.ranks;
   if (ranks > 1 && (options.processes == nullptr || options.processes->size() != static_cast<int>(ranks))) {
@@ -63,7 +63,7 @@ ProcessGroup* group_of(const PlannedRun& run, const TrainOptions& options) {
   return ranks > 1 ? options.processes : nullptr;
 }
 
-// Connects GPUs through NCCL, and cpu through messages between the processes.
+// Makes the communicator of this rank: NCCL for a GPU, messages between the processes for `cpu`.
 std::unique_ptr<Communicator> connect(std::optional<int> gpu, ProcessGroup& processes, Device& device,
                                       const TrainingOptions& training) {
   if (!gpu) {
@@ -119,7 +119,7 @@ class Trainer::Impl {
                               "; a run of " + std::to_string(total_steps_) + " steps has nothing left to do");
       }
       first_step_ = session_.steps();
-      options_.start.reset();  // frees it, since it is at least as large as the parameters
+      options_.start.reset();  // frees the state, which is at least as large as the parameters
     }
     if (options_.replan) {
       require_enough("planning anew after", options_.replan->after_steps);
@@ -133,7 +133,7 @@ class Trainer::Impl {
       require_enough("learning from a training of", total_steps_ - first_step_);
     }
     if (evaluates()) {
-      session_.evaluation_batch();  // throws now, not after an epoch
+      session_.evaluation_batch();  // an error is thrown now, not after an epoch
     }
     result_.predicted_peak_bytes = session_.run().prediction.peak_bytes;
     begin_window();
@@ -151,7 +151,7 @@ class Trainer::Impl {
     try {
       return train_steps(report);
     } catch (const Diverged&) {
-      // No rank leaves until all ranks have finished the steps submitted after the diverged one.
+      // No rank leaves before all ranks have finished the steps that were submitted after the diverged step.
       session_.leave_ranks();
       throw;
     }
@@ -177,15 +177,15 @@ class Trainer::Impl {
   struct Pending {
     StepTicket ticket;
     bool timed = false;
-    bool updates = true;  // the last micro-step
+    bool updates = true;  // whether it is the last micro-step of an update
   };
 
-  // Steps `first` to `first + count - 1`, all of one epoch.
+  // Trains from step `first` to step `first + count - 1`. All these steps must belong to one epoch.
   void train_phase(std::uint64_t first, std::uint64_t count,
                    const std::function<void(const StepReport&)>& report) {
     BatchLoader loader(device(), session_.pinned(), *data_.training, order_, first * micro_steps(),
                        count * micro_steps());
-    std::optional<Pending> pending;  // submitted, its loss not read yet
+    std::optional<Pending> pending;  // the step that is submitted and whose loss is not read yet
     const auto end = [&] { return std::min(first + count, total_steps_); };
     for (std::uint64_t step = first; step < end(); ++step) {
       if (window_ && step == window_->end && step < total_steps_) {
@@ -218,12 +218,13 @@ class Trainer::Impl {
     result_.average_bytes = session_.memory().average_bytes;
     session_.finish();
     device().set_tracing(false);
-    last_step_end_.reset();  // evaluation comes between this phase's last step and the next one
+    last_step_end_.reset();  // evaluation may run between this phase's last step and the next phase
     do_what_is_due(end());
   }
 
-  // The strongest request to any rank. It is sent as the length of a text: most steps have no request, and
-  // empty texts need one message. The failure of the step in flight ends the wait.
+  // The strongest request among all ranks. Each rank sends its request as the length of a text, since most
+  // steps have no request and empty texts need only one message. If the step in flight fails, the wait for
+  // the texts ends.
   TrainingRequest request_of_all_ranks(std::uint64_t steps) {
     const TrainingRequest mine = options_.request();
     if (processes_ == nullptr) {
@@ -238,7 +239,8 @@ class Trainer::Impl {
     return static_cast<TrainingRequest>(most);
   }
 
-  // Called when `steps` steps have been submitted. Ranks must end with the same step and save together.
+  // Call it when `steps` steps have been submitted. All ranks must call it, since they must end with the same
+  // step and save together.
   void take_request(std::uint64_t steps) {
     if (!options_.request || result_.stopped) {
       return;
@@ -255,20 +257,20 @@ class Trainer::Impl {
 
   // --- learning --------------------------------------------------------------------------------------------
 
-  // Measured steps: `begin` to `end` - 1.
+  // The measured steps: `begin` to `end` - 1.
   struct Window {
     std::uint64_t begin = 0;
     std::uint64_t end = 0;
-    std::size_t first_time = 0;  // index of the first one in step_seconds_, set once that step is done
+    std::size_t first_time = 0;  // index of step `begin` in step_seconds_, set once that step is done
   };
 
-  // Indices of the first step of the plan in force in step_seconds_ and stall_seconds_.
+  // Where the times of the plan in force begin: indices into step_seconds_ and stall_seconds_.
   struct FirstOfPlan {
     std::size_t time = 0;
     std::size_t stall = 0;
   };
 
-  // The next window, if any, ends at the next replanning or at the end of training.
+  // Sets the next window, which ends at the next replanning or at the end of training. There may be none.
   void begin_window() {
     window_.reset();
     const std::uint64_t done = session_.steps();
@@ -282,7 +284,7 @@ class Trainer::Impl {
       const std::uint64_t most = std::min(kMostMeasuredSteps, window_->end - done);
       window_->begin = std::max(done + 1, window_->end - most);
       if (window_->begin + kFewestReplanSteps - 1 > window_->end) {
-        window_.reset();  // after the last replanning: too few steps for a median
+        window_.reset();  // too few steps for a median, which is possible after the last replanning
       }
     }
   }
@@ -298,13 +300,13 @@ class Trainer::Impl {
                          (window_ && step >= window_->begin));
   }
 
-  // Learns from the trace of the window that ends here. Nothing is in flight.
+  // Learns from the trace of the window that ends here, after the session's work has finished.
   void learn() {
     session_.finish();
     device().set_tracing(false);
     std::vector<TraceEvent> trace = device().take_trace();
     result_.learned = session_.learn(trace);
-    // Only the last steps are reported, whatever the length of the window.
+    // The result's trace has only the last steps, even if the window is longer.
     std::ranges::copy_if(trace, std::back_inserter(result_.trace), [&](const TraceEvent& event) {
       return trace_begin_ && event.begin_seconds >= *trace_begin_;
     });
@@ -336,7 +338,7 @@ class Trainer::Impl {
 
   std::optional<double> median_of_times(std::size_t first) const { return median_from(step_seconds_, first); }
 
-  // Reports the last replanning, unless it has been reported.
+  // Reports the last replanning, if it has not been reported yet.
   void report_replanning() {
     if (replanning_ && options_.replanned) {
       replanning_->step_seconds_after = median_of_times(first_time_after_);
@@ -345,8 +347,8 @@ class Trainer::Impl {
     replanning_.reset();
   }
 
-  // Called after a step has been submitted. Allocations of a replanning, up to the first step of the new
-  // plan, do not belong to the steady state, like those of the very first step.
+  // Call it after a step has been submitted. Allocations of the very first step do not belong to the steady
+  // state. Neither do allocations of a replanning, up to the first step of the new plan.
   void count_system_allocations() {
     const std::uint64_t now = system_allocations();
     if (!system_allocations_) {
@@ -357,7 +359,7 @@ class Trainer::Impl {
     }
   }
 
-  // Called when `steps` steps are done.
+  // Whether to save when `steps` steps are done.
   bool save_is_due(std::uint64_t steps) const {
     return options_.save && (steps == total_steps_ || steps == saves_at_ ||
                              (options_.save_every > 0 && steps % options_.save_every == 0));
@@ -368,7 +370,8 @@ class Trainer::Impl {
            steps % options_.compare_ranks_every == 0;
   }
 
-  // Between two steps, with nothing in flight.
+  // Whether do_what_is_due() has something to do. Call do_what_is_due() between two steps, with no step in
+  // flight.
   bool is_due(std::uint64_t steps) const { return comparison_is_due(steps) || save_is_due(steps); }
   void do_what_is_due(std::uint64_t steps) {
     if (comparison_is_due(steps)) {
@@ -379,7 +382,7 @@ class Trainer::Impl {
     }
   }
 
-  // Running statistics differ between ranks.
+  // Throws if parameters or optimizer states differ between ranks. Running statistics may differ.
   void compare_ranks(std::uint64_t steps) {
     TrainingState state = session_.state();
     std::vector<std::vector<float>> values;
@@ -406,7 +409,7 @@ class Trainer::Impl {
       throw DeviceError("after step " + std::to_string(steps) + " parameters or optimizer states of rank " +
                         others + " are not those of rank 0");
     }
-    last_step_end_.reset();  // no part of the next step
+    last_step_end_.reset();  // the next step's time does not include this
   }
 
   void save() {
@@ -417,21 +420,23 @@ class Trainer::Impl {
     } catch (const Diverged& error) {
       refused = error.what();
     }
-    // One rank writes, and no step of the others waits for it; if it fails, training ends on all ranks.
+    // One rank writes the file. If it refuses the state, training ends on all ranks, although no step of the
+    // other ranks depends on the file.
     for (const std::string& reason : texts_of_all_ranks(refused)) {
       if (!reason.empty()) {
         throw Diverged(reason, session_.steps());
       }
     }
-    last_step_end_.reset();  // no part of the next step
+    last_step_end_.reset();  // the next step's time does not include this
   }
 
   std::vector<std::string> texts_of_all_ranks(const std::string& mine) {
     return processes_ == nullptr ? std::vector{mine} : processes_->gather_to_all(mine, "checkpoint");
   }
 
-  // All ranks decide alike, since losses and gradients are the same. A step whose gradients overflow is
-  // skipped, and the next has a smaller loss scale. Training has diverged if that does not help.
+  // Throws Diverged if training has diverged. All ranks decide alike, since they have the same losses and
+  // gradients. With loss scaling, a step whose gradients overflow is skipped and the next step has a smaller
+  // loss scale. Training has diverged if a smaller scale cannot help.
   void require_finite(const StepMetrics& metrics) const {
     const auto norm = static_cast<double>(metrics.gradient_norm.value_or(0));
     if (metrics.loss_scaling && metrics.loss_scaling->skipped &&
@@ -516,8 +521,8 @@ class Trainer::Impl {
     session_.share_statistics();
     const std::int64_t batch_size = session_.run().batch();
     const BatchOrder order = order_of(*data_.test, false, 1);
-    // Batches are staged like those of training, to use the same page-locked blocks, and evaluated in smaller
-    // pieces if memory requires it.
+    // Batches have the size of training's batches, so that they use the same page-locked blocks. If memory
+    // requires it, each batch is evaluated in smaller pieces.
     BatchLoader loader(device(), session_.pinned(), *data_.test, order, 0, order.batches_per_epoch());
     const auto pieces = static_cast<std::uint64_t>(batch_size / session_.evaluation_batch());
     double correct = 0;
@@ -569,7 +574,7 @@ class Trainer::Impl {
     result_.rank_peak_bytes = of_all_ranks(result_.peak_bytes);
     result_.host_bytes = counters.peak_pinned_bytes;
     result_.system_allocations_after_first_step = system_allocations() - *system_allocations_;
-    // Uses the plan in force, like the rest of the summary, unless none of its steps was timed.
+    // Summarises the steps of the plan in force, unless none of these steps was timed.
     const FirstOfPlan first = in_force_.time < step_seconds_.size() ? in_force_ : FirstOfPlan{};
     result_.step_seconds = median_from(step_seconds_, first.time).value_or(0);
     result_.stall_seconds = median_from(stall_seconds_, first.stall);
@@ -584,7 +589,7 @@ class Trainer::Impl {
 
   std::uint32_t micro_steps() const { return session_.run().options.training.micro_steps; }
 
-  // A batch covers all ranks and micro-steps; each rank reads its own parts.
+  // The order of batches. A batch has a part for each rank and micro-step; each rank reads its own parts.
   BatchOrder order_of(const Dataset& data, bool shuffle, std::uint32_t micro_steps) const {
     const TrainingOptions& training = session_.run().options.training;
     const std::uint32_t rank = processes_ == nullptr ? 0 : static_cast<std::uint32_t>(processes_->rank());
@@ -604,21 +609,21 @@ class Trainer::Impl {
   Session session_;
   BatchOrder order_;
   const std::uint64_t asked_steps_;
-  std::uint64_t total_steps_;  // fewer if training is stopped
+  std::uint64_t total_steps_;  // fewer than asked_steps_ if training is stopped
   LearningRateSchedule rate_;
 
   TrainingResult result_;
-  double loss_ = 0;  // of the current step's micro-steps so far
+  double loss_ = 0;  // sum over the current step's micro-steps so far
   bool trained_ = false;
-  std::uint64_t saves_at_ = 0;                       // an extra save on request; 0: none
+  std::uint64_t saves_at_ = 0;                       // the step of an additional save on request; 0: none
   std::uint64_t first_step_ = 0;                     // the step from which this training continues
-  std::optional<std::uint64_t> system_allocations_;  // when the first step had been submitted
+  std::optional<std::uint64_t> system_allocations_;  // the number after the first step had been submitted
   std::optional<std::uint64_t> allocations_before_replanning_;
   std::optional<Window> window_;
-  std::optional<Replanning> replanning_;  // not reported yet
-  std::size_t first_time_after_ = 0;      // in step_seconds_
+  std::optional<Replanning> replanning_;  // the replanning that is not reported yet
+  std::size_t first_time_after_ = 0;      // index in step_seconds_ of the first step of the new plan
   FirstOfPlan in_force_;
-  std::optional<double> trace_begin_;  // start of the last few steps, which are reported
+  std::optional<double> trace_begin_;  // when the last steps, whose trace is reported, begin
   std::vector<double> step_seconds_;
   std::vector<double> stall_seconds_;
   std::optional<double> last_step_end_;

@@ -14,16 +14,16 @@ namespace vdnn {
 
 class AccessCheck {
  public:
-  // `arena` must outlive this.
+  // `arena` must outlive this object.
   explicit AccessCheck(Arena& arena) : arena_(arena) {}
 
-  // Throws what `work` throws. A violation ends the process.
+  // Runs `work` and throws what it throws. An undeclared access ends the process.
   void run(std::string_view name, std::span<const Access> reads, std::span<const Access> writes,
            const std::function<void()>& work);
 
  private:
   Arena& arena_;
-  std::mutex mutex_;  // held while work runs, since page protection applies to all threads
+  std::mutex mutex_;  // held while work runs: page protection applies to all threads
   ViolationReporter reporter_;
 };
 

@@ -32,7 +32,8 @@ void unpoison([[maybe_unused]] AddressRange range) {
 #endif
 }
 
-// The ranges have been checked, so that this fails only if there is no memory for the page tables.
+// Changes the access to pages. The range has been checked, so the call fails only if there is no memory for
+// the page tables.
 bool set_access(AddressRange pages, int page_access) {
   return mprotect(pointer_to<void>(pages.begin), pages.bytes, page_access) == 0;
 }
@@ -64,7 +65,7 @@ Arena::~Arena() {
 
 AddressRange Arena::reserve(std::uint64_t bytes) {
   if (bytes == 0) {
-    space_.refuse("a reservation of nothing", {});
+    space_.refuse("a reservation of 0 bytes", {});
   }
   const std::uint64_t granule = space_.granule_bytes();
   std::optional<Mapping> mapping = Mapping::make(round_up(bytes, granule), granule, Mapping::Kind::kReserved);
@@ -99,10 +100,10 @@ void Arena::commit(AddressRange range) {
   const std::lock_guard lock(mutex_);
   space_.check_committable(range);
   space_.committed().assign(range, Protection::kAccessible);
-  // The work that runs under a restriction was submitted before this commit, so it cannot have declared the
-  // range.
+  // Work that is running under a restriction was submitted before this commit, so it cannot have declared
+  // the range.
   if (!set_access(range, restricted_ ? PROT_NONE : kReadWrite)) {
-    // The interval as assigned: erasing it splits nothing and needs no memory.
+    // Erases exactly the assigned interval, which splits no interval and so needs no memory.
     space_.committed().erase(range);
     throw OutOfMemory(owner_ + ": memory of the machine", {.asked = range.bytes});
   }
@@ -116,7 +117,8 @@ void Arena::decommit(AddressRange range) {
   space_.check_decommittable(range);
   unpoison(range);
   require_access(range, PROT_NONE);
-  // Cannot fail for whole pages of a private mapping; if it did, memory would be given back later.
+  // madvise() cannot fail for whole pages of a private mapping; if it did, the memory would be given back
+  // later.
   madvise(pointer_to<void>(range.begin), range.bytes, MADV_DONTNEED);
   space_.committed().erase(range);
 }
@@ -164,7 +166,7 @@ void Arena::restrict_to(std::span<const Access> reads, std::span<const Access> w
   for (const Access& read : reads) {
     admit(read, PROT_READ);
   }
-  // Writes come after reads, so that a page with both is writable.
+  // Admits writes after reads, so that a page with both is writable.
   for (const Access& write : writes) {
     admit(write, kReadWrite);
   }

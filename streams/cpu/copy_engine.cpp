@@ -15,7 +15,7 @@ void CopyEngine::transfer(std::uint64_t destination, std::uint64_t source, std::
   }
   if (bytes_per_second_) {
     const std::chrono::duration<double> on_the_link(static_cast<double>(bytes) / *bytes_per_second_);
-    // Rounded up: never faster than the link.
+    // Rounded up, so that a copy is never faster than the link.
     std::this_thread::sleep_until(begin + std::chrono::ceil<std::chrono::nanoseconds>(on_the_link));
   }
 }

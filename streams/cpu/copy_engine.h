@@ -9,13 +9,13 @@ namespace vdnn {
 
 class CopyEngine {
  public:
-  // Without a rate, as fast as memcpy().
+  // Without a rate, copies run as fast as memcpy().
   explicit CopyEngine(std::optional<double> bytes_per_second) : bytes_per_second_(bytes_per_second) {}
 
-  // Blocks until the engine is free. The caller holds the lock during its copy.
+  // Blocks until the engine is free. Hold the lock during the copy.
   [[nodiscard]] std::unique_lock<std::mutex> occupy() { return std::unique_lock(mutex_); }
 
-  // The caller occupies the engine. The ranges do not overlap.
+  // Call occupy() first. The ranges must not overlap.
   void transfer(std::uint64_t destination, std::uint64_t source, std::uint64_t bytes) const;
 
  private:

@@ -52,7 +52,7 @@ std::optional<double> link_bytes_per_second(const CpuDeviceOptions& options) {
   return *options.link_gbytes_per_second * 1e9;
 }
 
-// Random delays before pieces of work, or none.
+// Random delays before pieces of work; none without a seed.
 class Delays {
  public:
   Delays(std::optional<std::uint64_t> seed, StreamId stream) {
@@ -82,7 +82,7 @@ struct CpuStream {
   Progress progress;
   std::mutex times_mutex;
   StreamTimes times;
-  Delays delays;  // the worker's
+  Delays delays;  // used by the worker
   Worker worker;  // last, since its thread uses the rest
 };
 
@@ -116,13 +116,13 @@ class CpuDevice final : public Device {
   using Body = std::function<void()>;
 
   CpuStream& stream(StreamId stream) const;
-  // Appends `body` as the submission that completes `point`. Throws on a stream that has failed.
+  // Appends `body` as the submission that completes `point`. Throws if the stream has failed.
   void append(Point point, Body body);
   void complete(CpuStream& stream, Point point, Body body);
-  // Runs `body` under the check of its accesses, where there is one.
+  // Runs `body`. If accesses are checked, only the declared ranges are accessible meanwhile.
   void checked(std::string_view name, std::span<const Access> reads, std::span<const Access> writes,
                const Body& body);
-  // `bytes`: the size of a copy.
+  // Runs `body` and records its time. `bytes`: the size of a copy.
   void timed(CpuStream& stream, std::string_view name, const Body& body, std::uint64_t bytes = 0);
   void transfer(CpuStream& stream, const Copy& copy);
 
@@ -133,7 +133,7 @@ class CpuDevice final : public Device {
   std::array<CopyEngine, 2> engines_;          // by CopyDirection
   Failures failures_;
   PinnedBlocks pinned_;
-  mutable std::mutex mutex_;  // guards what follows
+  mutable std::mutex mutex_;  // guards the members below
   std::vector<std::unique_ptr<CpuStream>> streams_;
 };
 
@@ -198,7 +198,7 @@ void CpuDevice::complete(CpuStream& stream, Point point, Body body) {
       failures_.add(point, std::current_exception());
     }
   }
-  // Releases what the work holds before anyone learns that the work is done.
+  // Releases what the work owns before other threads can see that the work is done.
   body = nullptr;
   stream.progress.reach(point.count);
 }
@@ -226,7 +226,7 @@ void CpuDevice::timed(CpuStream& stream, std::string_view name, const Body& body
 }
 
 void CpuDevice::do_submit(Point point, const Frontier&, const Work& work) {
-  // Copies the accesses only for the check, which runs after this call.
+  // Copies the accesses only if they are checked: the check runs after this call.
   const auto kept = [this](std::span<const Access> accesses) {
     return access_check_ ? std::vector<Access>(accesses.begin(), accesses.end()) : std::vector<Access>();
   };
@@ -263,7 +263,7 @@ void CpuDevice::transfer(CpuStream& stream, const Copy& copy) {
 void CpuDevice::do_wait(StreamId waiting, Point point) {
   CpuStream& mine = stream(waiting);
   CpuStream& other = stream(point.stream);
-  // Made here, where a lack of memory can be reported.
+  // The name is made here, where a lack of memory can be reported.
   const std::string name = tracing() ? "wait for " + other.name : "";
   mine.worker.enqueue([this, &mine, &other, point, name] {
     const double begin = now_seconds();

@@ -12,7 +12,8 @@ namespace vdnn {
 // Thread-safe.
 class Progress {
  public:
-  // A thread that sees the count sees everything that was written before this call.
+  // Sets the number of completed submissions. A thread that sees the new count sees everything that was
+  // written before this call.
   void reach(std::uint64_t count) {
     {
       const std::lock_guard lock(mutex_);
@@ -41,11 +42,11 @@ class Progress {
  private:
   static constexpr std::uint64_t kNobody = std::numeric_limits<std::uint64_t>::max();
 
-  mutable std::mutex mutex_;  // guards what follows
+  mutable std::mutex mutex_;  // guards the members below
   std::condition_variable advanced_;
   std::uint64_t completed_ = 0;
-  // The lowest count that a thread waits for. A wait is usually for work far ahead: a wake-up at each earlier
-  // completion would cost the worker one system call per op and would wake the waiting thread in vain.
+  // The lowest count that a thread waits for. A wait is usually for work far ahead: a wake-up at each
+  // earlier completion would cost the worker one system call per op and would wake the thread too early.
   std::uint64_t least_awaited_ = kNobody;
 };
 

@@ -13,7 +13,7 @@ namespace vdnn {
 
 // Everything that report() does is async-signal-safe (signal-safety(7)).
 struct ViolationHandler {
-  std::mutex mutex;  // guards what follows, except from the handler
+  std::mutex mutex;  // guards the members below, except from the handler
   std::array<std::atomic<const ViolationReporter*>, ViolationReporter::kMost> reporters{};
   std::size_t count = 0;
   struct sigaction previous {};
@@ -55,8 +55,8 @@ struct ViolationHandler {
         write_text("\n");
       }
     }
-    // The signal is blocked until this handler returns; then it ends the process, as it would have without
-    // the handler.
+    // The signal is blocked until this handler returns. Then the signal ends the process, as it would have
+    // done without the handler.
     signal(signal_number, SIG_DFL);
     raise(signal_number);
   }

@@ -1,8 +1,10 @@
 #pragma once
-// Reports on standard error which work was running when the process dies of SIGSEGV; for check_accesses.
+// For the option check_accesses: if SIGSEGV ends the process, reports on standard error which work was
+// running.
 //
-// Signal handlers belong to the process, not to a device. So the first of these objects installs the handler,
-// and the last removes it. Devices of this driver share only the state that the handler reads.
+// Signal handlers belong to the process, not to a device. So the first ViolationReporter installs the
+// handler, and the last one removes it. Devices of the `cpu` driver share only the state that the handler
+// reads.
 
 #include <atomic>
 #include <cstddef>
@@ -12,7 +14,7 @@ namespace vdnn {
 
 class ViolationReporter {
  public:
-  // Throws DeviceError if this process has too many (kMost).
+  // Throws DeviceError if the process has kMost reporters already.
   ViolationReporter();
   ~ViolationReporter();
   ViolationReporter(const ViolationReporter&) = delete;
@@ -25,7 +27,7 @@ class ViolationReporter {
   void end();
 
  private:
-  // The handler reads them on the thread that faults.
+  // The handler reads these members on the thread that faults.
   std::atomic<const char*> name_{nullptr};
   std::atomic<std::size_t> name_bytes_{0};
   std::size_t slot_ = 0;

@@ -45,7 +45,7 @@ void Worker::run() {
     queue_.pop_front();
     lock.unlock();
     task();
-    // Destroys the task without the lock, just as it ran.
+    // Destroys the task without the lock: the task also ran without it.
     task = nullptr;
     lock.lock();
   }

@@ -22,9 +22,9 @@ class Worker {
   Worker(const Worker&) = delete;
   Worker& operator=(const Worker&) = delete;
 
-  // `task` must not throw. Must not be called after finish().
+  // `task` must not throw. Do not call enqueue() after finish().
   void enqueue(Task task);
-  // Runs what is queued, then ends the thread. May be called again.
+  // Runs all queued tasks, then ends the thread. Further calls do nothing.
   void finish();
 
  private:

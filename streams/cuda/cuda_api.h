@@ -1,8 +1,8 @@
 #pragma once
 // All CUDA calls of the `cuda` driver go through this table. So a fake runtime can replace it
 // (tests/fakes/fake_cuda.h), and the driver compiles and is tested without a toolkit, under sanitizers too. A
-// program built with a toolkit also starts without CUDA's driver: it does not link libcuda and looks up its
-// entry points at run time.
+// program built with a toolkit also starts without CUDA's driver: it does not link libcuda but looks up the
+// driver's functions at run time.
 //
 // Functions have CUDA's names and return CUDA's error numbers. CUresult and cudaError_t share their numbers,
 // so one type serves both.
@@ -90,7 +90,7 @@ struct CudaMemoryKind {
 // (cudaEventCreateWithFlags).
 struct CudaEventKind {
   bool timed = false;   // event_elapsed_time() accepts it
-  bool blocks = false;  // a waiting host thread sleeps; otherwise it spins (cudaEventBlockingSync)
+  bool blocks = false;  // a waiting host thread sleeps instead of spinning (cudaEventBlockingSync)
 };
 
 class CudaApi {
@@ -100,23 +100,24 @@ class CudaApi {
   CudaApi(const CudaApi&) = delete;
   CudaApi& operator=(const CudaApi&) = delete;
 
-  // Empty, or the reason why no call below can work, whatever GPUs the machine has.
+  // Empty if CUDA is usable; else the reason why no call below can work, whatever GPUs the machine has.
   virtual std::string why_missing() const = 0;
   // The name of the cudaError_t, for example "cudaErrorMemoryAllocation".
   virtual std::string error_name(CudaStatus status) const = 0;
-  // The last error of the calling thread's runtime calls, those of the program itself included. Driver calls
-  // (cu...) and kNotReady leave no last error. get_last_error() clears it.
+  // The last error of the calling thread's runtime calls, including the program's own calls. Driver calls
+  // (cu...) and kNotReady set no last error. get_last_error() clears it.
   virtual CudaStatus get_last_error() = 0;
   virtual CudaStatus peek_at_last_error() = 0;
 
-  // 1000 * major + 10 * minor; driver_version() sets 0 if there is no driver.
+  // Versions are 1000 * major + 10 * minor. driver_version() sets 0 if there is no driver.
   virtual CudaStatus driver_version(int& version) = 0;
   virtual int runtime_version() const = 0;
   virtual CudaStatus device_count(int& count) = 0;
   virtual CudaStatus get_device(int& ordinal) = 0;
   // Makes the GPU's primary context current to the calling thread, in place of any other.
   virtual CudaStatus set_device(int ordinal) = 0;
-  // Null if the calling thread has no context. Without one, runtime calls begin to use the thread's GPU.
+  // Sets null if the calling thread has no context. Without a context, runtime calls begin to use the
+  // thread's GPU.
   virtual CudaStatus current_context(CudaContextHandle& context) = 0;
   virtual CudaStatus set_current_context(CudaContextHandle context) = 0;
   virtual CudaStatus device_info(CudaDeviceInfo& info, int ordinal) = 0;
@@ -133,17 +134,17 @@ class CudaApi {
 
   // Whether GPU `ordinal` can access memory of GPU `peer`.
   virtual CudaStatus can_access_peer(bool& can, int ordinal, int peer) = 0;
-  // From now on, the calling thread's device may access all memory of `peer` from malloc(), earlier
-  // allocations included. This does not cover virtual memory.
+  // From now on, the calling thread's device may access all memory that malloc() has allocated or will
+  // allocate on `peer`. This does not cover virtual memory.
   virtual CudaStatus enable_peer_access(int peer) = 0;
 
-  // The new stream does not synchronise with the legacy default stream.
+  // Creates a stream that does not synchronise with the legacy default stream.
   virtual CudaStatus stream_create(CudaStream& stream) = 0;
   virtual CudaStatus stream_destroy(CudaStream stream) = 0;
   virtual CudaStatus stream_synchronize(CudaStream stream) = 0;
   virtual CudaStatus stream_query(CudaStream stream) = 0;
-  // No other stream ever has this ID, even after this one is destroyed. kInvalidResourceHandle if there is no
-  // such stream.
+  // An ID that no other stream ever has, even after `stream` is destroyed. kInvalidResourceHandle if there
+  // is no such stream.
   virtual CudaStatus stream_id(std::uint64_t& id, CudaStream stream) = 0;
   virtual CudaStatus stream_is_capturing(bool& capturing, CudaStream stream) = 0;
   // Waits for all streams of the calling thread's device.
@@ -159,7 +160,8 @@ class CudaApi {
                                   CopyDirection direction, CudaStream stream) = 0;
 
   // Until stream_end_capture(), submissions to the stream and to streams that wait for its events become a
-  // graph and do not run. Meanwhile this thread, and no other, must not make calls that might have to wait.
+  // graph and do not run. Meanwhile the calling thread must not make calls that might have to wait; other
+  // threads may.
   virtual CudaStatus stream_begin_capture(CudaStream stream) = 0;
   // Sets the calling thread's mode and returns the previous one in `mode`.
   virtual CudaStatus thread_exchange_capture_mode(CaptureMode& mode) = 0;
@@ -177,8 +179,8 @@ class CudaApi {
   virtual void range_push(const std::string& name) = 0;
   virtual void range_pop() = 0;
 
-  // Page-locks an existing mapping for every device. Several threads first populate its pages, with huge ones
-  // if the system has them: CUDA alone would populate them one by one.
+  // Page-locks an existing mapping for every device. Several threads first populate its pages, with huge
+  // pages if the system has them: CUDA alone would populate the pages one by one.
   virtual CudaStatus host_register(AddressRange range) = 0;
   virtual CudaStatus host_unregister(std::uint64_t address) = 0;
 
@@ -200,8 +202,8 @@ class CudaApi {
   virtual CudaStatus memory_unmap(AddressRange range) = 0;
 };
 
-// The real CUDA. Works on any machine: the calls or why_missing() report what the machine lacks. Throws
-// DeviceError in a build without CUDA.
+// The real CUDA. Can be made on any machine: the calls or why_missing() report what the machine lacks.
+// Throws DeviceError in a build without CUDA.
 std::unique_ptr<CudaApi> make_cuda_api();
 
 }  // namespace vdnn

@@ -33,7 +33,7 @@ bool corrupts(CudaStatus status) {
   }
 }
 
-// Clears the last error only if it is `failed`: a failed driver call leaves none, and another error is the
+// Clears the last error only if it is `failed`: a failed driver call sets none, and any other error is the
 // program's own.
 void forget_last_error(CudaApi& api, CudaStatus failed) {
   if (failed != CudaStatus::kSuccess && api.peek_at_last_error() == failed) {
@@ -99,8 +99,8 @@ CudaContext::Scope CudaContext::enter(int ordinal) {
   check(api_->current_context(scope.context_), "cuCtxGetCurrent");
   if (ordinal != ordinal_ || scope.context_ == nullptr || scope.context_ != primary_) {
     check(api_->get_device(scope.gpu_), "cudaGetDevice");
-    // Needed even if the GPU is set already: on a thread that has not used it yet, the call makes its context
-    // current. Precedes the runtime calls that would begin to use the thread's GPU.
+    // Needed even if the GPU is set already: on a thread that has not used it yet, the call makes its
+    // context current. It precedes the runtime calls, which would begin to use the thread's GPU.
     check(api_->set_device(ordinal), "cudaSetDevice", [&] { return std::to_string(ordinal); });
     check(scope.see_change(ordinal), "cuCtxGetCurrent");
     if (ordinal == ordinal_ && !scope.is_changed_) {

@@ -1,6 +1,6 @@
 #pragma once
-// Calls to one GPU from any thread, with errors as exceptions. After an error that corrupts its context, the
-// device is lost.
+// Calls to one GPU from any thread, with errors as exceptions. After an error that corrupts the GPU's
+// context, the device is lost.
 
 #include <atomic>
 #include <concepts>
@@ -31,12 +31,12 @@ class CudaContext {
    private:
     friend class CudaContext;
     explicit Scope(CudaApi& api) : api_(&api) {}
-    // Called after the thread has set GPU `ordinal`: notes whether the context or the GPU changed.
+    // Call it after the thread has set GPU `ordinal`: notes whether the context or the GPU changed.
     CudaStatus see_change(int ordinal);
 
     CudaApi* api_;
-    CudaContextHandle context_ = nullptr;  // the thread's, before the scope
-    int gpu_ = 0;                          // likewise
+    CudaContextHandle context_ = nullptr;  // the thread's context before the scope
+    int gpu_ = 0;                          // the thread's GPU before the scope
     bool is_changed_ = false;              // context or GPU must be restored
     std::optional<CaptureMode> mode_;      // to be restored; empty: not changed
   };
@@ -50,18 +50,18 @@ class CudaContext {
   int ordinal() const { return ordinal_; }
   const std::string& owner() const { return owner_; }
 
-  // Every entry point calls it. If the device is lost, throws the error that corrupted it.
+  // Call it at every entry point. If the device is lost, throws the error that corrupted its context.
   Scope enter();
   // Likewise, for calls to another GPU, `ordinal`.
   Scope enter(int ordinal);
-  // For releases that must happen in any case: does not throw.
+  // Likewise, but does not throw: for releases that must happen in any case.
   Scope enter_anyway() noexcept;
 
-  // Throws unless `status`, the result of `call`, is success.
+  // Throws if `status`, the result of `call`, is an error.
   void check(CudaStatus status, const char* call) {
     check(status, call, [] { return std::string(); });
   }
-  // Likewise. On failure, the message contains the text that numbers() returns.
+  // Likewise, with the text that numbers() returns in the message.
   template <std::invocable Numbers>
   void check(CudaStatus status, const char* call, const Numbers& numbers) {
     if (status != CudaStatus::kSuccess) {
@@ -79,8 +79,8 @@ class CudaContext {
   }
   // Likewise, but returns false for kNotReady.
   bool is_ready(CudaStatus status, const char* call);
-  // Clears the thread's last error if it is `status`, so that no later check of a launch reports it. An
-  // earlier error of the program stays.
+  // Clears the thread's last error if it is `status`, so that no later check of a launch reports it. Does
+  // not clear an earlier error of the program.
   void forget(CudaStatus status) noexcept;
 
  private:
@@ -90,9 +90,10 @@ class CudaContext {
   const std::shared_ptr<CudaApi> api_;
   const int ordinal_;
   const CaptureMode captures_;
-  // The GPU's primary context, once a thread has had it current. Such a thread need not set the GPU.
+  // The GPU's primary context, once it has been current to a thread. A thread to which it is current need
+  // not set the GPU.
   std::atomic<CudaContextHandle> primary_ = nullptr;
-  std::mutex mutex_;  // guards what follows
+  std::mutex mutex_;  // guards the members below
   std::exception_ptr lost_;
 };
 

@@ -22,7 +22,7 @@ namespace vdnn {
 
 namespace {
 
-constexpr std::uint64_t kBlockAlignment = 512;  // as PyTorch's allocator aligns for the same libraries
+constexpr std::uint64_t kBlockAlignment = 512;  // PyTorch's allocator uses it for the same libraries
 
 std::string name_of(const CudaDeviceOptions& options) {
   return "cuda:" + std::to_string(options.ordinal);
@@ -103,7 +103,7 @@ DeviceProperties properties_of(CudaContext& context, const CudaDeviceOptions& op
     if (options.budget_bytes != 0 && budget.bytes == options.budget_bytes) {
       throw InvalidArgument(what);
     }
-    // Nobody asked for this budget: it is the memory that others have left.
+    // The caller did not choose this budget: it is the memory that other processes have left.
     throw OutOfMemory(what, {.asked = least,
                              .in_use = memory.total - memory.free,
                              .budget = memory.total,
@@ -121,7 +121,7 @@ DeviceProperties properties_of(CudaContext& context, const CudaDeviceOptions& op
           .touches_memory = true};
 }
 
-// Names the work that is submitted while it lives, for profilers.
+// While the object exists, profilers show its name for all submitted work.
 class NamedRange {
  public:
   NamedRange(CudaApi& api, std::string_view name) : api_(api) { api_.range_push(std::string(name)); }
@@ -133,11 +133,12 @@ class NamedRange {
   CudaApi& api_;
 };
 
-// The event returns to its pool once it is reached and no thread is about to wait for it or query it.
+// An event that returns to its pool after it has been reached, once no thread is about to wait for it or to
+// query it.
 using SharedEvent = std::shared_ptr<void>;
 
-// The end of a submission, or of all submissions of a graph launch. Kept until the host knows that it is
-// reached.
+// The end of a submission, or of all submissions of a graph launch. It is kept until the host knows that it
+// has been reached.
 struct Ending {
   std::uint64_t first = 0;
   std::uint64_t count = 0;  // number of the last submission
@@ -150,7 +151,7 @@ struct Timing {
   TraceEvent::Kind kind = TraceEvent::Kind::kWork;
   std::string name;
   EventPool::Event begin;
-  EventPool::Event end;  // null: no duration
+  EventPool::Event end;  // null: the entry has no duration
   std::uint64_t value = 0;
 
   CudaEvent last() const { return end ? end.get() : begin.get(); }
@@ -160,7 +161,7 @@ struct Stream {
   CudaStream native = nullptr;
   std::uint64_t submitted = 0;  // submissions of a capture count once its graph is launched
   bool captured = false;
-  std::deque<Ending> endings;  // ascending; those beyond `submitted` cannot be queried yet
+  std::deque<Ending> endings;  // ascending; endings beyond `submitted` cannot be queried yet
   std::deque<Timing> timings;  // in stream order
   StreamTimes times;
 };
@@ -234,9 +235,9 @@ class CudaDevice final : public Device {
 
  private:
   Stream& stream(StreamId stream) const;
-  // The ending of `point`, or nothing if the host knows that it is reached.
+  // The ending of `point`, or nothing if the host knows that `point` has been reached.
   std::optional<Ending> find_ending(Point point) const;
-  // `ending` is on `stream`.
+  // Whether `ending`, which is on `stream`, has been reached.
   bool is_past(const Stream& stream, const Ending& ending);
   void wait_on_host(const Stream& stream, const Ending& ending);
   void check_copy(const Copy& copy) const;
@@ -245,19 +246,19 @@ class CudaDevice final : public Device {
   // submission.
   template <class Give>
   void append(Point point, std::string_view name, std::uint64_t copied_bytes, const Give& give);
-  // Called in an exception handler if the event of the last submission, which CUDA already has, was not
+  // Call it in an exception handler if the last submission was passed to CUDA but its event was not
   // recorded.
   void give_up_recording(Stream& stream, Point point) noexcept;
   // Makes `waiting` wait for all work submitted to `awaited` so far.
   void join(const Stream& waiting, const Stream& awaited);
   // Prepares an ending for the submissions after `before` up to `last`, which a graph launch will complete.
   void expect(StreamId stream, std::uint64_t before, std::uint64_t last);
-  // Drops the endings of submissions after `before`; the caller holds the lock.
+  // Drops the endings of submissions after `before`. The caller holds the lock.
   static void drop_endings(Stream& stream, std::uint64_t before);
   // Records the endings of a graph that has just been launched.
   void record_endings(std::span<const StreamId> streams, const Frontier& before, const Frontier& after);
 
-  // While tracing: times the submissions to the stream between start() and stop().
+  // While tracing, start() and stop() time the submissions to the stream between the two calls.
   std::optional<Timing> start(Stream& stream, TraceEvent::Kind kind, std::string_view name);
   void stop(Stream& stream, std::optional<Timing> timing);
   void keep(Stream& stream, Timing timing);
@@ -276,9 +277,9 @@ class CudaDevice final : public Device {
   HostWaits host_waits_;
   DeviceClock clock_;
   Failures failures_;
-  mutable std::mutex mutex_;  // guards what follows
+  mutable std::mutex mutex_;  // guards the members below
   std::vector<std::unique_ptr<Stream>> streams_;
-  std::size_t untold_ = 0;          // timings
+  std::size_t untold_ = 0;          // timings that are not in the trace yet
   CudaStream capturing_ = nullptr;  // the stream on which the current capture began; null: none
 };
 
@@ -391,8 +392,8 @@ void CudaDevice::append(Point point, std::string_view name, std::uint64_t copied
   }
 }
 
-// Does not wait: the submission may be a collective that other ranks never join. Always releases the event,
-// since its last record may be in a capture, and nothing can wait for such a record.
+// Does not wait: the submission may be a collective that other ranks never submit. Always releases the
+// event, since the event's last record may be in a capture, and nothing can wait for such a record.
 void CudaDevice::give_up_recording(Stream& stream, Point point) noexcept {
   failures_.add(point, std::current_exception());
   const std::lock_guard lock(mutex_);
@@ -410,8 +411,8 @@ void CudaDevice::do_submit(Point point, const Frontier&, const Work& work) {
         work.run(native);
       }
     } catch (...) {
-      // The work may have been submitted in part, so its failure is reported by a later wait, like all
-      // failures of submitted work.
+      // The work may have been submitted in part. So a later wait reports its failure, like all failures of
+      // submitted work.
       failures_.add(point, std::current_exception());
     }
   });
@@ -568,8 +569,8 @@ void CudaDevice::do_launch(const DeviceGraph& graph, std::span<const StreamId> s
   } catch (...) {
     failures_.add({.stream = streams.front(), .count = after.count(streams.front())},
                   std::current_exception());
-    // After this wait, all points of the graph are reached and the other streams are ordered after them, even
-    // without events.
+    // After this wait, all points of the graph have been reached. So the other streams are ordered after
+    // these points even without events.
     context_->forget(context_->api().stream_synchronize(origin.native));
     const std::lock_guard lock(mutex_);
     for (const StreamId id : streams) {
@@ -612,7 +613,7 @@ void CudaDevice::settle(const Frontier& reached) {
   }
 }
 
-// Also for streams that nobody waits for: otherwise their events would accumulate.
+// Also drops endings of streams that nobody waits for: otherwise their events would accumulate.
 void CudaDevice::settle_endings(Stream& stream, std::uint64_t reached) {
   while (!stream.endings.empty() && stream.endings.front().count <= stream.submitted) {
     const Ending& first = stream.endings.front();

@@ -1,5 +1,5 @@
 #pragma once
-// The `cuda` driver on any table of CUDA's calls; see vdnn/cuda_device.h.
+// Makes the `cuda` driver (vdnn/cuda_device.h) over any table of CUDA's calls.
 
 #include <memory>
 

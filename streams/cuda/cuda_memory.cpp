@@ -12,7 +12,7 @@ namespace vdnn {
 
 namespace {
 
-// A tile's size is its offset in the reservation, divided by this.
+// The size of a tile is its offset in the reservation divided by kTilesPerOffset.
 constexpr std::uint64_t kTilesPerOffset = 64;
 constexpr std::uint64_t kMaxTile = std::uint64_t{64} << 20;
 
@@ -31,7 +31,8 @@ CudaMemory::CudaMemory(CudaContext& context, std::uint64_t granule_bytes, const 
   }
 }
 
-// Peer access is never disabled: other code in the process may have enabled it, too, and CUDA does not count.
+// Peer access is never disabled: other code in the process may have enabled it, too, and CUDA does not count
+// how often.
 void CudaMemory::open_to(int peer) {
   const CudaContext::Scope scope = context_.enter(peer);
   const CudaStatus status = context_.api().enable_peer_access(context_.ordinal());
@@ -54,7 +55,7 @@ CudaMemory::~CudaMemory() {
 
 AddressRange CudaMemory::reserve(std::uint64_t bytes) {
   if (bytes == 0) {
-    space_.refuse("a reservation of nothing", {});
+    space_.refuse("a reservation of 0 bytes", {});
   }
   const CudaContext::Scope scope = context_.enter();
   const std::lock_guard lock(mutex_);
@@ -113,7 +114,7 @@ void CudaMemory::commit(AddressRange range) {
   try {
     map_all(range);
   } catch (...) {
-    // The interval as assigned: erasing it splits nothing and needs no memory.
+    // Erases exactly the assigned interval, which splits no interval and so needs no memory.
     space_.committed().erase(range);
     for (const AddressRange piece : unused_pieces(range)) {
       context_.forget(unmap(piece));

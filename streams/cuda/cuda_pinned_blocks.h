@@ -14,14 +14,16 @@ class CudaPinnedBlocks {
  public:
   // Errors contain `budget_bytes`. Pages come from the NUMA node `node`, if there is one.
   CudaPinnedBlocks(CudaContext& context, std::uint64_t budget_bytes, std::optional<int> node);
-  // Unlocks the remaining blocks, on which no copy runs. Blocks that CUDA refuses to unlock stay mapped.
+  // Unlocks the remaining blocks; no copy may use them any more. Blocks that CUDA refuses to unlock stay
+  // mapped.
   ~CudaPinnedBlocks();
   CudaPinnedBlocks(const CudaPinnedBlocks&) = delete;
   CudaPinnedBlocks& operator=(const CudaPinnedBlocks&) = delete;
 
-  // As PinnedBlocks::take(); also throws OutOfMemory if CUDA cannot lock that much.
+  // Like PinnedBlocks::take(), but also throws OutOfMemory if CUDA cannot lock that much.
   AddressRange take(std::uint64_t bytes);
-  // Throws InvalidArgument if `block` is not a whole block; if CUDA refuses to unlock it, nothing changes.
+  // Throws InvalidArgument if `block` is not a whole block. If CUDA refuses to unlock the block, nothing
+  // changes.
   void give_back(AddressRange block);
   bool contain(AddressRange range) const { return blocks_.contain(range); }
 

@@ -17,7 +17,7 @@ namespace vdnn {
 
 namespace {
 
-constexpr std::uint64_t kBlockAlignment = 512;  // that of cudaMalloc(), which programs rely on
+constexpr std::uint64_t kBlockAlignment = 512;  // cudaMalloc() aligns so, and programs rely on it
 // The granule of GPUs without virtual memory management: the usual granule of other GPUs.
 constexpr std::uint64_t kCountedGranule = std::uint64_t{2} << 20;
 
@@ -33,7 +33,7 @@ PoolBackendProperties properties_of(CudaContext& context) {
   const CudaContext::Scope scope = context.enter();
   const CudaDeviceInfo info = info_of(context, context.ordinal());
   if (!info.virtual_memory) {
-    // The largest single allocation is smaller than the free memory.
+    // No single allocation can be as large as the free memory.
     const std::uint64_t free = memory_of(context).free;
     return {.name = context.owner(),
             .memory_bytes = (free - free / 16) / kCountedGranule * kCountedGranule,
@@ -120,7 +120,7 @@ class CudaPoolBackend final : public PoolBackend {
       }
       context_->check(status, "cudaDeviceSynchronize");
       if (last_left != 0) {
-        granules_.give_back_left(last_left);  // reservations left since then may be in use
+        granules_.give_back_left(last_left);  // reservations left during the wait may be in use
       }
     });
   }
@@ -139,8 +139,8 @@ class CudaPoolBackend final : public PoolBackend {
            status == CudaStatus::kStreamCaptureInvalidated || status == CudaStatus::kStreamCaptureImplicit;
   }
 
-  // Whether the calling thread has a context. Without one, runtime calls begin to use the thread's GPU, which
-  // may be any.
+  // Whether the calling thread has a context. Without one, runtime calls begin to use the thread's GPU,
+  // which may be any GPU.
   bool has_context() {
     CudaContextHandle context = nullptr;
     context_->check(api().current_context(context), "cuCtxGetCurrent");

@@ -1,5 +1,5 @@
 #pragma once
-// make_cuda_pool_backend() on any table of CUDA's calls; see vdnn/pool_backend.h.
+// make_cuda_pool_backend() (vdnn/pool_backend.h) over any table of CUDA's calls.
 
 #include <memory>
 

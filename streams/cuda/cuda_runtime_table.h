@@ -1,7 +1,7 @@
 #pragma once
 // The functions of CUDA's runtime that we call, either linked into the program or found by name in the
-// runtime that a foreign program has loaded. Each member has its function's name, so that a class that
-// derives from the table calls CUDA in the usual way.
+// runtime that a foreign program has loaded. Each member has the name of its function, so a class derived
+// from the table calls CUDA in the usual way.
 
 #include <cuda_runtime_api.h>
 
@@ -30,8 +30,8 @@ namespace vdnn::cuda {
                                                       apply(cudaStreamWaitEvent)                           \
                                                           apply(cudaThreadExchangeStreamCaptureMode)
 
-// The two functions that find functions of the driver. The first, new in CUDA 12.5, finds a given version.
-// The second finds the newest version that the runtime knows; later toolkits deprecate it.
+// The two functions that find functions of the driver. FindInDriverByVersion, new in CUDA 12.5, finds a
+// given version. FindInDriver finds the newest version that the runtime knows; later toolkits deprecate it.
 using FindInDriverByVersion = cudaError_t (*)(const char* name, void** function, unsigned version,
                                               unsigned long long flags,
                                               cudaDriverEntryPointQueryResult* answer);
@@ -43,15 +43,15 @@ struct RuntimeTable {
 #define VDNN_CUDA_RUNTIME_MEMBER(call) decltype(&::call) call = nullptr;
   VDNN_CUDA_RUNTIME_CALLS(VDNN_CUDA_RUNTIME_MEMBER)
 #undef VDNN_CUDA_RUNTIME_MEMBER
-  FindInDriverByVersion cudaGetDriverEntryPointByVersion = nullptr;  // null: use the other
+  FindInDriverByVersion cudaGetDriverEntryPointByVersion = nullptr;  // null: use cudaGetDriverEntryPoint
   FindInDriver cudaGetDriverEntryPoint = nullptr;
 };
 
 // Returns the address of a function of a loaded runtime, or null.
 using RuntimeSymbols = std::function<void*(const char* name)>;
 
-// The table of CUDA's calls over these functions. why_missing() names those that the runtime lacks; CUDA 12.0
-// is the first version that has all.
+// Makes the table of CUDA's calls from these functions. why_missing() names the functions that the runtime
+// lacks; CUDA 12.0 is the first version that has all of them.
 std::unique_ptr<CudaApi> make_cuda_api(const RuntimeTable& runtime);
 std::unique_ptr<CudaApi> make_cuda_api(const RuntimeSymbols& symbols);
 

@@ -1,5 +1,5 @@
 #pragma once
-// The identity of a stream of a program that we do not run, and whether it is being captured.
+// Queries about a stream that the program has made: its ID, and whether it is being captured.
 //
 // The caller holds a CudaContext::Scope.
 
@@ -12,7 +12,8 @@ namespace vdnn {
 // The stream's ID, unique among all streams, destroyed ones included. Throws InvalidArgument if there is no
 // such stream.
 std::uint64_t id_of(CudaContext& context, CudaStream stream);
-// For the legacy stream, also true if a blocking stream of the GPU is captured.
+// Whether the stream is being captured. For the legacy stream, also true if a blocking stream of the GPU is
+// captured.
 bool is_captured(CudaContext& context, CudaStream stream);
 
 }  // namespace vdnn

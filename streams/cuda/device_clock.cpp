@@ -18,7 +18,7 @@ void DeviceClock::start() {
   const CudaStatus recorded = api.event_record(base.get(), idle);
   const CudaStatus waited = api.stream_synchronize(idle);
   if (waited != CudaStatus::kSuccess) {
-    // Waits once more, since the event returns to the pool and its record may still be in flight.
+    // Waits once more: the event returns to the pool, and its record may still be in flight.
     context_.forget(api.stream_synchronize(idle));
   }
   const CudaStatus destroyed = api.stream_destroy(idle);

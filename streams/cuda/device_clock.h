@@ -1,11 +1,11 @@
 #pragma once
-// Times of events on the device, in seconds of a clock of the host.
+// Times of events on the device, in seconds of the host's clock.
 //
 // CUDA returns the time between two events in milliseconds as a float, which is accurate to a fraction of a
-// microsecond only if the events are at most seconds apart. So times are relative to a base event, and the
-// base moves on whenever no earlier stamp is still to be read. The first request records the first base on an
-// idle stream while the host reads its own clock: a run without traces costs nothing. Times have the order of
-// the device's stamps, rounding included.
+// microsecond only if the events are at most seconds apart. So times are relative to a base event, and a
+// later stamp becomes the base once all earlier stamps have been read. The first request records the first
+// base on an idle stream while the host reads its own clock: a run without traces costs nothing. Even after
+// rounding, times have the order of the device's stamps.
 
 #include <chrono>
 #include <mutex>
@@ -21,14 +21,15 @@ class DeviceClock {
 
   double host_seconds() const;
 
-  // Waits for the device the first time. Must be called before a capture, in which stamp() must not wait.
+  // Starts the clock; the first call waits for the device. Call it before a capture, since stamp() must not
+  // wait during a capture.
   void require_started();
-  // Records the moment at which `stream` reaches this point.
+  // Records the time at which `stream` reaches this point.
   EventPool::Event stamp(CudaStream stream);
-  // The time of a stamp that is reached.
+  // The time of a stamp, which must have been reached.
   double seconds(CudaEvent stamp);
-  // Makes `stamp`, which is reached, the base. Later calls of seconds() are only for stamps taken after this
-  // call.
+  // Makes `stamp`, which must have been reached, the base. Afterwards, do not pass seconds() a stamp that
+  // was taken before this call.
   void rebase(EventPool::Event stamp);
 
  private:
@@ -38,7 +39,7 @@ class DeviceClock {
   CudaContext& context_;
   const std::chrono::steady_clock::time_point created_ = std::chrono::steady_clock::now();
   EventPool stamps_;
-  std::mutex mutex_;  // guards what follows
+  std::mutex mutex_;  // guards the members below
   EventPool::Event base_;
   double base_seconds_ = 0;
 };

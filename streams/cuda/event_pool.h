@@ -16,8 +16,9 @@ class EventPool {
     EventPool* pool = nullptr;
     void operator()(CudaEvent event) const noexcept { pool->give_back(event); }
   };
-  // Returns to the pool, which must outlive it, and may be recorded anew at once. A stream's wait refers to
-  // the record at the time of its submission; a host's wait can at worst last too long.
+  // An event that its destructor returns to the pool, which must outlive the event. The next user may record
+  // it again immediately: a stream's wait refers to the record at the time when the wait was submitted, and
+  // a wait of the host can at worst last too long.
   using Event = std::unique_ptr<void, GiveBack>;
 
   EventPool(CudaContext& context, const CudaEventKind& kind) : context_(context), kind_(kind) {}
@@ -33,9 +34,9 @@ class EventPool {
 
   CudaContext& context_;
   const CudaEventKind kind_;
-  std::mutex mutex_;  // guards what follows
+  std::mutex mutex_;  // guards the members below
   std::size_t made_ = 0;
-  std::vector<CudaEvent> free_;  // has room for all that were made
+  std::vector<CudaEvent> free_;  // has capacity for all events that were made
 };
 
 }  // namespace vdnn

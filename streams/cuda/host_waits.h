@@ -1,11 +1,12 @@
 #pragma once
 // Host threads sleep until events have been reached.
 //
-// Every submission has an event for streams to wait for; host threads wait for few of them. Host threads spin
-// on the events that are cheapest for streams and queries. Events on which host threads sleep cost streams
-// and queries more (cudaEventCreateWithFlags). So the events of submissions do not block. A host thread lets
-// a stream of its own wait for the event, records a blocking event there, and sleeps until that event is
-// reached. On the submission's stream, the blocking event would come after all work submitted since. since.
+// Every submission has an event for streams to wait for; host threads wait for few of them. The cheapest
+// events for streams and queries are those on which host threads spin; events on which host threads sleep
+// (blocking events) cost more (cudaEventCreateWithFlags). So the events of submissions are not blocking. To
+// wait for such an event, a host thread makes a stream of its own wait for it, records a blocking event on
+// that stream, and sleeps until the blocking event has been reached. On the submission's stream, the
+// blocking event would come after all work submitted since then.
 
 #include <memory>
 #include <mutex>
@@ -23,8 +24,8 @@ class HostWaits {
   HostWaits(const HostWaits&) = delete;
   HostWaits& operator=(const HostWaits&) = delete;
 
-  // Returns once the current record of `event` has been reached. Creates at most as many streams as threads
-  // wait at once, and none if the event has been reached already.
+  // Returns once the current record of `event` has been reached. Creates at most one stream per thread that
+  // waits at the same time, and none if the event has been reached already.
   void wait(CudaEvent event);
 
  private:
@@ -39,9 +40,9 @@ class HostWaits {
 
   CudaContext& context_;
   EventPool events_;
-  std::mutex mutex_;  // guards what follows
+  std::mutex mutex_;  // guards the members below
   std::size_t made_ = 0;
-  std::vector<CudaStream> free_;  // has room for all that were made
+  std::vector<CudaStream> free_;  // has capacity for all streams that were made
 };
 
 }  // namespace vdnn

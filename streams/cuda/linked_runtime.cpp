@@ -1,10 +1,10 @@
-// The runtime that is linked into the program. Kept apart from the table's other source, so that a library
-// that replaces the runtime (allocator/dropin/preload/) does not link a second one.
+// The table of the runtime that is linked into the program. It has a source file of its own, so that a
+// library that replaces the runtime (allocator/dropin/preload/) does not link a second runtime.
 
 #include "streams/cuda/cuda_runtime_table.h"
 
-// Weak, since each toolkit has at least one of them. Headers before 12.5 do not declare the first, and later
-// ones deprecate the second.
+// Weak, since a toolkit may lack one of the two functions. Headers before 12.5 do not declare the first;
+// later headers deprecate the second.
 extern "C" {
 #pragma GCC diagnostic push
 #pragma GCC diagnostic ignored "-Wdeprecated-declarations"

@@ -1,6 +1,6 @@
 #pragma once
 // A vendor's library that is opened at run time, so that programs start where it is not installed. The
-// library stays open, since its objects outlive the first user.
+// library is never closed, since its objects outlive the first user.
 
 #include <dlfcn.h>
 

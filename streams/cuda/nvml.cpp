@@ -34,7 +34,7 @@ std::optional<std::uint64_t> nvml_free_bytes(const char* bus_id, const std::stri
     bool found = find(bus_id, &device) == 0;
     unsigned mode = 0;
     unsigned mode_to_come = 0;
-    // The handle of a divided GPU reports all instances together.
+    // The handle of a divided GPU (MIG) reports all instances together.
     if (found && mode_of(device, &mode, &mode_to_come) == 0 && mode == kMigEnabled) {
       found = find_instance(instance.c_str(), &device) == 0;
     }

@@ -1,6 +1,6 @@
 #pragma once
-// Collects the findings of the checks of the `sim` driver. Pieces of one range with the same text become one
-// finding.
+// Collects the findings of the checks of the `sim` driver. Findings with the same text about pieces of one
+// range become one finding.
 
 #include <string>
 #include <vector>
@@ -9,7 +9,7 @@
 
 namespace vdnn {
 
-// `[0x10000000000, 0x10000000400)`
+// The range as text, for example `[0x10000000000, 0x10000000400)`.
 std::string format_range(AddressRange range);
 
 // Not synchronised.
@@ -17,7 +17,8 @@ class Findings {
  public:
   static constexpr std::size_t kMost = 100;
 
-  // `what` is the sentence without its bytes and full stop; it names `first` and `second`.
+  // `what` is the finding's sentence without its bytes and full stop; the sentence names `first` and
+  // `second`.
   void add(SimFinding::Kind kind, const std::string& first, const std::string& second, AddressRange range,
            const std::string& what);
 

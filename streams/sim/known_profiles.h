@@ -1,5 +1,6 @@
 #pragma once
-// The profiles of `share/devices/`, embedded in the library so that it finds them wherever it is installed.
+// The profiles of `share/devices/`, embedded in the library so that they are available wherever it is
+// installed.
 
 #include <span>
 #include <string_view>

@@ -1,5 +1,5 @@
 #pragma once
-// Stores one copy of each name, which outlives the work that it names.
+// Stores one copy of each name, so that the name outlives the work that it names.
 
 #include <functional>
 #include <set>

@@ -31,7 +31,7 @@ void RaceChecker::submit(Point point, const Frontier& frontier, std::string_view
   Frontier after = before;
   after.join(point);
   const Use use{.point = point, .name = names_.intern(name)};
-  // `after` also dominates the point itself: two accesses of one piece of work do not race.
+  // `after` also dominates the submission's own point: two accesses of one piece of work do not race.
   for (const Access& read : reads) {
     check_read(read.range, after, use, report);
   }

@@ -1,15 +1,16 @@
 #pragma once
-// Finds pairs of accesses to overlapping bytes that nothing orders, at least one of them a write. Vector
-// clocks decide which access happens before which (Mattern 1989). For each interval, the checker keeps the
-// last write and the reads since, as FastTrack does for variables (Flanagan and Freund, PLDI 2009). One order
-// of submission suffices: the checker finds every pair in it, even if the work happened to run without a
-// conflict.
+// Finds races: pairs of accesses to overlapping bytes that nothing orders, at least one of them a write.
+// Vector clocks decide which access happens before which (Mattern 1989). For each interval, the checker
+// stores the last write and the reads after it, as FastTrack does for variables (Flanagan and Freund, PLDI
+// 2009). One run suffices: the checker finds every race among the run's submissions, even if the work
+// happened to run without a conflict.
 //
-// An access is ordered after three sets of points: its stream's frontier, all points that those were ordered
-// after (a frontier made from a bare point lacks them), and all points that the host had synchronised with at
-// the submission. The closure of each point is kept until the host has passed it.
+// An access is ordered after three sets of points: the frontier of its stream; all points that the points of
+// this frontier were ordered after (the frontier need not contain these); and all points that the host had
+// synchronised with when the access was submitted. For each point, the checker stores the points that it was
+// ordered after (its closure) until the host has synchronised with the point.
 //
-// Cost of an access: O(log n) for n intervals, and the number of streams.
+// Cost of an access: O(log n) for n intervals, plus a part linear in the number of streams.
 
 #include <cstdint>
 #include <deque>
@@ -25,7 +26,7 @@
 
 namespace vdnn {
 
-// `earlier` and the access being checked touch `range`, unordered.
+// A race on `range` between the access `earlier` and the access being checked.
 struct Race {
   AddressRange range;
   const std::string& earlier;
@@ -43,14 +44,16 @@ class RaceChecker {
 
   void add_stream() { closures_.emplace_back(); }
 
-  // Checks the next submission, in the order of submission. Its stream is already ordered after `frontier`.
+  // Checks the next submission. Call it in the order of submission; the submission's stream is already
+  // ordered after `frontier`.
   void submit(Point point, const Frontier& frontier, std::string_view name, std::span<const Access> reads,
               std::span<const Access> writes, const Report& report);
-  // The host has waited for `frontier`.
+  // Notes that the host has waited for `frontier`.
   void synchronize(const Frontier& frontier);
-  // The host releases `range`, which counts as a write by the host. The history of `range` is forgotten.
+  // Notes that the host releases `range`, which counts as a write by the host. Forgets the history of
+  // `range`.
   void release(AddressRange range, const Report& report);
-  // Copies the history of accesses to `range` to as many bytes from `other` on.
+  // Copies the history of accesses to `range` to the range of the same size that begins at `other`.
   void copy(AddressRange range, std::uint64_t other);
 
  private:
@@ -60,7 +63,7 @@ class RaceChecker {
   };
   struct History {
     Use last_write;
-    std::vector<Use> reads;  // since then; per stream only the last, which follows its others
+    std::vector<Use> reads;  // after last_write; of each stream only the last, which follows the others
   };
   // The points that each submission of a stream was ordered after, its own included.
   struct Closures {

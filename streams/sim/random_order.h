@@ -1,11 +1,11 @@
 #pragma once
-// Executes submitted work in a random order among all that streams and waits permit. A seed determines the
-// order.
+// Executes submitted work in a random order, one of all orders that streams and waits permit. A seed
+// determines the order.
 //
 // Each stream is a queue. Its head is ready if it is a piece of work, or a wait for a point that has been
-// executed. The next head is drawn from the ready ones with equal probability. Each device also draws how
-// soon work follows its submission: from "not before the host waits" to "almost at once". The generator is
-// SplitMix64, so that a seed means the same order everywhere.
+// executed. The next head to execute is drawn from the ready ones with equal probability. Each device also
+// draws how soon work runs after its submission: from "only when the host waits" to "almost immediately".
+// The generator is SplitMix64, so that a seed means the same order on all systems.
 
 #include <cstdint>
 #include <deque>
@@ -26,14 +26,15 @@ class RandomOrder {
 
   // Adds the next submission of `stream`, and may execute some work.
   void submit(StreamId stream, std::function<void()> execute);
-  // Calls `execute` as soon as the items ahead of it in the stream have been executed. Does not count as a
-  // submission.
+  // Calls `execute` as soon as all earlier items of the stream have been executed. The call does not count
+  // as a submission.
   void follow(StreamId stream, std::function<void()> execute);
-  // `awaited` must have been submitted. `execute` is called when the wait is over.
+  // Adds a wait for `awaited`, which must have been submitted. `execute` is called when the wait is over.
   void wait(StreamId stream, Point awaited, std::function<void()> execute);
 
   bool executed(Point point) const { return streams_[point.stream].executed >= point.count; }
-  // Executes random ready work until `frontier` is reached; all of it must have been submitted.
+  // Executes random ready work until `frontier` is reached; all points of `frontier` must have been
+  // submitted.
   void run_until(const Frontier& frontier);
 
  private:
@@ -48,7 +49,8 @@ class RandomOrder {
     std::uint64_t executed = 0;
   };
   void settle(Stream& stream);
-  // The streams with work at their heads, after all waits that are over and all followers were taken off.
+  // Removes all waits that are over and all followers from the heads. Returns the streams that then have
+  // work at their heads.
   const std::vector<StreamId>& ready();
   bool run_one();
 

@@ -14,7 +14,8 @@ const char* verb(bool writes) {
   return writes ? "writes" : "reads";
 }
 
-// Work may access either space; the direction of a copy determines the space of each side.
+// Work may access both spaces, so the address decides. For a copy, the direction determines the space of
+// each side.
 SimMemory::Space space_of(const SimStep& step, const Access& access, bool writes) {
   if (!step.copy) {
     return SimMemory::space_of(access.range.begin);

@@ -1,6 +1,6 @@
 #pragma once
-// The checks of the `sim` driver in one place: they turn submissions and executions into findings. Races
-// follow from submissions; versions and the state of memory are checked at execution.
+// The checks of the `sim` driver: they turn submissions and executions into findings. Races are checked at
+// submission; versions and the state of memory are checked at execution.
 
 #include <optional>
 #include <span>
@@ -13,7 +13,7 @@
 
 namespace vdnn {
 
-// One submission, as the checks see it: work, or a copy with one read and one write.
+// One submission to check: work, or a copy with one read and one write.
 struct SimStep {
   Point point;
   std::string_view name;
@@ -21,10 +21,10 @@ struct SimStep {
   std::span<const Access> writes;
   std::optional<CopyDirection> copy;
   double seconds = 0;
-  double seconds_both_ways = 0;  // of a copy, while the other direction is busy, too
+  double seconds_both_ways = 0;  // of a copy while the other direction is busy, too
 };
 
-// Not synchronised. `memory` must outlive this.
+// Not synchronised. `memory` must outlive this object.
 class SimChecks {
  public:
   SimChecks(bool races, bool versions, const SimMemory& memory);
@@ -34,7 +34,7 @@ class SimChecks {
   void submitted(const SimStep& step, const Frontier& frontier);
   void executed(const SimStep& step);
   void synchronize(const Frontier& frontier);
-  // The host is about to release `range` by `operation`.
+  // Call it before the host releases `range`; `operation` is the name of the releasing call.
   void release(AddressRange range, const std::string& operation);
 
   const std::vector<SimFinding>& findings() const { return findings_.all(); }

@@ -17,7 +17,7 @@ namespace vdnn {
 
 namespace {
 
-// As on `cpu`: page tables protect whole pages.
+// The page size of the `cpu` driver, whose page tables protect whole pages.
 constexpr std::uint64_t kPageBytes = 4096;
 
 void check_profile(const SimProfile& profile) {
@@ -60,7 +60,7 @@ DeviceProperties properties_of(const SimDeviceOptions& options) {
   return properties;
 }
 
-// A step whose name and accesses outlive the call that submitted it.
+// A step with copies of its name and accesses, since it outlives the call that submitted it.
 struct QueuedStep {
   explicit QueuedStep(const SimStep& from)
       : step(from),
@@ -82,8 +82,8 @@ struct QueuedStep {
   std::vector<Access> writes;
 };
 
-// Executes submissions, waits and samples of counters: at once, or when the random order selects them. An
-// execution advances the virtual clock, is checked, and is recorded.
+// Executes submissions, waits and samples of counters: immediately, or when the random order selects them.
+// Each execution advances the virtual clock, is checked, and is recorded.
 class SimDeviceDriver final : public SimDevice {
  public:
   explicit SimDeviceDriver(const SimDeviceOptions& options)
@@ -144,7 +144,7 @@ class SimDeviceDriver final : public SimDevice {
       return order_ ? order_->executed(point) : clock_.reached(point);
     });
     if (reached) {
-      checks_.synchronize(frontier);  // from now on, the host may rely on it
+      checks_.synchronize(frontier);  // from now on, the host may rely on `frontier`
     }
     return reached;
   }
@@ -214,7 +214,8 @@ class SimDeviceDriver final : public SimDevice {
 
   void do_protect(Point point, const Frontier& frontier, AddressRange range, Protection protection) override {
     const std::lock_guard lock(mutex_);
-    // Any unordered use of the range, earlier or later, conflicts as with a write.
+    // Counts as a write: it conflicts with any earlier or later use of the range that is not ordered with
+    // it.
     const Access access{.range = range};
     checks_.submitted({.point = point, .name = "protect", .reads = {}, .writes = {&access, 1}, .copy = {}},
                       frontier);
@@ -298,7 +299,7 @@ class SimDeviceDriver final : public SimDevice {
   }
 
   const SimProfile profile_;
-  mutable std::mutex mutex_;  // guards all below
+  mutable std::mutex mutex_;  // guards the members below
   SimMemory memory_;
   SimChecks checks_;
   VirtualClock clock_;

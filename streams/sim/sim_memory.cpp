@@ -27,7 +27,7 @@ void SimMemory::refuse(const std::string& what, AddressRange range) const {
   throw InvalidArgument(owner_ + ": " + what + ": " + format_range(range));
 }
 
-// A unit stays free after each piece, so that an access past its end does not hit its neighbour.
+// One unit stays free after each piece, so that an access past a piece's end does not hit the next piece.
 AddressRange SimMemory::take(std::uint64_t& next, std::uint64_t bytes, std::uint64_t unit,
                              std::uint64_t limit) {
   const std::uint64_t left = limit - next - unit;

@@ -1,6 +1,6 @@
 #pragma once
 // The address space of a device that has no memory: which bytes are reserved, committed, page-locked or
-// protected. Addresses are never given out twice, so that a use after release is always seen.
+// protected. Addresses are never given out twice, so that a use after release is always found.
 
 #include <cstdint>
 #include <map>
@@ -27,7 +27,7 @@ class SimMemory {
   void free_pinned(AddressRange block);
   void protect(AddressRange range, Protection protection);
 
-  // Decides by the address alone.
+  // The space of an address; needs only the address itself.
   static Space space_of(std::uint64_t address);
   // Calls visitor(piece) for the parts of `range` that are not committed (device) or in no live pinned block
   // (host).
@@ -40,7 +40,7 @@ class SimMemory {
           }
         });
   }
-  // Likewise for the parts that are protected.
+  // Calls visitor(piece) for the parts of `range` that are protected.
   template <class Visitor>
   void visit_inaccessible(AddressRange range, Visitor&& visitor) const {
     inaccessible_.visit(range, [&](AddressRange piece, const Nothing* there) {
@@ -62,7 +62,7 @@ class SimMemory {
   std::uint64_t next_reservation_;
   std::uint64_t next_pinned_;
   std::map<std::uint64_t, std::uint64_t> reservations_;   // begin -> bytes
-  std::map<std::uint64_t, std::uint64_t> pinned_blocks_;  // likewise
+  std::map<std::uint64_t, std::uint64_t> pinned_blocks_;  // begin -> bytes
   Set committed_;
   Set pinned_;
   Set inaccessible_;

@@ -17,10 +17,10 @@ namespace {
 using Json = nlohmann::ordered_json;
 
 constexpr int kSchema = 1;
-constexpr int kDeepest = 3;  // the figure of a kind of arithmetic
+constexpr int kDeepest = 3;  // levels: down to the figure of a kind of arithmetic
 constexpr const char* kDocument = "device profile";
 
-// Beyond any machine, and far below an overflow.
+// Limits beyond any machine, and far below an overflow.
 constexpr std::uint64_t kMostBytes = std::uint64_t{1} << 50;
 constexpr std::uint64_t kMostDevices = 1024;
 constexpr double kMostRate = 1e24;  // per second
@@ -49,7 +49,7 @@ class Figures {
     }
     return value;
   }
-  // 0 where the key is absent.
+  // 0 if the key is absent.
   double rate_or_none(const char* key) { return object_.has(key) ? rate(key) : 0; }
   double seconds(const char* key) {
     const double value = real(key);

@@ -1,6 +1,6 @@
 #pragma once
 // The version that each byte carries, and its writer. Writes are recorded in the order in which work is
-// executed, without streams or frontiers.
+// executed; streams and frontiers play no part.
 
 #include <cstdint>
 #include <string>
@@ -25,8 +25,8 @@ class VersionMap {
   }
   void forget(AddressRange range) { stamps_.erase(range); }
 
-  // Calls visitor(piece, stamp) for each piece that does not carry the version that a read expects; the stamp
-  // is null where nothing has been written. A read of version 0 expects nothing.
+  // Calls visitor(piece, stamp) for each piece that does not carry the version that a read expects; the
+  // stamp is null where nothing has been written. A read of version 0 expects no version.
   template <class Visitor>
   void visit_stale(const Access& read, Visitor&& visitor) const {
     if (read.version == 0) {

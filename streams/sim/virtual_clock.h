@@ -1,10 +1,10 @@
 #pragma once
 // Time on a simulated device: eager list scheduling. Each submission is placed as soon as it is made, at the
 // earliest time that its stream, the stream's waits, the engine of a copy's direction and the host's own
-// clock allow. Engines serve in the order of submission, as the hardware's queues do.
+// clock allow. Engines run copies in the order of submission, as the hardware's queues do.
 //
-// Cost: a few additions and comparisons for each submission. The end of a point is kept as long as it lies
-// ahead of the host's clock; later work cannot be delayed by a point that the clock has passed.
+// Cost: a few additions and comparisons for each submission. The end of a point is stored until the host's
+// clock has passed it; from then on, the point cannot delay later work.
 
 #include <array>
 #include <cstdint>
@@ -28,18 +28,20 @@ class VirtualClock {
   // Places the next submission of `stream`, which takes `seconds`.
   TimeSpan run(StreamId stream, double seconds);
   // The same for a copy, which needs the engine of its direction. While a copy of the other direction is
-  // placed, it proceeds at the rate of a copy that takes `seconds_both_ways` (not less). Placed copies stay
-  // as they are, so that of two copies that share the link only the later one pays for it.
+  // running, the new copy proceeds at the rate of a copy that takes `seconds_both_ways` (not less than
+  // `seconds`). Copies that were placed earlier keep their times: of two copies that share the link, only the
+  // later one is slowed down.
   TimeSpan copy(StreamId stream, CopyDirection direction, double seconds, double seconds_both_ways);
-  // Holds the stream back until `awaited`, which must have been placed. The span is empty if the stream does
-  // not have to wait. A stream that is idle because the host is late is not waiting.
+  // Makes the stream wait until the end of `awaited`, which must have been placed. The span is empty if the
+  // stream does not have to wait. The time for which a stream is idle because the host is late is not part
+  // of the span.
   TimeSpan wait(StreamId stream, Point awaited);
 
-  // When the next submission of `stream` could start.
+  // The time at which the next submission of `stream` could start.
   double ready(StreamId stream) const;
   // Advances the host's clock to the time at which `frontier` is complete.
   void synchronize(const Frontier& frontier);
-  // False for a point that has not been submitted.
+  // Whether the host's clock has passed the end of `point`; false for a point that has not been submitted.
   bool reached(Point point) const;
 
   double now() const { return now_; }
@@ -50,7 +52,7 @@ class VirtualClock {
   struct Stream {
     double ready = 0;
     StreamTimes times;
-    std::uint64_t behind = 0;  // submissions whose ends were dropped, since the host has passed them
+    std::uint64_t behind = 0;  // number of dropped ends: those that the host has passed
     std::vector<double> ends;  // of the submissions after those, ascending
   };
   // The end of `point`, or 0 if the host has passed it.

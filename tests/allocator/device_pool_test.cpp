@@ -112,7 +112,8 @@ TEST_P(DevicePoolOn, CommittedBytesAreWhatTheDeviceCounts) {
   EXPECT_EQ(device->counters().committed_bytes, 0U);
 }
 
-// The smallest sufficient budget is exact: any less fails, and more changes neither peak nor addresses.
+// The smallest sufficient budget is exact: a smaller one fails, and a larger one changes neither peak nor
+// addresses.
 TEST_P(DevicePoolOn, PeakAndAddressesDoNotDependOnTheBudget) {
   const std::uint64_t granule = make(kPlenty)->properties().granule_bytes;
   for (std::uint64_t seed = 0; seed < 30; ++seed) {
@@ -170,8 +171,8 @@ TEST_P(DevicePoolOn, EveryStepGetsTheSameAddresses) {
 }
 
 // Regression (seeds 29, 51 and 112): a request that used up the end of the range exactly lost its earlier
-// users. The first step, which grows, then knew fewer users than later steps and was placed differently.
-// Whole granules make such requests common.
+// users. The first step, in which the pool grows, then knew fewer users than later steps, and its blocks were
+// placed differently. Whole granules make such requests common.
 TEST_P(DevicePoolOn, EveryStepGetsTheSameAddressesWhenBlocksAreWholeGranules) {
   for (std::uint64_t seed = 0; seed < 130; ++seed) {
     const auto device = make(std::uint64_t{1} << 30);
@@ -194,7 +195,8 @@ TEST_P(DevicePoolOn, EveryStepGetsTheSameAddressesWhenBlocksAreWholeGranules) {
   }
 }
 
-// The pool commits memory up front only once, and commits memory that it gave back anew. Addresses stay.
+// After resize(), a run commits memory only if it needs more than resize() has left committed. Addresses do
+// not change.
 TEST_P(DevicePoolOn, IsResizedWithoutAnyAddressDependingOnIt) {
   for (std::uint64_t seed = 0; seed < 30; ++seed) {
     const auto device = make(kPlenty);
@@ -345,7 +347,8 @@ class DevicePoolTest : public testing::Test {
   FakeDevice device_;
 };
 
-// Regression: the device's driver and the pool each subtracted the memory of libraries.
+// Regression: the memory of libraries was subtracted from the budget twice, by the device's driver and by the
+// pool.
 TEST_F(DevicePoolTest, BudgetIsTheDevicesBesideWhatLibrariesTook) {
   DeviceProperties properties = FakeDevice::small_properties();
   properties.library_bytes = 2 * kGranule + 1;
@@ -398,7 +401,7 @@ TEST_F(DevicePoolTest, StreamWaitsForTheLastUsersOfWhatItReuses) {
   pool.free(block, work_on(1));
 
   EXPECT_EQ(pool.allocate(kGranule, 1), block);
-  EXPECT_TRUE(device_.take_events().empty()) << "the stream knows its own work";
+  EXPECT_TRUE(device_.take_events().empty()) << "a stream needs no wait for its own work";
   EXPECT_EQ(pool.statistics().reused_at_once, 1U);
   EXPECT_EQ(pool.statistics().growths, 1U);
   pool.free(block, {});
@@ -467,7 +470,7 @@ TEST_F(DevicePoolTest, StatisticsCountWhatIsHandedOut) {
   EXPECT_EQ(statistics.blocks_in_use, 2U);
   EXPECT_EQ(statistics.allocations, 2U);
   EXPECT_EQ(statistics.growths, 1U);
-  EXPECT_EQ(statistics.reused_at_once, 1U) << "from what one granule left";
+  EXPECT_EQ(statistics.reused_at_once, 1U) << "the second block, from the rest of the granule";
   EXPECT_EQ(statistics.largest_free_block_bytes, kGranule - 192);
   pool.free(a, {});
   pool.free(b, {});

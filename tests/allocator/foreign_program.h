@@ -1,6 +1,6 @@
 #pragma once
 // Programs with several streams for the tests of order on `sim`. They allocate from a stream pool, which does
-// not see the work of the streams, and use its memory in every way that the pool's contract allows.
+// not see the work of the streams. They use the memory in every way that the pool's contract allows.
 
 #include <algorithm>
 #include <cstddef>
@@ -78,7 +78,7 @@ class ForeignProgram {
   struct Block {
     std::uint64_t address = 0;
     std::vector<Access> accesses;   // to the memory of the device
-    std::optional<StreamId> owner;  // none: its stream has ended, or it had none
+    std::optional<StreamId> owner;  // none: the stream has ended, or there was none
     bool of_host = false;           // from allocate_ready()
     Frontier written;
     Frontier uses;    // all uses
@@ -112,7 +112,7 @@ class ForeignProgram {
     if (!ready) {
       block.owner = stream;
     }
-    // The stream that allocates a block never uses some of them.
+    // Some blocks are never used by the stream that allocates them.
     if (below(8) != 0) {
       const Frontier end(device_.submit(
           stream, {.name = "write", .reads = {}, .writes = block.accesses, .cost = {}, .run = {}}));

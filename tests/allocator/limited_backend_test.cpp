@@ -47,7 +47,7 @@ TEST_F(LimitedBackendTest, WhatOnePoolGivesBackAnotherTakes) {
   first.trim();
   EXPECT_EQ(limit_.taken(), 3 * kMiB);
   EXPECT_TRUE(second.allocate(3 * kMiB, stream_));
-  EXPECT_FALSE(second.allocate(1, stream_)) << "its own budget";
+  EXPECT_FALSE(second.allocate(1, stream_)) << "its own budget is used up";
   EXPECT_TRUE(first.allocate(2 * kMiB, stream_));
   EXPECT_EQ(device_->counters().peak_committed_bytes, 8 * kMiB);
 }

@@ -82,7 +82,7 @@ TEST_F(LoggedPoolTest, BlocksMayBeFreedWhenThePoolIsExhausted) {
   EXPECT_EQ(out.str(), "vdnn-allocation-log 1\na 5242880 0\nf 0 0\na 6291456 0\n");
 }
 
-// Others allocate from the same pool, and their blocks may be freed here.
+// A block that was allocated from the pool directly may be freed through the log.
 TEST_F(LoggedPoolTest, BlocksOfOthersAreNotInIt) {
   const std::uint64_t block = pool_.allocate(100, one_).value().begin;
   logged_.used_on(block, other_);

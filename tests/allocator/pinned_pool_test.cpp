@@ -89,8 +89,8 @@ TEST_F(PinnedPoolTest, BlockLockedFirstIsReusedFirstAndOnlyForItsOwnSize) {
   EXPECT_EQ(pool.allocate(1000, 0), b);
 }
 
-// The same defect elsewhere (Megatron-LM#7398): a reload raced with its own earlier copy across a step's
-// border, because nothing ordered the host block's two users.
+// A defect of another library (Megatron-LM#7398): nothing ordered the two users of a host block across a
+// step's border, so a reload raced with its own earlier copy.
 TEST_F(PinnedPoolTest, StreamWaitsForTheLastUsersOfWhatItReuses) {
   PinnedPool pool(device_);
   const AddressRange block = pool.allocate(1000, 0).value();
@@ -220,7 +220,7 @@ TEST_F(PinnedPoolTest, FailedPageLockLeavesThePoolIntact) {
   EXPECT_TRUE(pool.allocate(1000, 0).has_value());
 }
 
-// Even failed work is done with the block, so the budget gets the block's bytes back.
+// Work that has failed no longer uses the block, so the budget gets the block's bytes back.
 TEST_F(PinnedPoolTest, EvictionAfterFailedWorkReportsTheFailureAndLosesNothing) {
   PinnedPool pool(device_, 1000);
   pool.free(pool.allocate(600, 0).value(), work_on(0));

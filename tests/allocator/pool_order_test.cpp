@@ -1,5 +1,5 @@
 // Order on `sim`, whose race checker sees every access. If blocks are freed with the right frontier, memory
-// from the pools is ordered after its last users; if a frontier lacks a point, it is not.
+// from the pools is ordered after its last users; if a frontier lacks a point, the memory is not.
 
 #include <gtest/gtest.h>
 
@@ -105,7 +105,7 @@ TEST(PoolOrder, FrontierCutShortIsARace) {
 }
 
 // A requester knows the users of one block, but not those of the neighbour that the pool has merged with it.
-// It must still wait for both.
+// The requester must still wait for the users of both blocks.
 TEST(PoolOrder, MergedBlocksAreWaitedForAsAWhole) {
   const auto device = make(checking());
   Accessor accessor(*device);
@@ -126,7 +126,8 @@ TEST(PoolOrder, BlockFreedUnusedIsStillOrderedAfterItsUsersBefore) {
   const auto device = make(checking());
   Accessor accessor(*device);
   DevicePool pool(*device, {});
-  // The block is all committed memory, so no free remainder keeps the earlier users in its place.
+  // The block takes all committed memory, so there is no free remainder that remembers the earlier users
+  // instead.
   const std::uint64_t bytes = device->properties().granule_bytes;
   const AddressRange block = pool.allocate(bytes, 0).value();
   pool.free(block, accessor.write(block, 0, "use"));

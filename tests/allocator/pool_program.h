@@ -13,7 +13,7 @@
 
 namespace vdnn {
 
-// Either allocates a block, which `stream` writes; or frees it after `stream` has read it.
+// Either allocates a block, which `stream` writes; or frees a block after `stream` has read it.
 struct PoolStep {
   bool frees = false;
   std::size_t block = 0;

@@ -142,7 +142,8 @@ TEST_F(PoolSnapshot, ForTorchHasItsKeys) {
   }
 }
 
-// Segments neither overlap nor touch, and together contain the committed memory, block after block.
+// Segments neither overlap nor touch. The blocks of a segment fill it without gaps, and all segments together
+// are the committed memory.
 TEST_F(PoolSnapshot, ForTorchHasEveryCommittedByteOnce) {
   const Json json = Json::parse(torch_snapshot_json(pool_, 0));
   std::uint64_t total = 0;

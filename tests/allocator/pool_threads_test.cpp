@@ -145,8 +145,8 @@ TEST(PoolThreads, WorkFindsItsBlocksUntouched) {
   EXPECT_EQ(damaged, 0);
 }
 
-// Regression: the pool refused while another thread was evicting a block. Such bytes are neither cached nor
-// in use, but are about to be free, so the pool must wait for them.
+// Regression: the pool refused while another thread was evicting a block. The bytes of that block are neither
+// cached nor in use, but are about to be free, so the pool must wait for them.
 TEST(PoolThreads, WhatAnotherThreadIsEvictingCountsAsRoom) {
   FakeDevice device;
   add_streams(device);
@@ -160,7 +160,7 @@ TEST(PoolThreads, WhatAnotherThreadIsEvictingCountsAsRoom) {
       second = pool.allocate(600, 1);
       answered = true;
     });
-    // Gives a wrong refusal time to come; the right answer comes only after this.
+    // Gives a wrong refusal time to occur; the right answer is possible only after this loop.
     for (int i = 0; i < 10000 && !answered; ++i) {
       std::this_thread::yield();
     }
@@ -172,7 +172,7 @@ TEST(PoolThreads, WhatAnotherThreadIsEvictingCountsAsRoom) {
   EXPECT_TRUE(second.has_value());
 }
 
-// This is true however evictions interleave.
+// Such demands are granted however evictions of several threads interleave.
 TEST(PoolThreads, PageLockedDemandsThatFitTogetherAreNeverRefused) {
   FakeDevice device;
   add_streams(device);

@@ -1,5 +1,5 @@
-// Offsets whose memory is committed and decommitted: vacancies, compared with a model that has one entry per
-// unit.
+// Compares the allocator of offsets, whose memory is committed and decommitted, with a model that has one
+// entry per unit.
 
 #include "allocator/sparse_tlsf.h"
 
@@ -26,7 +26,7 @@ Frontier at(StreamId stream, std::uint64_t count) {
   return Frontier(Point{.stream = stream, .count = count});
 }
 
-// Commits memory at the placement that lacks least.
+// Allocates a block. If none fits, first commits memory at the placement that needs the fewest bytes.
 std::optional<Tlsf::Block> take(SparseTlsf& tlsf, std::uint64_t bytes, const Frontier& requester = {}) {
   std::optional<Tlsf::Block> block = tlsf.allocate(bytes, requester);
   if (!block) {
@@ -192,7 +192,7 @@ class RandomVacancies {
     ASSERT_EQ(tlsf_.largest_free_block_bytes(), largest);
     std::uint64_t listed = 0;
     tlsf_.for_each_free([&](Tlsf::Index, Tlsf::Extent, const Frontier&) { ++listed; });
-    ASSERT_EQ(listed, free_blocks) << "each free block is in a list, or the tail";
+    ASSERT_EQ(listed, free_blocks) << "each free block is in a list or is the tail";
   }
 
   std::mt19937_64 random_;

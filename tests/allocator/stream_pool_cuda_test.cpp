@@ -140,7 +140,7 @@ class CudaProgram {
     }
   }
 
-  // Orders `stream` after `before`; false if a call was refused.
+  // Orders `stream` after `before`. Returns false if a call was refused.
   bool behind(std::size_t stream, std::size_t before) {
     CudaEvent event = nullptr;
     if (cuda_->event_create(event, {}) != CudaStatus::kSuccess) {
@@ -215,8 +215,8 @@ void expect_sound(std::unique_ptr<CudaProgram> program, int steps) {
   EXPECT_EQ(texts(cuda->findings()), "") << cuda->failed_call();
   EXPECT_THAT(cuda->misuses(), IsEmpty()) << cuda->failed_call();
   EXPECT_THAT(cuda->leaks(), IsEmpty()) << cuda->failed_call();
-  // Regression: all events were blocking ones, with which a host sleeps cheaply but streams and queries are
-  // slow.
+  // Regression: all events were blocking ones. Waits of the host are cheap with them, but waits of streams
+  // and queries are slow.
   EXPECT_THAT(cuda->dear_events(), IsEmpty());
 }
 
@@ -298,8 +298,8 @@ TEST_F(OnCuda, ThePoolMayTakeWhatIsFree) {
   EXPECT_FALSE(pool_->allocate(1, streams_[0]));
 }
 
-// The budget would allow the request, but others have taken the GPU's memory, so the pool moves its own
-// granules.
+// The budget would allow the request, but other programs have taken the GPU's memory, so the pool moves its
+// own granules.
 TEST_F(OnCuda, WhenTheGpuHasNoMoreThePoolMovesWhatItHas) {
   std::vector<AddressRange> blocks;
   blocks.reserve(4);
@@ -351,7 +351,7 @@ TEST_F(OnCuda, CapturesAreNotCrossedAndNotDisturbed) {
   } catch (const InvalidArgument& error) {
     EXPECT_THAT(error.what(), HasSubstr("is being captured"));
   }
-  EXPECT_THROW(pool_->allocate(48 * kMiB, streams_[1]), InvalidArgument) << "its event would be in the graph";
+  EXPECT_THROW(pool_->allocate(48 * kMiB, streams_[1]), InvalidArgument) << "the event would be in the graph";
   CudaGraph graph = nullptr;
   EXPECT_EQ(cuda_->stream_end_capture(graph, streams_[0]), CudaStatus::kSuccess);
   cuda_->graph_destroy(graph);
@@ -383,7 +383,7 @@ TEST_F(OnCuda, NeitherOtherCapturesNorHolesCauseARefusal) {
 // To settle a stream that vanished without notice, the pool waits for the whole GPU, which would invalidate a
 // capture. Regression: the pool did so during a capture instead of afterwards.
 TEST_F(OnCuda, NothingWaitsForTheGpuWhileAStreamIsCaptured) {
-  ASSERT_TRUE(pool_->allocate(2 * kMiB, streams_[1])) << "the pool knows both";
+  ASSERT_TRUE(pool_->allocate(2 * kMiB, streams_[1])) << "the pool knows both streams";
   ASSERT_TRUE(pool_->allocate(2 * kMiB, streams_[0]));
   CudaStream gone = nullptr;
   cuda_->stream_create(gone);
@@ -404,8 +404,8 @@ TEST_F(OnCuda, NothingWaitsForTheGpuWhileAStreamIsCaptured) {
   EXPECT_TRUE(pool_->allocate(18 * kMiB, streams_[1]));
 }
 
-// A captured stream that the pool has never seen: CUDA reveals it if it is a blocking stream, otherwise the
-// program must tell.
+// A captured stream that the pool has never seen. CUDA reveals the capture if the stream is a blocking one;
+// otherwise the program must report it to the pool.
 TEST_F(OnCuda, NorWhileAnyOtherStreamIs) {
   CudaStream blocking = nullptr;
   cuda_->stream_create_blocking(blocking);
@@ -438,7 +438,7 @@ TEST_F(OnCuda, APoolThatHasNothingEndsWithoutWaiting) {
   cuda_->graph_destroy(graph);
 }
 
-// The pool waits by events for streams that are not captured, and never for the whole GPU.
+// The pool waits for events of the streams that are not captured, and never for the whole GPU.
 TEST_F(OnCuda, APoolThatEndsBesideACaptureWaitsForItsOtherStreams) {
   CudaStream blocking = nullptr;
   cuda_->stream_create_blocking(blocking);
@@ -455,7 +455,8 @@ TEST_F(OnCuda, APoolThatEndsBesideACaptureWaitsForItsOtherStreams) {
   EXPECT_THAT(cuda_->findings(), IsEmpty());
 }
 
-// A pool that dies beside a capture while work uses its memory. The backend outlives both.
+// A pool that is destroyed during a capture, while work uses the pool's memory. The backend outlives the pool
+// and the work.
 class PoolBesideCapture : public OnCuda {
  protected:
   PoolBesideCapture() { cuda_->stream_create_blocking(captured_); }
@@ -487,7 +488,7 @@ class PoolBesideCapture : public OnCuda {
   std::unique_ptr<StreamPool> dying_ = std::make_unique<StreamPool>(*backend_, StreamPoolOptions{});
 };
 
-// Regression, in this test and the next four: memory was unmapped that was still in use.
+// Regression, in this test and the next four: memory that was still in use was unmapped.
 TEST_F(PoolBesideCapture, KeepsWhatAStreamUsesThatHasGone) {
   CudaStream gone = nullptr;
   cuda_->stream_create(gone);
@@ -533,7 +534,8 @@ TEST_F(PoolBesideCapture, KeepsWhatAStreamUsesThatCannotBeWaitedFor) {
   die_beside_capture();
 }
 
-// Regression: a wait for the GPU that came before the last work unmapped the memory.
+// Work is submitted after the GPU was waited for. Regression: the pool took the memory of this work for idle,
+// and unmapped it.
 TEST_F(PoolBesideCapture, KeepsWhatWasLeftAfterTheGpuWasWaitedFor) {
   const AddressRange block = dying_->allocate(2 * kMiB, streams_[0]).value();
   cuda_->after_next_synchronize([&] {
@@ -545,8 +547,8 @@ TEST_F(PoolBesideCapture, KeepsWhatWasLeftAfterTheGpuWasWaitedFor) {
   backend_->synchronize_all();
 }
 
-// CUDA refuses the wait for the GPU and ends the capture. Regression: the pool unmapped its memory all the
-// same.
+// CUDA refuses the wait for the GPU and ends the capture. Regression: the pool unmapped its memory
+// nevertheless.
 TEST_F(OnCuda, APoolThatEndsBesideACaptureThatNobodyTellsOfUnmapsNothingInUse) {
   auto pool = std::make_unique<StreamPool>(*backend_, StreamPoolOptions{});
   const AddressRange block = pool->allocate(2 * kMiB, streams_[0]).value();
@@ -611,7 +613,7 @@ TEST_F(OnCuda, AThreadFreesOnItsDefaultStreamWhileThatIsCaptured) {
 }
 
 // Work on the legacy stream would wait for the blocking stream, so CUDA forbids it during the capture. This
-// is no failure of the device. Regression: it was "cudaStreamIsCapturing(): error 906".
+// is no failure of the device. Regression: it was reported as one, "cudaStreamIsCapturing(): error 906".
 TEST_F(OnCuda, TheLegacyStreamIsUnusableWhileABlockingStreamIsCaptured) {
   CudaStream blocking = nullptr;
   cuda_->stream_create_blocking(blocking);
@@ -623,7 +625,7 @@ TEST_F(OnCuda, TheLegacyStreamIsUnusableWhileABlockingStreamIsCaptured) {
   EXPECT_NE(fresh->begin, other.begin);
   EXPECT_THROW(pool_->allocate(20 * kMiB, nullptr), CaptureConflict);
   CudaGraph graph = nullptr;
-  EXPECT_EQ(cuda_->stream_end_capture(graph, blocking), CudaStatus::kSuccess) << "it stays valid";
+  EXPECT_EQ(cuda_->stream_end_capture(graph, blocking), CudaStatus::kSuccess) << "the capture stays valid";
   cuda_->graph_destroy(graph);
   EXPECT_TRUE(pool_->allocate(20 * kMiB, nullptr));
   cuda_->stream_destroy(blocking);
@@ -667,7 +669,8 @@ class StreamPoolPeers : public ::testing::Test {
   std::array<CudaStream, 3> streams_{};
 };
 
-// All GPUs have access at home and in views. Regression: only the pool's own GPU had.
+// All these GPUs have access to the memory at home and in views. Regression: only the pool's own GPU had
+// access.
 TEST_F(StreamPoolPeers, GpusThatReachTheMemoryMayTouchIt) {
   const auto backend = make_cuda_pool_backend(0, cuda_);
   StreamPool pool(*backend, {.budget_bytes = 16 * kMiB});
@@ -761,9 +764,9 @@ TEST(StreamPoolWithoutVirtualMemory, ProgramsAreInOrderAndNothingLeaksWhateverCa
   }
 }
 
-// Regression: the pool cleared the thread's last error after queries of events that were not ready, which set
-// none (CUDA Programming Guide, "Error Checking"), and after failures of the driver's calls. A program that
-// checked its launches later never saw its own error.
+// Regression: the pool cleared the thread's last error after queries of events that were not ready. Such
+// queries set no error (CUDA Programming Guide, "Error Checking"). It also cleared the last error after
+// failures of the driver's calls. A program that checked its launches later never saw its own error.
 TEST(StreamPoolOnCuda, AnErrorOfTheProgramStaysForItsOwnCheck) {
   constexpr std::uint64_t kBudget = 64 * kMiB;
   const auto cuda =
@@ -818,7 +821,7 @@ TEST(StreamPoolOnCuda, AContextOfTheProgramsOwnStaysTheThreads) {
 }
 
 // Regression: the pool asked for a stream's id without setting the thread's GPU. For a thread without a GPU,
-// the runtime then initialises the first one.
+// the runtime then initialises the first GPU.
 TEST(StreamPoolOnCuda, AThreadWithoutAGpuBeginsToUseNoOther) {
   const auto cuda = std::make_shared<FakeCuda>(
       FakeCudaOptions{.gpus = 2, .memory_bytes = 64 * kMiB, .logical_memory = true});

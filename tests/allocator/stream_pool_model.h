@@ -26,7 +26,7 @@ struct ModelBlock {
 
 class StreamPoolModel {
  public:
-  // `touches`: addresses are real memory, so the model writes to blocks and checks their contents.
+  // If `touches`, addresses are real memory, and the model writes to blocks and checks their contents.
   StreamPoolModel(const StreamPool& pool, const StreamPoolOptions& options, bool touches)
       : pool_(pool),
         small_bytes_(std::min(options.small_bytes, pool.backend().properties().granule_bytes)),
@@ -124,8 +124,8 @@ class StreamPoolModel {
     EXPECT_EQ(found.allocated.added - found.allocated.removed, found.allocated.current);
   }
 
-  // Pieces tile the pool's memory, no two adjacent free or vacant ones could merge, and those in use are the
-  // model's blocks.
+  // Checks that the pieces tile the pool's memory and that those in use are the model's blocks. No two
+  // adjacent free or vacant pieces may be mergeable.
   void check_pieces(const std::vector<PoolPiece>& pieces, const StreamPoolStatistics& now) const {
     std::map<PoolPiece::State, std::uint64_t> bytes;
     std::size_t in_use = 0;

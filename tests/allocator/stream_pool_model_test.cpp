@@ -181,7 +181,7 @@ class RandomOperations {
   std::uint64_t granule() const { return device_->properties().granule_bytes; }
 
   void check() {
-    // The model treats the host, which owns blocks of allocate_ready(), as another stream.
+    // Blocks of allocate_ready() belong to the host, which the model treats as another stream.
     model_->check(setting_.options.cache_bytes == 0);
     const std::uint64_t reserved = pool_->statistics().all.reserved.current;
     EXPECT_EQ(reserved, device_->counters().committed_bytes);
@@ -204,7 +204,7 @@ class RandomOperations {
     }
     check();
     pool_->trim();
-    EXPECT_EQ(pool_->snapshot().size(), 1U) << "all is one piece";
+    EXPECT_EQ(pool_->snapshot().size(), 1U) << "all memory is one piece";
     EXPECT_EQ(device_->counters().committed_bytes, 0U);
     check();
   }

@@ -1,5 +1,5 @@
 // Programs with several streams run on `sim`. Its race checker sees every access, whereas the pool sees none.
-// Memory from the pool is ordered after its last users; without the pool's waits it is not.
+// The pool's waits order memory after its last users; without these waits, the race checker finds races.
 
 #include <gtest/gtest.h>
 
@@ -38,7 +38,7 @@ std::unique_ptr<SimDevice> make_device(std::optional<std::uint64_t> order_seed, 
   return make_sim_with_streams(options, streams);
 }
 
-// `memory` is the backend under `backend`, which provides the device memory.
+// `memory` is the backend beneath `backend`, and provides the device memory.
 void run(SimDevice& device, const DevicePoolBackend& memory, PoolBackend& backend, std::uint64_t seed) {
   std::mt19937_64 random(seed);
   const Choice choice = [&random](std::uint64_t bound) { return random() % bound; };
@@ -148,7 +148,8 @@ class ChangingStreamsTest : public ::testing::TestWithParam<Ends> {};
 INSTANTIATE_TEST_SUITE_P(All, ChangingStreamsTest,
                          ::testing::Values(Ends::kTold, Ends::kUntold, Ends::kSomeTold, Ends::kOfThreads));
 
-// Covers a defect found in development: a parked stream was settled while the pool allocated a block for it.
+// Covers a defect found in development: a parked stream was settled (allocator/stream_order.h) while the pool
+// allocated a block for it.
 TEST_P(ChangingStreamsTest, NoRace) {
   for (std::uint64_t seed = 0; seed < seeds() / 20 && !HasFailure(); ++seed) {
     const auto device = make_device(std::nullopt, ChangingStreams::kManyStreams);
@@ -215,8 +216,8 @@ TEST_F(StreamPoolOrderTest, OneEventServesAllThatWasFreedBefore) {
   EXPECT_EQ(first_finding(*device_), "");
 }
 
-// Waits are transitive: a stream that waits for another one also comes after everything for which the other
-// waited.
+// Waits are transitive: a stream that waits for another stream also comes after everything for which that
+// stream has waited.
 TEST_F(StreamPoolOrderTest, KnowledgeIsHandedOn) {
   const AddressRange first = take(64 * kKiB, 0);
   const AddressRange second = take(64 * kKiB, 0);
@@ -241,14 +242,15 @@ TEST_F(StreamPoolOrderTest, ReadersThatThePoolWasToldOfAreWaitedFor) {
   pool_.used_on(block.begin, stream_handle(1));
   pool_.used_on(block.begin, stream_handle(1));
   pool_.free(block.begin);
-  // All work of the reader's stream counts, from before used_on() and between used_on() and the free.
+  // All work of the reader's stream counts: the work before used_on(), and the work between used_on() and the
+  // free.
   ASSERT_EQ(take(64 * kKiB, 0), block);
   EXPECT_EQ(statistics().stream_waits, 1U);
   EXPECT_EQ(statistics().events_recorded, 1U);
 }
 
-// Stream 2 frees a block that stream 1 allocated but never used. Stream 2 does not come after the waits of
-// stream 1.
+// Stream 2 frees a block that stream 1 allocated but never used. For the block's earlier user, stream 1 has
+// waited, but stream 2 has not.
 TEST_F(StreamPoolOrderTest, BlockFreedElsewhereUnusedIsOrderedAfterItsUsersBefore) {
   const AddressRange block = take(64 * kKiB, 0);
   write(block, 0, "use");
@@ -318,7 +320,7 @@ TEST_F(StreamPoolOrderTest, FragmentsAreWaitedForOnTheDevice) {
   EXPECT_EQ(statistics().device_waits, 0U);
   EXPECT_EQ(statistics().all.reserved.peak, 4096 * kKiB);
   EXPECT_EQ(first_finding(*device_), "");
-  // In the other direction, granules of the view return to their addresses at home.
+  // Conversely, granules of the view return to their addresses at home.
   pool_.free(made.begin);
   write(take(512 * kKiB, 3), 3, "at home again");
   EXPECT_GT(statistics().stream_waits, 1U);
@@ -363,7 +365,7 @@ class ReusedHandles final : public ForwardingBackend {
   using ForwardingBackend::ForwardingBackend;
 
   static StreamHandle handle(StreamId stream) { return stream_handle(stream % 2); }
-  // From now on, the handle means this stream, or none.
+  // From now on, the handle means this stream after create(), and no stream after destroy().
   void create(StreamId stream) { now_[stream % 2] = stream; }
   void destroy(StreamId stream) { now_[stream % 2].reset(); }
 
@@ -504,7 +506,8 @@ TEST_F(EndsOfStreams, AHundredStreamsComeAndGo) {
 
 // --- per-thread default streams ----------------------------------------------------------------------------
 
-// One handle that means the first stream on the thread that made it, and the second stream on all others.
+// One handle that means the first stream on the thread that made it, and the second stream on all other
+// threads.
 class PerThreadHandle final : public ForwardingBackend {
  public:
   using ForwardingBackend::ForwardingBackend;
@@ -547,7 +550,8 @@ TEST_F(PerThreadStreams, RecordAnEventWithEveryFree) {
 }
 
 // Only an event on the stream itself can tell when the stream is done with the block. Regression: where ends
-// of streams are reported, the pool recorded it on the other thread's stream, which has the same handle.
+// of streams are reported, the pool recorded the event on the other thread's stream, which has the same
+// handle.
 TEST_F(PerThreadStreams, AFreeByAnotherThreadCostsAWaitForTheDevice) {
   const AddressRange block = take();
   write(block, 0, "use");

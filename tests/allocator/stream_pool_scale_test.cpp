@@ -54,8 +54,8 @@ class StreamPoolScale : public ::testing::TestWithParam<Requests> {};
 INSTANTIATE_TEST_SUITE_P(All, StreamPoolScale, ::testing::ValuesIn(all_requests()),
                          [](const auto& test) { return test.param.name; });
 
-// Regression: the pool never released events of ended streams nor reused the streams' numbers. Both, and the
-// time of a request, grew without bound.
+// Regression: the pool neither released events of ended streams nor reused the streams' numbers. Events,
+// numbers and the time of a request grew without bound.
 TEST_P(StreamPoolScale, ALateRequestAsksAndKeepsNoMoreThanAnEarlyOne) {
   RequestLoop loop(GetParam());
   loop.run(100);
@@ -69,7 +69,7 @@ TEST_P(StreamPoolScale, ALateRequestAsksAndKeepsNoMoreThanAnEarlyOne) {
   loop.run(98900);
   const auto late = cost_of_1000();
   EXPECT_LE(late.first, 2 * early.first) << "calls of the backend";
-  EXPECT_LE(late.second, 1000U * 32) << "streams that were looked at";
+  EXPECT_LE(late.second, 1000U * 32) << "visits of streams";
   EXPECT_LE(loop.backend().most_alive(), kMaxEvents);
   EXPECT_LE(loop.statistics().events_held, kMaxEvents);
   EXPECT_LE(loop.statistics().streams_tracked, GetParam().left_behind + kMaxTracked);
@@ -166,7 +166,7 @@ class StreamPoolVanished : public ::testing::Test {
       streams_.destroy(stream);
     }
   }
-  // For each stream that vanishes, another one gets its handle and has a block.
+  // For each stream that vanishes, another stream gets its handle and has a block.
   void vanish(std::size_t streams) {
     for (std::size_t handle = 2; handle < 2 + streams; ++handle) {
       pool_.free(pool_.allocate(kLarge, streams_.create(handle))->begin);
@@ -180,8 +180,8 @@ class StreamPoolVanished : public ::testing::Test {
   const StreamHandle stays_;
 };
 
-// Regression: the pool waited for the device instead of the ended streams, which a capture forbids, and
-// settled none of the later blocks.
+// Regression: instead of waiting for the ended streams, the pool tried to wait for the device. A capture
+// forbids this, so no later stream was settled.
 TEST_F(StreamPoolVanished, DuringACaptureOthersThatEndAreSettled) {
   pool_.free_unordered(pool_.allocate(kSmall, stays_)->begin);
   backend_.capture(stays_);
@@ -205,7 +205,7 @@ TEST_F(StreamPoolVanished, DuringACaptureOthersThatEndAreSettledBesideMany) {
   EXPECT_LE(pool_.statistics().streams_tracked, kMany + kMaxRetired + 5);
 }
 
-// Regression: there was no bound, and each further stream made clocks wider.
+// Regression: there was no bound, and each further stream made the clocks of all streams longer.
 TEST_F(StreamPoolVanished, DuringACaptureThereIsABoundBeyondWhichNewStreamsAreRefused) {
   backend_.capture(stays_);
   std::size_t refused = 0;
@@ -218,13 +218,13 @@ TEST_F(StreamPoolVanished, DuringACaptureThereIsABoundBeyondWhichNewStreamsAreRe
   }
   EXPECT_GT(refused, 0U);
   EXPECT_LE(pool_.statistics().streams_tracked, kMaxVanishedInCapture + 3);
-  EXPECT_TRUE(pool_.allocate(kSmall, stays_)) << "which is known";
+  EXPECT_TRUE(pool_.allocate(kSmall, stays_)) << "the pool knows this stream already";
   backend_.capture(nullptr);
   EXPECT_TRUE(pool_.allocate(kSmall, streams_.create(2)));
   EXPECT_LE(pool_.statistics().streams_tracked, 3U);
 }
 
-// Regression: the 128th end after the unordered free waited for the device.
+// Regression: at the 128th end of a stream after the unordered free, the pool waited for the device.
 TEST_F(StreamPoolVanished, WhatNobodyTakesIsWaitedForByNobody) {
   pool_.free_unordered(pool_.allocate(kSmall, stays_)->begin);
   come_and_go(3000);
@@ -234,7 +234,7 @@ TEST_F(StreamPoolVanished, WhatNobodyTakesIsWaitedForByNobody) {
 }
 
 // The pool asks each existing stream whether it is captured, and counts the visit. Regression: it did not
-// count.
+// count the visit.
 TEST_F(StreamPoolVanished, AWaitForTheDeviceVisitsStreamsThatAreThere) {
   constexpr std::size_t kThere = 50;
   come_and_go(3000);

@@ -180,7 +180,7 @@ TEST_F(StreamPoolTest, FragmentsMakeABlockWhereverTheyLie) {
   ASSERT_TRUE(large);
   EXPECT_EQ(pool.statistics().all.reserved.current, 4 * kMiB);
   EXPECT_EQ(pool.statistics().retries, 1U) << "one for the refused request";
-  // The fragments serve single granules again.
+  // The fragments are used for single granules again.
   pool.free(large->begin);
   for (std::size_t i = 0; i < blocks.size(); i += 2) {
     EXPECT_TRUE(pool.allocate(kGranule, second_));
@@ -237,7 +237,7 @@ TEST_F(StreamPoolTest, FragmentsThatWereMappedOnceAreTakenAgainAsTheyAre) {
   EXPECT_EQ(pool.statistics().all.reserved.peak, 4 * kMiB);
 }
 
-// No size comes twice. Address space is bounded, so the pool unmaps memory that has long been unused.
+// No size occurs twice. Address space is bounded, so the pool unmaps memory that has long been unused.
 TEST_F(StreamPoolTest, EverOtherSizesAreServedWithinBoundedAddresses) {
   CountingMaps backend(*backend_);
   StreamPool pool(backend, {.budget_bytes = 8 * kMiB});
@@ -487,7 +487,7 @@ TEST_F(StreamPoolTest, AfterARefusalTheSameCallWorks) {
 
 // --- the pool's own memory ---------------------------------------------------------------------------------
 
-// A call that lacks host memory for the pool's books changes nothing, too.
+// A call that lacks host memory for the pool's bookkeeping changes nothing, either.
 TEST_F(StreamPoolTest, WithoutHostMemoryTheSameCallWorksTheNextTime) {
   std::uint64_t refused = 0;
   for (std::uint64_t nth = 1; nth < 100; ++nth) {

@@ -78,8 +78,9 @@ class Worker {
       if (random_() % 1000 == 0) {
         pool_.trim(8 * kMiB);
       }
-      // Afterwards the handle means another stream. Regression: blocks that others meanwhile freed into its
-      // cache waited for an event that was never recorded, and trim() waited for it forever.
+      // Afterwards the handle means another stream. Regression: blocks that other threads meanwhile freed
+      // into the cache of this stream waited for an event that was never recorded, and trim() waited for it
+      // forever.
       if (random_() % 500 == 0) {
         pool_.forget(stream_);
       }

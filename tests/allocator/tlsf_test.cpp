@@ -231,9 +231,9 @@ TEST(Tlsf, RangeIsEmptyAtFirst) {
   EXPECT_TRUE(tlsf.free_blocks().empty());
 }
 
-// A known defect of such allocators: good fit searches only classes above the request's own. It overlooks a
-// fitting block of the request's class and reports exhaustion, or grows, although there is room. Here the
-// only fitting block comes after more smaller ones than the search tries first.
+// A known defect of TLSF allocators: good fit searches only classes above the request's own. So it overlooks
+// a fitting block of the request's own class, and reports exhaustion or grows the range. Here the only
+// fitting block comes after more smaller ones than the search tries first.
 TEST(Tlsf, FindsTheOnlyFittingBlockOfItsOwnClass) {
   Tlsf tlsf(1);
   constexpr std::uint64_t kSmall = 1024;

@@ -149,8 +149,7 @@ TEST_F(AtomicFileTest, WhatIsNotOfTheSameTargetIsKept) {
   }
 }
 
-// Writes in another process, because the lock belongs to the open file and would have no effect within one
-// process.
+// Writes in another process, which a test can kill while its file is open and locked.
 class OtherWriter {
  public:
   explicit OtherWriter(const fs::path& target) {
@@ -336,7 +335,7 @@ pid_t start_writing(const fs::path& target, char letter, int times) {
   return process;
 }
 
-// Each process sees files of the others while those are made, locked, renamed or abandoned.
+// Each process sees files of the other processes while these files are created, locked, renamed or abandoned.
 TEST_F(AtomicFileTest, WritersSideBySideDoNotRemoveWhatTheOthersWrite) {
   const fs::path target = directory_ / "target";
   std::vector<pid_t> writers;

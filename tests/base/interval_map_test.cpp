@@ -1,4 +1,4 @@
-// The map against a model that keeps each byte.
+// Compares the map with a model that stores the value of each byte.
 
 #include "src/base/interval_map.h"
 

@@ -69,7 +69,7 @@ TYPED_TEST(NarrowFloats, RoundsToTheNearestAndTiesToEven) {
     const double high =
         above == this->kInfinityBits ? low + (low - this->value(below - 1)) : this->value(above);
     const auto middle = static_cast<float>((low + high) / 2);
-    ASSERT_EQ(middle, (low + high) / 2) << "fp32 has it, " << below;
+    ASSERT_EQ(middle, (low + high) / 2) << "fp32 represents the middle exactly, " << below;
     const std::uint16_t even = below % 2 == 0 ? below : above;
     for (const float sign : {1.0F, -1.0F}) {
       const std::uint16_t sign_bit = sign < 0 ? 0x8000 : 0;

@@ -14,7 +14,7 @@ TEST(NearNames, CountsEdits) {
   EXPECT_EQ(edit_distance("sitting", "kitten"), 3U);
 }
 
-// Regression: "trian" was two edits from "train", as far as "grain" is from "trial".
+// Regression: a swap counted as two edits, so "trian" was as far from "train" as "grain" is from "trial".
 TEST(NearNames, ASwapOfNeighboursIsOneEdit) {
   EXPECT_EQ(edit_distance("trian", "train"), 1U);
   EXPECT_EQ(edit_distance("ab", "ba"), 1U);

@@ -31,7 +31,7 @@ std::string text_of(const AllocationLog& log) {
   return out.str();
 }
 
-// If this fails by an intended change, write the logs anew: record_allocations tests/data/traces
+// If an intended change makes this test fail, write the logs anew: record_allocations tests/data/traces
 TEST(Traces, AreWhatStepsOfTheZooAndSyntheticProgramsAskForToday) {
   std::set<std::string> names;
   const auto compare = [&](const std::string& name, const AllocationLog& log) {

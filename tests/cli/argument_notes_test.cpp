@@ -43,7 +43,7 @@ TEST(ArgumentNotes, ANoteReportsThatABareUnitIsBinary) {
 TEST(ArgumentNotes, ANoteReportsMoreThreadsThanCores) {
   EXPECT_THAT(notes({"--threads", "5"}), ElementsAre(HasSubstr("--threads 5: this machine has 4 cores")));
   EXPECT_THAT(notes({"--threads", "4"}), IsEmpty());
-  EXPECT_THAT(notes({"--threads", "5", "--device", "sim:h200"}), IsEmpty()) << "of another machine";
+  EXPECT_THAT(notes({"--threads", "5", "--device", "sim:h200"}), IsEmpty()) << "threads of another machine";
 }
 
 // Regression: after options were renamed, types remained that no option had.

@@ -63,7 +63,7 @@ class CliTest : public testing::CommandTest {
     EXPECT_THAT(testing::SchemaCheck::errors(schema, line), ::testing::IsEmpty()) << line.dump(1);
   }
 
-  // Runs a training that must succeed, and returns its summary.
+  // Runs `vdnn train`, which must succeed, and returns its summary.
   json train(const std::string& arguments) const {
     const Outcome outcome = run("train --json " + path("train.json") + " " + arguments);
     EXPECT_EQ(outcome.status, 0) << outcome.log;
@@ -176,7 +176,7 @@ TEST_F(CliTest, AReportMayHaveStandardOutputToItself) {
   EXPECT_EQ(data_of(outcome.out)["figures"]["model"], "lenet");
 }
 
-// One prediction serves both outputs.
+// Both outputs use the same prediction.
 TEST_F(CliTest, AReportLeavesTheTraceAsItIs) {
   ASSERT_EQ(run("plan --model lenet --batch 8 --trace " + path("alone.json")).status, 0);
   ASSERT_EQ(
@@ -511,8 +511,8 @@ TEST_F(CliTest, AutoIsNoneWhereThatFitsElseOptimal) {
   EXPECT_EQ(policy_at(smallest("optimal")), "optimal");
 }
 
-// With ample memory, dyn is `none`. With less, it chooses slower algorithms for some ops first, before it
-// gives up the fastest ones everywhere.
+// With ample memory, `dyn` plans like `none`. With less, it first chooses slower algorithms for some ops, and
+// only then for all.
 TEST_F(CliTest, DynChoosesByTheBudget) {
   const std::string model = "--model vgg19 --batch 64 --device sim:titan-x --host-memory 16GiB ";
   const json none = plan(model + "--policy none");
@@ -835,8 +835,8 @@ TEST_F(ProfileTest, IsWhatTheSchemaSays) {
   EXPECT_EQ(costs["threads"], 1);
 }
 
-// A step copies only the images. With ten times the seconds per op, all of the step but that copy takes ten
-// times as long.
+// A step copies only the images. With ten times the seconds per op, the rest of the step takes ten times as
+// long.
 TEST_F(ProfileTest, IsWhatPlansAreMadeWith) {
   const json planned = plan(with_profile());
   expect_obeys_schema(planned);
@@ -1168,7 +1168,8 @@ class KeptAlgorithms : public CliTest {
   std::string tight(const std::string& where, const std::string& flag = "") const {
     return exact_size(plan(where + " --policy optimal" + flag)["smallest_budget_bytes"]);
   }
-  // The processor decides which algorithms `cpu` has. On some processors, others need no less memory.
+  // The processor decides which algorithms `cpu` has. On some processors, the other algorithms need no less
+  // memory.
   bool needs_others_on_cpu() const { return tight(kOnCpu) != tight(kOnCpu, " --keep-algorithms"); }
 
   static constexpr const char* kOnCpu = "--model fashion-vgg --batch 8 --threads 1";
@@ -1202,7 +1203,7 @@ TEST_F(KeptAlgorithms, WhereTheyAreNotPlanAndTrainSaySo) {
   }
   const std::string where = kOnCpu;
   const std::string budget = " --policy optimal --memory " + tight(where);
-  const auto said = AllOf(HasSubstr(kOther), HasSubstr("); --keep-algorithms keeps them\n"));
+  const auto said = AllOf(HasSubstr(kOther), HasSubstr("); --keep-algorithms keeps those of none\n"));
   EXPECT_THAT(run("plan " + where + budget).out, said);
   EXPECT_THAT(run("train " + where + budget + " --data synthetic --steps 1").out, said);
   EXPECT_THAT(run("plan " + where + " --policy optimal").out, ::testing::Not(HasSubstr(kOther)))
@@ -1225,7 +1226,7 @@ TEST_F(KeptAlgorithms, AreKeptOnSimulatedDevices) {
   EXPECT_THAT(out, ::testing::Not(HasSubstr(kOther)));
   EXPECT_NE(algorithms(" --policy optimal --memory " + tight(where)), none);
   EXPECT_THAT(out, HasSubstr(" ops have other algorithms ("));
-  EXPECT_THAT(out, HasSubstr(" more); --keep-algorithms keeps them\n"));
+  EXPECT_THAT(out, HasSubstr(" more); --keep-algorithms keeps those of none\n"));
 }
 
 TEST_F(KeptAlgorithms, ThatDoNotFitMayBeGivenUp) {
@@ -1466,7 +1467,8 @@ TEST_F(CliTest, ASweepComparesPrecisions) {
   EXPECT_THAT(testing::XmlReader::read(read("sweep.svg"))[1].text, HasSubstr("in fp32, tf32, bf16 and fp16"));
 }
 
-// The point has the precision's name as in `plan`, and tells it from the device's default.
+// The point names the precision as `plan` does. The name distinguishes a chosen precision from the device's
+// default.
 TEST_F(CliTest, ASweepInOnePrecisionSaysWhich) {
   for (const auto& [option, precision, products] :
        {std::tuple("", "fp32", R"({"convolutions":"tf32","matrix_products":"fp32"})"),
@@ -1545,7 +1547,8 @@ std::string percent_of(const json& part) {
   return std::to_string(std::lround(100 * part.get<double>())) + " %";
 }
 
-// The row of docs/comparison.md about a peer: its smallest budget, and how much longer both steps are in it.
+// The row of docs/comparison.md about a peer: the peer's smallest budget, and the overheads of the peer and
+// of `optimal` in that budget.
 std::string line_of_peer(const std::vector<json>& points, const std::string& peer) {
   const auto fits = std::ranges::find_if(
       points, [&](const json& point) { return point["policy"] == peer && point["fits"].get<bool>(); });
@@ -1559,7 +1562,8 @@ std::string line_of_peer(const std::vector<json>& points, const std::string& pee
          percent_of((*fits)["over_oracle"]) + " | " + percent_of((*optimal)["over_oracle"]) + " |";
 }
 
-// Draws only the two pictures of the U-Net in docs/comparison.md, in full, and checks their tables.
+// Runs the commands of the two U-Net pictures in docs/comparison.md unchanged, and compares titles, legends
+// and tables.
 TEST_F(CliTest, TheComparisonWithPeersIsOfTheCommandsBesideIt) {
   const std::string docs = VDNN_DOCS_DIRECTORY;
   const std::string page = read_whole(docs + "/comparison.md");
@@ -1952,7 +1956,7 @@ INSTANTIATE_TEST_SUITE_P(
         BadInput{"WorkspaceLimitTooTight", "plan --model lenet --workspace-limit 1 --algorithms performance",
                  "the least is"},
         BadInput{"WorkspaceLimitThatNothingKeeps", "plan --model lenet --device sim:h200 --workspace-limit 1",
-                 "all ops of the network would do with"},
+                 "all ops of the network have an algorithm within"},
         BadInput{"Tf32OnCpu", "plan --model lenet --device cpu --tf32", "--tf32"},
         BadInput{"Tf32OnASimulatedCpu", "plan --model lenet --device sim:cpu --tf32", "--tf32"},
         BadInput{"Tf32OnAClassicGpu", "plan --model lenet --device sim:titan-x --tf32", "--tf32"},
@@ -1999,7 +2003,7 @@ INSTANTIATE_TEST_SUITE_P(
         BadInput{"StepsOfZero", "train --model lenet --data synthetic --steps 0", "--steps"},
         // Regression: the message named --epochs, an option that replay does not have.
         BadInput{"ReplayOfZeroSteps", "replay /nowhere/schedule.json --steps 0", "--steps 0: must be at"},
-        // Regression: the product overflowed to zero steps, and the command reported a training.
+        // Regression: the product overflowed to zero steps, and the command reported a finished training run.
         BadInput{"EpochsOverflow",
                  "train --model lenet --batch 1 --data synthetic --epochs 18446744073709551615", "overflow"},
         BadInput{"TwoDurations", "train --model lenet --data synthetic --steps 1 --epochs 1", "excludes"},

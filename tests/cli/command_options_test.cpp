@@ -93,8 +93,8 @@ TEST(Origin, WithoutALimitForTrialsNothingIsTimed) {
 
 // --- precisions --------------------------------------------------------------------------------------------
 
-// A run resumes with TF32 in its matrix products alone. The options in force permit no less, and lead to the
-// same plan.
+// The options in force lead to the same precisions as the run's own options, and so to the same plan. This
+// includes a run that resumes with TF32 in its matrix products alone.
 TEST(InForce, AreOptionsThatGiveTheSamePrecisions) {
   RunArguments both = lenet();
   both.tf32 = true;

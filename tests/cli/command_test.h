@@ -18,7 +18,7 @@ class CommandTest : public TemporaryDirectory {
  protected:
   std::string path(const std::string& name) const { return (directory_ / name).string(); }
 
-  // The same shell runs `before` in front of the command.
+  // The shell that runs the command runs `before` first.
   CommandOutcome run(const std::string& arguments, const std::string& before = "") const {
     const Outcome process =
         run_process("(" + before + VDNN_COMMAND + " " + arguments + " 2>" + path("standard-error") + ")");

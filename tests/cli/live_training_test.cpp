@@ -1,4 +1,4 @@
-// `vdnn train` that others watch while it runs. It has more steps than a test waits for, and ends by a
+// `vdnn train`, watched while it runs. Each run has more steps than its test waits for, and is ended by a
 // signal.
 
 #include <gmock/gmock.h>
@@ -171,7 +171,7 @@ TEST_F(LiveTrainingTest, ThePageDrawsItInABrowser) {
       browser, directory_, "http://127.0.0.1:" + std::to_string(port) + "/", "--virtual-time-budget=4000");
   EXPECT_TRUE(command.running()) << read("output");
   EXPECT_EQ(outcome.status, 0) << read("log");
-  EXPECT_THAT(read("log"), ::testing::Not(HasSubstr("CONSOLE")));  // an error, or a violation of its policy
+  EXPECT_THAT(read("log"), ::testing::Not(HasSubstr("CONSOLE")));  // an error, or a violation of its CSP
   std::smatch drawn;
   ASSERT_TRUE(std::regex_search(outcome.text, drawn, std::regex("data-step=\"([0-9]+)\""))) << outcome.text;
   EXPECT_GT(std::stod(drawn[1]), step);

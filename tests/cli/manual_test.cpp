@@ -201,7 +201,7 @@ TEST_F(SelfDescription, ThereIsAManPageForEachCommandThatManReads) {
   }
   EXPECT_THAT(read("vdnn-train.1"), HasSubstr("\\fB\\-\\-model\\fR \\fIMODEL\\fR"));
   if (!is_installed("groff")) {
-    GTEST_SKIP() << "no groff: pages are not set";
+    GTEST_SKIP() << "groff is not installed, so man pages are not formatted";
   }
 }
 

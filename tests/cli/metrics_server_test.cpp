@@ -1,4 +1,4 @@
-// The server of a training's metrics, without a training.
+// The server of a training run's metrics, tested without training.
 
 #include "src/cli/metrics_server.h"
 
@@ -176,7 +176,7 @@ class DescriptorLimit {
   rlimit before_{};
 };
 
-// Regression: the server accepted all connections at once, and a training with 1024 descriptors could not
+// Regression: the server accepted all connections at once, and a training run with 1024 descriptors could not
 // write its checkpoint.
 TEST_F(MetricsServerTest, LeavesDescriptorsToTheTrainingWhereManyConnectionsAreIdle) {
   constexpr int kConnections = 300;

@@ -1,5 +1,5 @@
-// `vdnn train` in several ranks, started as users do. It ends with the weights of one rank that accumulates,
-// in the predicted memory. Any failure ends the job on all ranks with a message that names it.
+// `vdnn train` in several ranks, started as users do. It uses the predicted memory, and ends with the weights
+// of one rank that accumulates. Any failure ends the job on all ranks with a message that names it.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -68,7 +68,7 @@ class Ranks : public testing::TemporaryDirectory {
     return testing::run_process(testing::in_ranks_environment(command));
   }
 
-  // Runs a training that must succeed, and returns its summary.
+  // Runs `vdnn train`, which must succeed, and returns its summary.
   json trained(const std::string& arguments) const {
     const testing::Outcome outcome = run(train(arguments + " --json " + path("json")));
     EXPECT_EQ(outcome.status, 0) << outcome.text;
@@ -100,7 +100,7 @@ INSTANTIATE_TEST_SUITE_P(Policies, RankPolicies,
                          ::testing::Values("baseline", "none", "conv", "all", "dyn", "optimal", kTight),
                          [](const auto& test) { return test.param == kTight ? "tight" : test.param; });
 
-// Two ranks sum in another order, so the results differ in rounding.
+// Two ranks sum in another order than one rank, so the results differ in rounding.
 TEST_F(Ranks, TwoRanksThatAccumulateComeNear) {
   const json one = trained("--steps 10 --accumulate 4");
   const json two = trained("--steps 10 --devices 2 --accumulate 2");
@@ -118,8 +118,8 @@ TEST_F(Ranks, SynchronizedNormalizationComesNearOneLargeBatch) {
   EXPECT_EQ(four["options"]["sync_bn"], true);
 }
 
-// The sums differ from those in fp32, but are the same on all ranks. A training that resumes with another
-// type reports it.
+// The sums differ from those in fp32, but are the same on all ranks. A run that resumes with another type
+// reports the change.
 TEST_F(Ranks, NarrowReductionsComeNearThoseInFp32) {
   const std::string options = "--devices 2 --clip-norm 1 --steps ";
   const json fp32 = trained(options + "8");
@@ -371,7 +371,8 @@ TEST_F(Launcher, ThatCannotBeRunIsReported) {
   EXPECT_THAT(outcome.text, HasSubstr("cannot run mpirun: No such file"));
 }
 
-// Regression: this went unnoticed when mpirun replaced the command's process.
+// Regression: when mpirun replaced the command's process, the command did not notice a launcher that outlived
+// its ranks.
 TEST_F(Launcher, ThatStaysBehindItsRanksIsEnded) {
   const testing::Outcome outcome = with_mpirun("sleep 0.5 & echo $$ > launcher; exec sleep 600",
                                                "$train; status=$?; kill -0 $(cat launcher); exit $status");
@@ -379,8 +380,8 @@ TEST_F(Launcher, ThatStaysBehindItsRanksIsEnded) {
   EXPECT_THAT(outcome.text, AllOf(HasSubstr("mpirun was still running"), HasSubstr("No such process")));
 }
 
-// The command passes the request on so that ranks end by themselves. If asked to end itself, Open MPI would
-// give them one second.
+// The command passes the request on so that ranks end by themselves. If Open MPI were asked to end, it would
+// give the ranks one second.
 TEST_F(Launcher, ReceivesTheCommandsRequestToEnd) {
   const testing::Outcome outcome = with_mpirun(
       "trap 'echo handed on > heard; exit 9' USR2; touch ready; for i in $(seq 2000); do sleep 0.05; done",
@@ -388,7 +389,8 @@ TEST_F(Launcher, ReceivesTheCommandsRequestToEnd) {
   EXPECT_THAT(outcome.text, ::testing::ContainsRegex("^143\nhanded on\n$"));
 }
 
-// This happens if ranks cannot save. Regression: the status was that of a saved run.
+// If ranks cannot save, the launcher ends with a status of failure. Regression: the command exited with the
+// status of a saved run.
 TEST_F(Launcher, ThatFailsAfterARequestDeterminesTheStatus) {
   const testing::Outcome outcome =
       with_mpirun("trap 'exit 4' USR2; touch ready; for i in $(seq 2000); do sleep 0.05; done",

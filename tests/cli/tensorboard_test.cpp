@@ -56,8 +56,8 @@ print("found:" + json.dumps({tag: [[s.step, s.value] for s in events.Scalars(tag
   }
 };
 
-// TensorBoard's own reader finds each step once. This holds after a training was resumed, even if an earlier
-// resumed run had gone on beyond the checkpoint.
+// TensorBoard's own reader finds each step once. This also holds after a resumed run, even if an earlier run
+// had gone on beyond the checkpoint.
 TEST_F(TensorboardTest, ReadsTheFiguresOfTheJsonLines) {
   if (!std::filesystem::exists(VDNN_TENSORBOARD_PYTHON)) {
     constexpr const char* kNoTensorboard =

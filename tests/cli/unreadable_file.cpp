@@ -1,5 +1,5 @@
-// Preloaded into a program, this makes open() fail for reading $VDNN_TEST_UNREADABLE. Permissions would not:
-// tests in containers run as root.
+// If preloaded into a program, this library makes open() fail for reading the file $VDNN_TEST_UNREADABLE.
+// Permissions would not make it fail, because tests in containers run as root.
 
 #include <dlfcn.h>
 #include <fcntl.h>

@@ -76,8 +76,8 @@ TEST_F(FileCalls, WhatIsReplacedHasToBeKnown) {
   EXPECT_EQ(read("target"), "private");
 }
 
-// Regression: the name counted as taken, the next one was tried, and the file was left behind. On a file
-// system that never answered, this went on forever.
+// Regression: if the new file could not be examined, its name counted as taken: the next name was tried, and
+// the file was left behind. On a file system that never answered, this went on forever.
 TEST_F(FileCalls, AFileThatCannotBeLookedAtIsGivenUp) {
   write("target", "previous");
   for (const char* const name : {"fstat", "fstatat"}) {
@@ -87,7 +87,7 @@ TEST_F(FileCalls, AFileThatCannotBeLookedAtIsGivenUp) {
   }
 }
 
-// Regression: this went on forever, because no name ever referred to the new file.
+// Regression: the creation tried names forever, because no name ever referred to the new file.
 TEST_F(FileCalls, CreationEndsIfNamesNeverReferToTheNewFile) {
   write("target", "previous");
   constexpr std::size_t kMost = 1'000;

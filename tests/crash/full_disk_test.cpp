@@ -1,5 +1,6 @@
-// `vdnn train` on a disk that is full, has no room for another file, becomes read-only or disappears. The
-// command reports it and exits with the status of a failed output. The previous checkpoint stays unchanged.
+// `vdnn train` on a disk that is full, has no space for another file, becomes read-only or disappears. The
+// command reports the failure and exits with the status of a failed output. The previous checkpoint stays
+// unchanged.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -64,8 +65,7 @@ class FullDisk : public testing::TemporaryDirectory {
     return nlohmann::json::parse(text.substr(begin))["weights_sha256"];
   }
 
-  // Resumes from `checkpoint` after two steps, and expects the weights of an uninterrupted training of four
-  // steps.
+  // Resumes from `checkpoint` after two steps, and expects the weights of four steps without an interruption.
   void expect_two_steps_are_gone_on_from(const fs::path& checkpoint) const {
     const fs::path whole = directory_ / "whole";
     const fs::path resumed = directory_ / "resumed";
@@ -102,7 +102,7 @@ TEST_F(FullDisk, ASaveFirstTakesBackWhatKilledRunsLeft) {
   EXPECT_FALSE(fs::exists(disk / "checkpoint.vdnn-tmp0"));
 }
 
-// One page has room for the lines of some steps, but not of all.
+// The lines of some steps fit in one page, but not those of all steps.
 TEST_F(FullDisk, JsonLinesThatFindNoSpaceEndTheTraining) {
   const testing::SmallDisk disk(directory_ / "disk", "size=4k");
   EXPECT_EQ(train(200, {"--json", disk / "json"}), kExitOther);
@@ -132,7 +132,7 @@ TEST_F(FullDisk, ADiskWithoutRoomForAnotherFileIsSeenBeforeTraining) {
   EXPECT_TRUE(contents(checkpoint) == before);
 }
 
-// The JSON lines use the last file.
+// The file of the JSON lines is the last one for which the disk has space.
 TEST_F(FullDisk, ADiskThatRunsOutOfFilesLeavesThePreviousCheckpoint) {
   const testing::SmallDisk disk(directory_ / "disk", "nr_inodes=3");
   const fs::path checkpoint = disk / "checkpoint";
@@ -156,7 +156,7 @@ TEST_F(FullDisk, AReadOnlyDiskIsSeenBeforeTraining) {
   expect_two_steps_are_gone_on_from(checkpoint);
 }
 
-// Takes the disk away from a training that saves after every step.
+// Takes the disk away from a training run that saves after every step.
 class DiskTakenAway : public FullDisk {
  protected:
   // Calls `take_away` until it returns true; the training must then end.

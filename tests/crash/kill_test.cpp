@@ -1,10 +1,10 @@
 // Kills `vdnn train` with SIGKILL at moments drawn by seed over its start, steps and saves. Then checks the
-// checkpoint from which it resumes, and its final weights. Each training is killed twice, so that a resumed
-// run is killed, too, each time under another policy.
+// checkpoint from which the command resumes, and the final weights. Each training run is killed twice, so
+// that a resumed run is killed, too. The policy differs each time.
 //
 // A moment is a point of progress (a number of reported steps, or the beginning of a save) plus a random
-// delay. The delays spread the kills over the time between two such points. Exactly where a kill strikes
-// depends on the machine, but the checks hold at each place.
+// delay. The delays spread the kills over the time between two such points. The exact moment of a kill
+// depends on the machine, but the checks hold at each moment.
 
 #include <gtest/gtest.h>
 #include <unistd.h>
@@ -116,7 +116,7 @@ class Kill : public testing::TemporaryDirectory {
 
   Moment draw(std::uint64_t steps_left) {
     const auto phase = static_cast<Phase>(std::uniform_int_distribution(0, 2)(random_));
-    // A process with one step to do is killed before or during that step.
+    // A process with one step left is killed before or during that step.
     const std::uint64_t most = phase == Phase::kStarting ? 0 : (steps_left - 1) / 2;
     return {.phase = phase,
             .steps = std::uniform_int_distribution<std::uint64_t>(0, most)(random_),
@@ -160,7 +160,7 @@ class Kill : public testing::TemporaryDirectory {
     }
   }
 
-  // Kills one training repeatedly.
+  // Kills one training run repeatedly.
   void kill_training() {
     fs::remove(checkpoint());
     for (int kill = 0; kill < kKillsATraining && saved_step() < kTrainingSteps; ++kill) {
@@ -180,15 +180,15 @@ class Kill : public testing::TemporaryDirectory {
   double start_seconds_ = 0;  // until the first report
   double step_seconds_ = 0;
   std::map<std::string, int> struck_;
-  int kills_ = 0;  // those that came in time
+  int kills_ = 0;  // that hit a running process
 };
 
 TEST_F(Kill, AtRandomMomentsEndsWithTheSameWeights) {
   const std::string weights = finish();
   ASSERT_FALSE(weights.empty());
   const std::string last_checkpoint = read("checkpoint");
-  // Some kills come too late, or the earlier kill has already hit the last save. If most do, the test is
-  // broken.
+  // A kill may come too late, or the earlier kill may already have hit the last save. If that happens to most
+  // kills, the test is broken.
   const int kills = static_cast<int>(testing::extent({.usual = 20, .in_long_run = 100}));
   const int most_trainings = 2 * kills;
   for (int training = 0; kills_ < kills && !HasFailure(); ++training) {

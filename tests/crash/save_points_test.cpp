@@ -51,7 +51,8 @@ void save(
 
 enum class End { kDone, kKilled, kFailed };
 
-// Runs `action` in a child, since threads do not survive a fork() and this process must have none.
+// Runs `action` in a child process. Call it while this process has one thread, since threads do not survive a
+// fork().
 End in_a_child(const std::function<void()>& action) {
   const pid_t child = ::fork();
   if (child == 0) {
@@ -129,7 +130,7 @@ class SavePoints : public testing::TemporaryDirectory, public ::testing::WithPar
 
   std::string previous_;
   std::string new_;
-  std::uint64_t replaced_ = 0;     // kills that left the new checkpoint
+  std::uint64_t replaced_ = 0;     // saves after which the new checkpoint is there, complete ones included
   std::uint64_t left_behind_ = 0;  // files of killed saves
 };
 
@@ -153,8 +154,8 @@ TEST_P(SavePoints, LeaveOneWholeCheckpoint) {
   EXPECT_GE(replaced_, 3U) << "no save was killed after the new checkpoint was in place";
 }
 
-// A killed process loses nothing that the system has accepted, but a machine that fails does. So the order of
-// calls matters, too.
+// A killed process loses nothing that the system has accepted, but a failing machine loses data. So the order
+// of calls matters, too.
 using SaveOrder = testing::TemporaryDirectory;
 
 TEST_F(SaveOrder, BytesAreOnTheDiskBeforeTheNameAndTheNameBeforeTheEnd) {

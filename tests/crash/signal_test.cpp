@@ -144,7 +144,7 @@ TEST_F(Signals, TerminationSavesAndEnds) {
   expect_graceful_end(SIGTERM, "SIGTERM", 143);
 }
 
-// The last finite checkpoint stays, and the run reports that its end is not saved.
+// The last finite checkpoint remains, and the run reports that its final state is not saved.
 TEST_F(Signals, InterruptOfATrainingThatGoesOnDivergedReplacesNoCheckpoint) {
   EXPECT_FALSE(weights_of(saving(3)).empty());
   const std::string before = read("checkpoint");
@@ -210,7 +210,7 @@ TEST_F(Signals, AnIgnoredSignalStaysIgnored) {
   EXPECT_EQ(saved_step(), kSteps);
 }
 
-// Each rank receives the signal between other steps; all save and end after the same step.
+// The ranks receive the signal at different steps, but all save and end after the same step.
 TEST_F(Signals, RanksEndTogether) {
   if (const std::string why = VDNN_HAS_RANKS ? testing::why_no_mpirun() : "built without MPI"; !why.empty()) {
     GTEST_SKIP() << why;

@@ -48,7 +48,8 @@ inline std::optional<std::string> enter_own_mounts() {
 
 }  // namespace detail
 
-// Why SmallDisk is impossible here; nullopt if it is possible. Call it while the process has one thread.
+// Returns the reason why SmallDisk is impossible here; nullopt if it is possible. Call this function while
+// the process has one thread.
 inline std::optional<std::string> no_small_disk() {
   static const std::optional<std::string> reason = detail::enter_own_mounts();
   return reason;
@@ -56,7 +57,8 @@ inline std::optional<std::string> no_small_disk() {
 
 class SmallDisk {
  public:
-  // `options` are those of tmpfs: "size=4m", "nr_inodes=3" (the directory is one). Throws std::runtime_error.
+  // `options` are those of tmpfs, for example "size=4m" or "nr_inodes=3" (the directory itself uses one
+  // inode). Throws std::runtime_error.
   SmallDisk(std::filesystem::path place, const std::string& options) : place_(std::move(place)) {
     std::filesystem::create_directory(place_);
     if (::mount("vdnn", place_.c_str(), "tmpfs", 0, options.c_str()) != 0) {

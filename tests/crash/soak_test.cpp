@@ -1,6 +1,7 @@
 // Trains ten thousand steps in four hundred sessions, each planned anew with another policy and budget and
 // followed by an evaluation. A checkpoint or the program carries the state to the next session. No resource
-// grows, and the weights are those of ten thousand steps in one session, in which nothing grows either.
+// grows, and the weights are those of ten thousand steps in one session. Nothing grows within that session,
+// either.
 
 #include <gtest/gtest.h>
 #include <malloc.h>
@@ -33,8 +34,8 @@ namespace fs = std::filesystem;
 constexpr std::int64_t kBatch = 8;
 constexpr std::uint64_t kStepsASession = 25;  // one epoch
 constexpr std::uint64_t kSessions = 400;
-// The warm-up, in sessions or epochs. Caches of the libraries fill in it: oneDNN's primitives, the
-// allocator's free lists.
+// The length of the warm-up, in sessions or epochs. Meanwhile caches of the libraries fill: oneDNN's
+// primitives, the allocator's free lists.
 constexpr std::uint64_t kWarmUp = 100;
 constexpr std::uint64_t kLargestBudget = 64 << 20;
 
@@ -135,7 +136,7 @@ class Soak : public testing::TemporaryDirectory {
   std::mt19937_64 random_{1};
 };
 
-// The most that the figure has grown since the warm-up.
+// The largest figure since the warm-up, less the largest during the warm-up.
 std::int64_t growth(const std::vector<Footprint>& footprints, std::uint64_t Footprint::*figure,
                     const char* name) {
   const auto after = footprints.begin() + kWarmUp;
@@ -177,8 +178,8 @@ TEST_F(Soak, TenThousandStepsOfLenetGrowNothing) {
   EXPECT_LE(growth(footprints, &Footprint::heap_bytes, "heap bytes"), 32 * kKib);
   // Less than one page per session.
   EXPECT_LE(growth(footprints, &Footprint::resident_bytes, "resident bytes"), kMib);
-  // Half a megabyte per session, whereas a leaked device would be several. The heap maps 64 MiB at once for a
-  // thread that finds its other heaps busy.
+  // Half a megabyte per session, whereas a leaked device would be several megabytes. For a thread that finds
+  // all heaps busy, malloc() maps another heap of 64 MiB at once.
   EXPECT_LE(growth(footprints, &Footprint::mapped_bytes, "mapped bytes"), 128 * kMib);
   growth(footprints, &Footprint::threads, "threads");
   // The kernel may report a joined thread a moment longer, so the minimum over many sessions counts.

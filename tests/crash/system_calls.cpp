@@ -27,13 +27,13 @@ struct State {
   std::vector<std::string> recorded;
 };
 
-// Used by the one thread that saves.
+// Call it only from the one thread that saves.
 State& state() {
   static State state;
   return state;
 }
 
-// Returns whether to make the call; if not, sets errno.
+// Returns whether to make the call. If it returns false, errno is set.
 bool pass(const char* name) {
   if (++state().calls == state().fatal_call) {
     ::raise(SIGKILL);

@@ -1,7 +1,7 @@
 #pragma once
-// Wraps the system calls on files of code linked into this program (the linker's --wrap). The calls are
-// recorded, and on request one call fails or ends the process. A process that dies by SIGKILL runs no further
-// code. So a file has only as many possible states as there are calls and half-done writes.
+// Wraps the system calls on files that code linked into this program makes (the linker's --wrap). The calls
+// are recorded, and on request one call fails or ends the process. A process that dies by SIGKILL runs no
+// further code. So a file has only as many possible states as there are calls and half-done writes.
 
 #include <cstdint>
 #include <string>

@@ -59,7 +59,7 @@ std::unique_ptr<Dataset> places(std::uint64_t seed, std::int64_t padding = kPadd
                    {.seed = seed, .crop_padding = padding});
 }
 
-// Pixel by pixel, as in the paper: pad, crop, mirror.
+// Computes the view pixel by pixel by its definition: pad, crop, mirror.
 template <typename T>
 std::vector<T> shown(const std::vector<T>& image, const View& view, std::int64_t channels, T padding) {
   std::vector<T> result;
@@ -88,7 +88,7 @@ std::vector<View> all_views(std::int64_t padding) {
   return views;
 }
 
-// Counts how often each view occurs. An image that is no view of its own sample fails.
+// Counts how often each view occurs. An image that is no view of its own sample fails the test.
 std::map<View, int> count_views(const Dataset& data, std::uint64_t epochs) {
   const Places plain({kChannels, kHeight, kWidth});
   const std::vector<View> views = all_views(kPadding);

@@ -275,8 +275,8 @@ TEST_F(BatchLoaderTest, StopsWhenNobodyRecycles) {
   loader.next();
 }
 
-// The last batch may still be on its way to the device when training ends. The pool must reuse its memory
-// only after everything submitted so far.
+// The last batch may still be on its way to the device when training ends. The pool must reuse the batch's
+// memory only after everything submitted until then.
 TEST_F(BatchLoaderTest, MemoryNeverRecycledIsReusedOnlyAfterWhatWasSubmitted) {
   std::promise<void> go;
   std::atomic<bool> done = false;
@@ -339,7 +339,7 @@ TEST_F(BatchLoaderTest, AFrontierThatWasNeverSubmittedIsRefused) {
   loader.recycle(batch, {});
 }
 
-// If the caller has every slot, next() would wait forever.
+// If the caller holds every slot, a next() that waited would wait forever.
 TEST_F(BatchLoaderTest, AskingWithEverySlotOutIsAnErrorNotAHang) {
   BatchLoader loader(*device_, pool_, data_, kOrder, 0, 9, 2);
   const StagedBatch first = loader.next();

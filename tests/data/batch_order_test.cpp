@@ -106,7 +106,7 @@ TEST(BatchOrder, IsTheSameEverywhere) {
 }
 
 // Each of the 24 orders of four samples should occur in 1/24 of the epochs. Chi-squared with 23 degrees of
-// freedom stays below 50 for all but one in a thousand generators.
+// freedom exceeds 50 for only one in a thousand generators.
 TEST(BatchOrder, PrefersNoOrder) {
   constexpr std::uint64_t kEpochs = 24'000;
   const BatchOrder order{.samples = 4, .batch = 4, .shuffle = true, .seed = 7};

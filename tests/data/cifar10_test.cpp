@@ -23,7 +23,7 @@ constexpr std::size_t kRecordBytes = 3073;
 const Dims kShape{3, 32, 32};
 
 // A directory with a small, sound data set: training batches of 1, 2, 3, 4 and 5 records, and a test batch of
-// two. Record i of file f has the label (f + i) % 10, and byte j of its pixels is f + 2 i + j.
+// two records. Record i of file f has the label (f + i) % 10, and byte j of its pixels is f + 2 i + j.
 class Cifar10Test : public testing::TemporaryDirectory {
  protected:
   void SetUp() override {

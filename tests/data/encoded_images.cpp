@@ -92,7 +92,7 @@ J_COLOR_SPACE pixels_space(JpegColour colour) {
 
 }  // namespace
 
-// The libraries' default error functions end the test program.
+// encode() sets no error functions. If a library fails, its default function ends the test program.
 
 Bytes encode(const PngFile& file) {
   png_structp png = png_create_write_struct(PNG_LIBPNG_VER_STRING, nullptr, nullptr, nullptr);
@@ -155,7 +155,7 @@ Bytes encode(const JpegFile& file) {
   if (file.colour == JpegColour::kYcck) {
     jpeg_set_colorspace(&info, JCS_YCCK);
   }
-  // Without Adobe's marker, the values are ink. With it, they are inverted.
+  // Without Adobe's marker, the values are amounts of ink. With the marker, the values are inverted.
   if (file.colour == JpegColour::kCmyk) {
     info.write_Adobe_marker = FALSE;
   }

@@ -173,7 +173,8 @@ TEST_F(FashionMnistTest, EveryTruncationIsFound) {
   }
 }
 
-// Some damage changes nothing: a match may also occur at another distance, and the last bits are padding.
+// Some damage changes nothing: the same bytes may also occur at another distance, and the last bits are
+// padding.
 TEST_F(FashionMnistTest, DamagedCompressedDataIsFoundOrHarmless) {
   const Bytes sound = read_file(images("train"));
   const std::vector<Sample> samples = read_all(*open().training);
@@ -289,7 +290,7 @@ TEST_F(FashionMnistTest, DamagedContentsAreFound) {
   }
 }
 
-// Regression: the reader decompressed all data before it read the header, a thousand times the file's size.
+// Regression: the reader decompressed all data, a thousand times the file's size, before it read the header.
 TEST_F(FashionMnistTest, NoMoreIsDecompressedThanTheHeaderSays) {
   Bytes bytes = label_bytes(3);
   bytes.resize(std::size_t{64} << 20);

@@ -47,7 +47,7 @@ void decode_or_refuse(const Bytes& bytes) {
   }
 }
 
-// Values over the whole range of `depth` bits, different from place to place.
+// Varying values over the whole range of `depth` bits.
 std::vector<std::uint16_t> noise(std::size_t count, int depth) {
   SplitMix64 random(static_cast<std::uint64_t>(depth));
   std::vector<std::uint16_t> values(count);
@@ -190,7 +190,7 @@ TEST(DecodeImage, DamageToAPngIsFoundByItsChecksums) {
   }
 }
 
-// A hostile file has right checksums.
+// A file made to attack the decoder has right checksums.
 TEST(DecodeImage, DamageToAPngWithRightChecksumsDoesNoHarm) {
   for (const PngFile& file :
        {png_file({PngColour::kRgb, 8}, false, false), png_file({PngColour::kPalette, 4}, true, true)}) {
@@ -403,7 +403,7 @@ TEST_F(ImageFileTest, WhatIsNoFileIsRefused) {
               AllOf(HasSubstr(directory_.string()), HasSubstr("expected a file, found a directory")));
 }
 
-// Opening it would wait for a writer that never comes.
+// Opening the pipe would wait for a writer that never opens it.
 TEST_F(ImageFileTest, APipeIsRefused) {
   ASSERT_EQ(mkfifo((directory_ / "pipe").c_str(), 0600), 0);
   EXPECT_THAT(problem_with_file("pipe"), HasSubstr("expected a file"));

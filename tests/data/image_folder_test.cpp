@@ -149,7 +149,7 @@ TEST_F(ImageFolderTest, NormalisesByChannel) {
 }
 
 TEST_F(ImageFolderTest, AnyImageIsCroppedAndScaled) {
-  // A black image of 12x4 with a white 6x4 in its middle.
+  // A black image of 12x4 with a white area of 6x4 in its middle.
   testing::PngFile file{.width = 12, .height = 4, .palette = {}, .transparency = {}, .values = {}};
   for (int y = 0; y < 4; ++y) {
     for (int x = 0; x < 12; ++x) {

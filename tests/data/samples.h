@@ -56,7 +56,7 @@ inline std::vector<Sample> read_all(const Dataset& data) {
   return samples;
 }
 
-// The first samples of another data set, so that epochs are short.
+// A data set of the first samples of another data set, so that epochs are short.
 class FirstSamples : public Dataset {
  public:
   FirstSamples(std::unique_ptr<Dataset> data, std::uint64_t size) : data_(std::move(data)), size_(size) {}

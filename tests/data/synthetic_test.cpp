@@ -101,7 +101,7 @@ TEST(Synthetic, RefusesWhatCannotBe) {
   EXPECT_THROW(open_dataset(options({3, 4, 4}, std::int64_t{1} << 31, 0)), InvalidArgument);
 }
 
-// A training with a published seed must be the same in every version. The digests come from the version in
+// A training run with a published seed must be the same in every version. The digests are from the version in
 // which a sample had one class only.
 TEST(Synthetic, IsTheSameInEveryVersion) {
   EXPECT_EQ(testing::sha256_of_samples(*open_dataset(options({3, 16, 20}, 7, 5)).training, 50),
@@ -136,8 +136,8 @@ TEST(SyntheticLabelMaps, HaveEveryClass) {
   EXPECT_EQ(labels, (std::set<std::int32_t>{0, 1, 2, 3, 4, 5}));
 }
 
-// A 3x3 convolution can tell two labels apart nearly everywhere: the mean of the first channel is the pattern
-// with a little noise, or a mix of two patterns at a cell's border.
+// A 3x3 convolution can distinguish two labels nearly everywhere. The mean of the first channel is the
+// label's pattern with a little noise; at a cell's border it is a mix of two patterns.
 TEST(SyntheticLabelMaps, CanBeLearned) {
   constexpr std::int64_t kExtent = 32;
   const auto data = open_dataset(map_options({2, kExtent, kExtent}, 2, 3)).training;

@@ -1,5 +1,6 @@
-// Engines that were trusted (docs/known_defects.md). oneDNN's implementations are used only where they have
-// been compared with our reference (tests/ops), and known wrong ones are refused.
+// Defects of engines that were trusted untested (docs/known_defects.md). An implementation of oneDNN is used
+// only where it has been compared with our reference (tests/ops). Implementations known to be wrong are
+// refused.
 
 #include <gtest/gtest.h>
 
@@ -77,7 +78,8 @@ bool fits(const Dims& input, const ConvolutionSpec& spec) {
   return true;
 }
 
-// The layer of `op` for one sample with little space; empty if its window exceeds that space.
+// The layer of `op` for one sample of at most `space` elements in each spatial dimension; empty if the window
+// does not fit.
 std::optional<LayerCase> smaller(const Op& op, std::int64_t space) {
   Dims input = op.layer_inputs[0].dims;
   input[0] = 1;
@@ -95,7 +97,8 @@ std::optional<LayerCase> smaller(const Op& op, std::int64_t space) {
                                   : std::nullopt;
 }
 
-// The most products that the reference in double precision computes in a second or two.
+// Layers with at most this many products are small enough: the reference in double precision takes a second
+// or two.
 constexpr double kMostProducts = 5e6;
 
 // A small version of a layer among those of `ops` that may use `engine`.
@@ -118,9 +121,10 @@ std::optional<LayerCase> small_layer_with(const OpCatalog& catalog, const std::s
 }
 
 // cuDNN 9.8 to 9.10 computed bf16 convolutions in 3-D wrongly (pytorch#163539). This test covers every
-// implementation that oneDNN offers for a zoo layer with filters at its published size. Each has been
-// compared, in the same pass and on the machine of the tests, with a reference in double precision. The cases
-// of tests/ops compare most; this test compares those that oneDNN offers only on this processor.
+// implementation that oneDNN offers for a zoo layer with filters at its published size. Each implementation
+// has been compared, in the same pass and on the machine of the tests, with a reference in double precision.
+// The cases of tests/ops compare most implementations; this test compares the others that oneDNN offers on
+// this processor.
 class TrustedEngines : public ::testing::Test {
  protected:
   TrustedEngines() {
@@ -136,7 +140,8 @@ class TrustedEngines : public ::testing::Test {
     }
   }
 
-  // Compares the engines on small versions of zoo layers. Returns those for which there is none.
+  // Compares the engines with the reference on small versions of zoo layers. Returns the engines for which
+  // there is no small version.
   std::set<std::string> not_comparable(const std::set<std::string>& engines) {
     std::set<std::string> left;
     for (const std::string& engine : engines) {
@@ -188,7 +193,7 @@ TEST_F(TrustedEngines, AreFoundOnSmallerLayers) {
 }
 
 // The list of refused engines on `cpu`. oneDNN 2.6's fast local response normalisation has a wrong backward
-// pass for windows of 7 or more channels, and cannot be created for windows of 1. So only windows of 3 and 5
+// pass for windows of 7 or more channels. For windows of 1, its creation fails. So only windows of 3 and 5
 // may use it.
 TEST(KnownDefects, EnginesKnownToBeWrongStayRefused) {
   const auto library = make_cpu_ops({});
@@ -210,7 +215,7 @@ TEST(KnownDefects, EnginesKnownToBeWrongStayRefused) {
 }
 
 // oneDNN's reference kernels are a thousand times slower, so a layer with filters uses one only if it has no
-// other.
+// other kernel.
 TEST(KnownDefects, SlowReferenceIsNoChoiceForFilters) {
   const auto library = make_cpu_ops({});
   for (const std::string& name : verified_engines(library->catalog())) {

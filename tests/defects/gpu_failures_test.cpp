@@ -45,7 +45,7 @@ class KnownDefectsOnCuda : public ::testing::Test {
       }
     }
   }
-  // Makes a GPU with `bytes` of device memory and of page-locked memory; 0: more than any test needs.
+  // Makes a GPU with `bytes` each of device memory and of page-locked memory; 0: more than any test needs.
   void have(std::uint64_t bytes, std::uint64_t seed = 0) {
     give_back();
     fake_ = std::make_shared<FakeCuda>(
@@ -105,7 +105,7 @@ class KnownDefectsOnAFullGpu : public KnownDefectsOnCuda {
   }
 };
 
-// All memory is in use, and one block comes back with work in flight on it. The next request gets this block.
+// All memory is in use, and one block is freed with work in flight on it. The next request gets this block.
 // CUDA sees one wait of a stream for an event; the host does not wait, nothing is allocated, and order is
 // kept.
 TEST_F(KnownDefectsOnAFullGpu, OutOfMemoryThoughAFittingBlockCameBack) {
@@ -155,9 +155,9 @@ TEST_F(KnownDefectsOnAFullGpu, WaitingForMemoryWithNothingInFlight) {
 
 // --- 5, 9 --------------------------------------------------------------------------------------------------
 
-// Each call of two steps fails once, while an earlier step is in flight. The caller that steps or waits gets
-// the error, and the thread keeps no error for its next launch. Once the executor is gone, it holds no
-// memory, and another executor runs steps in the same memory.
+// Each call that two steps make fails once, while an earlier step is in flight. The caller that steps or
+// waits gets the error, and CUDA does not report the error again at the thread's next launch. After the
+// executor is destroyed, it holds no memory, and another executor runs steps in the same memory.
 TEST_F(KnownDefectsOnCuda, StashedMapsKeptAfterACallOfAStepFailed) {
   const TapePtr tape = training_tape(zoo_network("lenet", 1));
   const Schedule schedule = schedule_of(*tape, Policy::kOffloadAll);

@@ -1,7 +1,7 @@
 #pragma once
-// A device on which some waits go to another stream than the one that needs them. This happens in a library
-// that asks for the "current" stream when that is the wrong one (torchtitan#2581). Nothing fails, but the
-// wait has no effect.
+// A device on which some waits are submitted to another stream than the one that needs them. This happened in
+// a library that used the "current" stream where it was the wrong one (torchtitan#2581). Nothing fails, but
+// the wait has no effect.
 
 #include <cstdint>
 #include <functional>
@@ -12,10 +12,10 @@
 
 namespace vdnn::testing {
 
-// Not synchronised. `below` must outlive it.
+// Call the functions from one thread at a time. `below` must outlive this device.
 class MisdirectedWaits final : public ForwardingDevice {
  public:
-  // `goes_astray` returns whether this stream's wait for that point goes to the wrong stream.
+  // `goes_astray` returns whether this stream's wait for that point is submitted to the wrong stream.
   MisdirectedWaits(Device& below, std::function<bool(StreamId, Point)> goes_astray)
       : ForwardingDevice(below), goes_astray_(std::move(goes_astray)) {}
 

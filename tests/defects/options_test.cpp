@@ -39,7 +39,7 @@ struct UnknownName {
   std::function<void()> read;
 };
 
-// Includes known names with a suffix, which a parser that stops early would accept.
+// Includes known names with a suffix. A parser that compares only the beginning of a name would accept these.
 std::vector<UnknownName> unknown_names() {
   std::vector<UnknownName> result{
       {"lenin", [] { plan_with([](RunOptions& options) { options.model.model = "lenin"; }); }},

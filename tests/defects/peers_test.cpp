@@ -1,5 +1,5 @@
-// A defect of several GPUs (docs/known_defects.md) in the `cuda` driver, over the fake runtime, which knows
-// which memory each GPU may access.
+// A defect of programs on several GPUs (docs/known_defects.md), tested in the `cuda` driver over the fake
+// runtime. The fake knows which memory each GPU may access.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -24,7 +24,7 @@ using ::testing::IsEmpty;
 constexpr std::uint64_t kGranule = 2 << 20;
 constexpr int kReaders = 2;
 
-// Memory of one GPU that two others read. The parameter is whether the GPUs have virtual memory.
+// Memory of one GPU that two other GPUs read. The parameter is whether the GPUs have virtual memory.
 class KnownDefectsOfPeers : public ::testing::TestWithParam<bool> {
  protected:
   void have(std::vector<int> peers) {
@@ -62,8 +62,8 @@ class KnownDefectsOfPeers : public ::testing::TestWithParam<bool> {
     reader.free_pinned(seen);
     return bytes;
   }
-  // Whether the fake has reported an access without permission. It must report the copy if it reports the
-  // kernel.
+  // Returns whether the fake has reported an access without permission. It must report either both the kernel
+  // and the copy, or neither.
   bool found() const {
     const std::vector<SimFinding> findings = fake_->findings();
     const bool by_kernel =

@@ -1,5 +1,5 @@
-// Defects of planners (docs/known_defects.md). If a test plants one, the figures show it; our plans do not
-// have them.
+// Defects of planners (docs/known_defects.md). If a test plants a defect, the figures show it. Our plans do
+// not have these defects.
 
 #include <gtest/gtest.h>
 
@@ -47,7 +47,7 @@ std::unique_ptr<SimDevice> make_sim(const SimProfile& profile) {
 
 // --- 8 -----------------------------------------------------------------------------------------------------
 
-// Some of the feature maps that leave under `all` stay here.
+// A plan that keeps some of the feature maps which `all` offloads, drawn by `seed`.
 Plan mixed_plan(const Plan& all, std::uint64_t seed) {
   SplitMix64 random(seed);
   Plan mixed = all;
@@ -64,9 +64,10 @@ Plan forgetting_residents(const Tape& tape, Plan plan) {
   return plan;
 }
 
-// Megatron-LM#7575: if only some feature maps left, the order of their return ignored those that had stayed,
-// and the peak rose. A mixed plan hands out no more memory than keeping everything, and uses exactly the
-// predicted memory on `cpu`. The prediction exposes a plan whose order ignores the resident maps.
+// Megatron-LM#7575: if only some feature maps were offloaded, the order of prefetches ignored the maps still
+// on the device, and the peak rose. Our mixed plans need no more memory than a plan that keeps everything,
+// and use exactly the predicted memory on `cpu`. The prediction exposes a plan whose order ignores the
+// resident maps.
 TEST(KnownDefects, PrefetchOrderThatForgetsTheResidentLayers) {
   constexpr std::uint64_t kNetworks = 20;
   constexpr std::uint64_t kPlans = 5;
@@ -211,11 +212,12 @@ void expect_persistent_below_transient(ExecutorRig& rig, const Executor& executo
   EXPECT_LE(persistent_end, transient_begin);
 }
 
-// A plan that fits on paper can fragment in the pool. Our plans model memory with the pool itself, so the
-// predicted peak includes fragmentation. Persistent and transient blocks need no opposite ends: persistent
-// blocks are allocated before the first step, and so are below all transient ones, without a hole in between.
-// For each network, the test prints committed bytes over the bytes handed out at once. Network-wide
-// allocation, where all blocks stay, loses less than a granule.
+// The bytes of a plan may fit in the budget although the pool, which fragments, needs more. Our plans model
+// memory with the pool itself, so the predicted peak includes fragmentation. Persistent and transient blocks
+// need not be allocated from opposite ends of memory. Persistent blocks are allocated before the first step,
+// so they lie below all transient ones, without a hole in between. For each network, the test prints the
+// ratio of committed bytes to the bytes handed out at once. If all blocks remain allocated for the whole step
+// (policy `baseline`), less than a granule is lost.
 TEST(KnownDefects, PlanThatFitsOnPaperAndFragmentsInThePool) {
   const auto catalog = make_classic_catalog();
   const SimProfile profile = sim_profile("titan-x");
@@ -247,8 +249,9 @@ TEST(KnownDefects, PlanThatFitsOnPaperAndFragmentsInThePool) {
   }
 }
 
-// Plants a budget that fits only on paper: it has room for the bytes handed out at once, in whole granules,
-// but the pool commits more. Such a run is refused before it starts, with the sufficient budget.
+// Plants a budget that suffices only on paper. It covers the bytes handed out at once, in whole granules, but
+// the pool commits more. A run in this budget is refused before it starts, with a message that names the
+// sufficient budget.
 TEST(KnownDefects, BudgetThatFitsOnPaperAloneIsRefusedBeforeARun) {
   const SimProfile profile = sim_profile("titan-x");
   std::size_t planted = 0;

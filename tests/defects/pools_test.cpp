@@ -77,8 +77,8 @@ void reuse_after_offload(Device& device) {
 }
 
 // torchtitan#2581: the wait for a block's last user was issued on the "current" stream instead of the one
-// that received the block, which corrupted data silently. Our pool knows the stream. If its wait went to
-// another stream, the race check would name both users.
+// that received the block. This corrupted data silently. Our pool knows the stream. If the pool's wait were
+// submitted to another stream, the race check would name both users.
 TEST_P(KnownDefectsOfReuse, WaitForAReusedBlockOnTheWrongStreamIsFound) {
   const auto right = make_judged_device(GetParam(), 0);
   reuse_after_offload(right->device());
@@ -93,9 +93,9 @@ TEST_P(KnownDefectsOfReuse, WaitForAReusedBlockOnTheWrongStreamIsFound) {
 
 // --- 3 -----------------------------------------------------------------------------------------------------
 
-// A block's last reader is on another stream than the one that frees it. If the block is freed after both,
-// the next owner waits for both. If it is freed with the freeing stream's frontier alone, the next owner
-// races with the reader.
+// A block's last reader is on another stream than the one that frees the block. If the block is freed after
+// both streams, the next owner waits for both. If it is freed with the freeing stream's frontier alone, the
+// next owner races with the reader.
 TEST_P(KnownDefectsOfReuse, BlockFreedOnAnotherStreamThanItsLastReaders) {
   for (const bool forgets_the_reader : {false, true}) {
     const auto judged = make_judged_device(GetParam(), 0);
@@ -124,7 +124,7 @@ TEST_P(KnownDefectsOfReuse, BlockFreedOnAnotherStreamThanItsLastReaders) {
 
 // --- 6 -----------------------------------------------------------------------------------------------------
 
-// A device with room for `blocks` blocks of kBytes, and for as many page-locked ones.
+// A device whose memory suffices for `blocks` blocks of kBytes, and for as many page-locked blocks.
 FakeDevice fitting(std::uint64_t blocks) {
   DeviceProperties properties = FakeDevice::small_properties();
   properties.budget_bytes = blocks * kBytes;
@@ -149,8 +149,8 @@ class KnownDefectsOnAFullDevice : public ::testing::Test {
   FakeDevice device_{fitting(kBlocks)};
 };
 
-// pytorch#189504 ran out of memory although a fitting block had come back; #171771 waited for everything
-// although one block sufficed. Here all memory is in use, and one block comes back with work in flight on it.
+// pytorch#189504 ran out of memory although a fitting block had been freed; #171771 waited for everything
+// although one block sufficed. Here all memory is in use, and one block is freed with work in flight on it.
 // The next request gets this block, waits on the device for its frontier alone, and neither grows nor fails.
 TEST_F(KnownDefectsOnAFullDevice, OutOfMemoryThoughAFittingBlockCameBack) {
   DevicePool pool(device_, {});
@@ -218,8 +218,8 @@ TEST_F(KnownDefectsOnAFullDevice, OutOfPageLockedMemoryThoughAFittingBlockCameBa
   pool.free(blocks[1], {});
 }
 
-// The same with running work: the host gets the block while its last user still runs. The requester waits for
-// that user alone, not for a third stream.
+// The same as in OutOfMemoryThoughAFittingBlockCameBack, but with running work: the host gets the block while
+// its last user still runs. The requester waits for that user alone, not for a third stream.
 TEST(KnownDefects, ReuseWaitsForNoMoreThanTheBlocksOwnUsers) {
   const auto device = make_cpu_device({.budget_bytes = 1 << 20});
   create_streams(*device);

@@ -95,7 +95,7 @@ class KnownDefectsOfTraining : public ::testing::TestWithParam<Policy> {
   static PlannedRun run_with(const std::shared_ptr<const CustomLayer>& layer) {
     return plan_run(network_with(layer), options(GetParam()));
   }
-  // The weights' hash after an undisturbed training.
+  // The weights' hash after an undisturbed training run.
   std::string weights_after(int steps) const {
     Session session(run_with(std::make_shared<Throwing>()), {.seed = 5});
     for (int step = 0; step < steps; ++step) {
@@ -145,8 +145,8 @@ bool runs_out_of_memory(const Action& action) {
 }
 
 // TRL#5700: feature maps stashed on the host stayed there after an exception. Here a step repeatedly runs out
-// of page-locked memory in the middle. The session keeps none of it. restore() continues in the predicted
-// memory and with the usual bits.
+// of page-locked memory in its middle. The session then holds no page-locked memory. restore() continues in
+// the predicted memory and with the usual bits.
 TEST_P(KnownDefectsOfTraining, StashedMapsKeptAfterAnException) {
   PlannedRun run = run_with(std::make_shared<Throwing>());
   const Prediction predicted = run.prediction;
@@ -160,7 +160,7 @@ TEST_P(KnownDefectsOfTraining, StashedMapsKeptAfterAnException) {
   int thrown = 0;
   for (int failure = 0; failure < kFailures; ++failure) {
     SCOPED_TRACE("failure " + std::to_string(failure));
-    // Other programs hold all but a part of the host's memory, so only some maps find room.
+    // Another program holds all but a part of the host's memory, so only some maps fit.
     std::vector<AddressRange> hoard;
     while (const auto block = session.pinned().allocate_for_host(64)) {
       hoard.push_back(*block);
@@ -177,7 +177,7 @@ TEST_P(KnownDefectsOfTraining, StashedMapsKeptAfterAnException) {
     session.finish();
     EXPECT_EQ(session.pinned().statistics().in_use_bytes, 0U);
   }
-  // If no map leaves, a step needs room only for its inputs.
+  // If the plan offloads no map, a step needs host memory only for its inputs.
   EXPECT_GE(thrown, session.run().plan.transfers.empty() ? 1 : kFailures);
   session.step(batch_.inputs(), 0.1F);
   EXPECT_EQ(session.weights_sha256(), weights_after(2));
@@ -242,8 +242,8 @@ TEST_P(KnownDefectsOfTraining, SessionThatEndsWithStepsInFlight) {
 }
 
 // However a session ends, its device is destroyed with nothing committed, nothing page-locked and no
-// reservation. It may end with steps in flight, one of which may be about to throw, or after it reported the
-// error.
+// reservation. A session may end with steps in flight, one of which may be about to throw, or after it has
+// reported an error.
 TEST_P(KnownDefectsOfTraining, MemoryKeptByASessionThatEndedEarly) {
   const auto run_two_steps = [&](Session& session, bool wait) {
     if (!wait) {

@@ -1,5 +1,5 @@
 // Defects of order between transfers and computation (docs/known_defects.md). `sim` and the `cuda` driver
-// find planted ones; the executor with our pools does not have them.
+// find planted defects; the executor with our pools does not have these defects.
 
 #include <gtest/gtest.h>
 
@@ -182,7 +182,7 @@ Schedule with_lasting_host_buffers(const Schedule& schedule) {
   return result;
 }
 
-// Each offload waits for the previous step's reload, which read its buffer.
+// Makes each offload wait for the previous step's reload from the same page-locked buffer.
 void order_across_the_border(Schedule& schedule) {
   std::map<BufferId, std::uint32_t> prefetches;
   for (std::uint32_t index = 0; index < schedule.instructions.size(); ++index) {
@@ -198,8 +198,8 @@ void order_across_the_border(Schedule& schedule) {
 }
 
 // The ops in between order most readers and writers of such a buffer, but not the copy of the images on the
-// load stream. The checker finds this. The oracle shares no code with the checker, and finds an order in
-// which an op reads other contents.
+// load stream. The checker reports the missing order. The oracle shares no code with the checker, and finds
+// an order in which an op reads other contents.
 TEST(KnownDefects, LastingPageLockedBuffersNeedAWaitForTheStepBefore) {
   const auto objection = [](const Subject& subject) {
     return Oracle(*subject.tape, subject.schedule).objection(subject.schedule, Exploration::kConflicts);
@@ -218,12 +218,12 @@ TEST(KnownDefects, LastingPageLockedBuffersNeedAWaitForTheStepBefore) {
 
 // --- 2 -----------------------------------------------------------------------------------------------------
 
-// torchtitan#2581: a wait was issued on the "current" stream instead of the one that needed it. Here the
-// stream is an argument. The checks would find a driver that confused streams, whichever stream loses its
-// waits.
+// torchtitan#2581: a wait was issued on the "current" stream instead of the stream that needed it. In our
+// interface, the stream is an argument. The checks would find a driver that confused streams, whichever
+// stream lost its waits.
 TEST_P(KnownDefectsOfOrder, WaitOnTheWrongStreamIsFound) {
   for (const Subject& subject : transferring_subjects()) {
-    // A device that trains alone has no reduce stream.
+    // In training on a single device, there is no reduce stream.
     for (std::size_t role = 0; role < static_cast<std::size_t>(StreamRole::kReduce); ++role) {
       const std::string name = to_string(static_cast<StreamRole>(role));
       SCOPED_TRACE(subject.name + ", waits of " + name);
@@ -240,8 +240,8 @@ TEST_P(KnownDefectsOfOrder, WaitOnTheWrongStreamIsFound) {
 
 // --- 3 -----------------------------------------------------------------------------------------------------
 
-// A release waits for the buffer's last users on all streams. Without any one of its waits, the schedule
-// frees a block that another stream may still read.
+// A release waits for the buffer's last users on all streams. If any one of these waits is left out, the
+// schedule frees a block that another stream may still read.
 TEST(KnownDefects, ReleaseThatForgetsALastReaderIsFound) {
   std::size_t dropped = 0;
   for (const Subject& subject : transferring_subjects()) {

@@ -166,8 +166,8 @@ TEST_F(GpuNccl, SumsAndBroadcasts) {
               Each(""));
 }
 
-// This test is slow because it waits for a rank that never comes. Only a real GPU can show that a kernel in
-// flight can be ended.
+// This test is slow because it waits for a rank that never joins the collective. Only a real GPU can show
+// that a kernel in flight can be ended.
 TEST_F(GpuNccl, ARankThatDoesNotComeEndsTheWaitOfTheOthers) {
   if (size_ < 2) {
     GTEST_SKIP() << "a single rank waits for no other";

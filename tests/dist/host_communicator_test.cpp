@@ -43,7 +43,7 @@ std::string thrown_by(const std::function<void()>& call) {
   return kNothing;
 }
 
-// A rank as in a process of its own.
+// A rank with its own device and communicator, as if in a process of its own.
 class Rank {
  public:
   Rank(FakeNetwork& network, int rank, const MpiOptions& options, bool check_accesses = false)
@@ -106,7 +106,7 @@ class Rank {
   std::unique_ptr<Communicator> communicator_;
 };
 
-// Staging so small that a collective consists of many pieces.
+// The staging memory is so small that a collective consists of many pieces.
 MpiOptions small_staging(int ranks) {
   return {.wait_seconds = kWaitSeconds, .staging_bytes = 1024 * static_cast<std::uint64_t>(ranks)};
 }
@@ -158,7 +158,7 @@ TEST_P(HostCollectivesOf, SumIsALeftFoldInRankOrderToTheBit) {
   }
 }
 
-// Otherwise the test above could not detect another order.
+// If other orders gave the same bits, the test above could not show that the sum is in rank order.
 TEST(HostCommunicator, AnotherOrderGivesOtherBits) {
   for (const auto& order : std::vector<std::vector<int>>{{1, 2, 0}, {2, 1, 0}, {0, 2, 1}}) {
     EXPECT_NE(bits(fold(0, order, 4096)), bits(left_fold(0, 3, 4096)));
@@ -229,8 +229,8 @@ TEST_P(HostCollectivesOf, RunInFlightBesideComputeOnAnotherStream) {
               Each(kNothing));
 }
 
-// A bucket of large and small parameters. Each gets the same bits as on its own, although a message contains
-// parts of several.
+// A bucket of large and small parameters. Each parameter gets the same bits as in a reduction of its own,
+// although a message contains parts of several parameters.
 TEST_P(HostCollectivesOf, ReduceABucketOfSeveralRangesAsOne) {
   Ranks ranks({.seed = 8, .ranks = GetParam()});
   EXPECT_THAT(ranks.run([&](Rank& rank) {
@@ -288,7 +288,7 @@ TEST(HostCommunicator, CollectivesOfTwoStreamsRunInTheOrderOfTheirSubmission) {
     for (std::uint64_t i = 0; i < 2; ++i) {
       std::ranges::copy(brought(i, rank.group().rank(), kCount), rank.at(ranges[i]).begin());
     }
-    // On rank 0, the first collective's stream is late.
+    // On rank 0, the stream of the first collective is late.
     std::promise<void> go;
     if (rank.group().rank() == 0) {
       rank.submit(rank.communication(), [wait = go.get_future().share()] { wait.wait(); });
@@ -361,7 +361,7 @@ TEST(HostCommunicator, RefusesWhatCannotBeAndGoesOn) {
     const Collective sound{.name = "sound", .range = rank.floats(0, 1)};
     EXPECT_THROW(communicator.broadcast(rank.communication(), sound, 2), InvalidArgument);
     EXPECT_THROW(communicator.broadcast(rank.communication(), sound, -1), InvalidArgument);
-    // Work that was never submitted has no point that could be reached.
+    // The point is of work that was never submitted, so no wait for it could end.
     EXPECT_THROW(communicator.wait(Frontier({.stream = 0, .count = 1})), InvalidArgument);
     const auto seen = rank.all_reduce(0, rank.floats(0, 3));
     rank.wait();
@@ -382,7 +382,7 @@ TEST(HostCommunicator, RefusesOptionsThatCannotBeAndNamesThem) {
 
 // --- failing -----------------------------------------------------------------------------------------------
 
-// The errors of all later calls.
+// The errors that all later calls throw.
 std::vector<std::string> said_by_every_call(Rank& rank) {
   Communicator& communicator = rank.communicator();
   const Collective collective{.name = "later", .range = rank.floats(0, 4)};
@@ -421,7 +421,7 @@ TEST(HostCommunicatorFailures, ARankThatHangsIsNamedByTheOthersInTime) {
   EXPECT_THAT(said[1], HasSubstr("has given up"));
 }
 
-// A host that waits without the communicator must not hang either.
+// A host that waits for the device instead of the communicator must not hang, either.
 TEST(HostCommunicatorFailures, SynchronizeEndsInTimeToo) {
   Ranks ranks({.seed = 1, .ranks = 2});
   std::atomic<bool> ended = false;
@@ -441,7 +441,8 @@ TEST(HostCommunicatorFailures, SynchronizeEndsInTimeToo) {
   EXPECT_THAT(said[0], HasSubstr("heard nothing from rank 1 (on host1) for 30 s"));
 }
 
-// A rank that is late with its own work does not time out: its time begins with its collective.
+// A rank that is late with its own work does not time out, because its time limit runs only from the
+// beginning of its collective.
 TEST(HostCommunicatorFailures, TimeBeforeACollectiveHasBegunHereDoesNotCount) {
   Ranks ranks({.seed = 1, .ranks = 1});
   EXPECT_THAT(ranks.run([&](Rank& rank) {

@@ -13,7 +13,7 @@
 
 namespace vdnn::testing {
 
-// Values of such different magnitudes that every order of addition has other bits.
+// Values of such different magnitudes that every order of addition gives other bits.
 inline std::vector<float> brought(std::uint64_t seed, int rank, std::size_t count) {
   std::mt19937_64 random(seed * 1000 + static_cast<std::uint64_t>(rank));
   std::uniform_real_distribution<float> mantissa(-1, 1);
@@ -23,7 +23,7 @@ inline std::vector<float> brought(std::uint64_t seed, int rank, std::size_t coun
   return values;
 }
 
-// ((first + second) + third) + ... over the values of these ranks.
+// Returns ((first + second) + third) + ... over the values of these ranks.
 inline std::vector<float> fold(std::uint64_t seed, const std::vector<int>& ranks, std::size_t count) {
   std::vector<float> sum = brought(seed, ranks.front(), count);
   for (std::size_t i = 1; i < ranks.size(); ++i) {

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Simulates two machines with network namespaces. Each has its own host name and address, and only a network connects
-# them. Two ranks on each train together, and end with the weights of one rank that accumulates.
+# Simulates two machines with network namespaces. Each machine has its own host name and address, and only a network
+# connects them. Two ranks on each machine train together, and end with the weights of one rank that accumulates.
 #   machines_test.sh VDNN
 # If namespaces cannot be made, exits with status 77 and the reason.
 set -euo pipefail
@@ -37,7 +37,7 @@ ip link add "${name}a" type veth peer name "${name}b" 2>"$directory/why" ||
 make_machine a 10.211.7.1
 make_machine b 10.211.7.2
 
-# A replacement for ssh: runs a command on the other machine.
+# A replacement for ssh, which runs a command on the other machine.
 cat >"$directory/remote" <<END
 #!/usr/bin/env bash
 shift

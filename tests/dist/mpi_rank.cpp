@@ -1,4 +1,4 @@
-// One rank, for mpi_test: `mpi_rank SCENARIO [MILLISECONDS]`. Prints its rank and its observations. Exits
+// One rank, for mpi_test: `mpi_rank SCENARIO [MILLISECONDS]`. Prints its rank and what it observes. Exits
 // with 0 if all went as expected, and through ProcessGroup::end_ranks() with 5 after an exception.
 
 #include <mpi.h>
@@ -215,7 +215,7 @@ const std::map<std::string, std::function<void(ProcessGroup&)>> kScenarios = {
     {"dies_after", [](ProcessGroup& group) { fail_in_a_collective(group, [] {}); }},
 };
 
-// Kills this process after `milliseconds`, wherever it is then.
+// Kills this process after `milliseconds`, whatever it is doing then.
 void die_after(const std::string& milliseconds) {
   std::thread([moment = std::chrono::milliseconds(std::stoi(milliseconds))] {
     std::this_thread::sleep_for(moment);
@@ -223,7 +223,7 @@ void die_after(const std::string& milliseconds) {
   }).detach();
 }
 
-// A program that calls MPI itself and has asked for `threads`.
+// Joins as a program that calls MPI itself and has initialised MPI with the thread level `threads`.
 void join_own_mpi(int threads) {
   int provided = 0;
   require(MPI_Init_thread(nullptr, nullptr, threads, &provided) == MPI_SUCCESS && provided >= threads,

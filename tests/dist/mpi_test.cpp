@@ -1,6 +1,6 @@
-// Ranks that are processes, started by mpirun. Tests what works, and that any failure ends the job on all
-// ranks in time, with a message that names rank and cause. (host_communicator_test covers failures of
-// collectives in detail.)
+// Ranks that are processes, started by mpirun. Tests that collectives work. Tests that any failure ends the
+// job on all ranks in time, with a message that names rank and cause. (host_communicator_test covers failures
+// of collectives in detail.)
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -37,7 +37,7 @@ class Mpi : public ::testing::Test {
     }
   }
 
-  // A run that does not end by itself, or leaves a process running, fails the test.
+  // Fails the test if the run does not end by itself or leaves a process running.
   static testing::Outcome run(int ranks, const std::string& scenario) {
     constexpr int kSeconds = 200;  // the longest wait takes seconds; a busy machine needs more
     testing::Outcome outcome =
@@ -98,15 +98,15 @@ TEST_F(Mpi, RefusesAProgramThatMayCallMpiFromOneThreadAtATime) {
   EXPECT_EQ(count(outcome.text, "MPI_THREAD_MULTIPLE"), 2) << outcome.text;
 }
 
-// mpirun notices first, and reports it.
+// mpirun is the first to notice, and reports the killed rank.
 TEST_F(Mpi, ARankThatIsKilledEndsTheJob) {
   const testing::Outcome outcome = run(3, "dies");
   EXPECT_NE(outcome.status, 0);
   EXPECT_THAT(outcome.text, AllOf(HasSubstr("rank 1"), HasSubstr("signal 9")));
 }
 
-// The rank dies while a communicator is made, in a collective, or between two. (It does not die while it
-// connects to mpirun: then mpirun 4.1.4 ends the others, reports it, and hangs itself.)
+// The rank dies while a communicator is made, in a collective, or between two collectives. (It does not die
+// while it connects to mpirun: mpirun 4.1.4 would then end the other ranks, report the death, and hang.)
 TEST_F(Mpi, ARankThatIsKilledAtAnyMomentEndsTheJob) {
   constexpr int kLatestMilliseconds = 300;
   std::mt19937 random(1);
@@ -123,7 +123,7 @@ TEST_F(Mpi, ARankThatIsKilledAtAnyMomentEndsTheJob) {
 TEST_F(Mpi, ARankThatIsKilledBeforeItReachesMpiEndsTheJob) {
   const testing::Outcome outcome = run(3, "dies_first");
   EXPECT_NE(outcome.status, 0);
-  // This early, mpirun may report that a process has ended without naming it.
+  // If a rank is killed this early, mpirun may report that a process has ended without naming the process.
   EXPECT_THAT(outcome.text, AnyOf(AllOf(HasSubstr("rank 1"), HasSubstr("signal 9")),
                                   HasSubstr("1 process returned\na non-zero exit code")));
 }

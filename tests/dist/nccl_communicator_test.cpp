@@ -44,8 +44,8 @@ std::string thrown_by(const std::function<void()>& call) {
   return kNothing;
 }
 
-// Passes the id between the ranks of a test as MPI's broadcast would. But no rank waits forever if rank 0 has
-// failed.
+// Passes the id from rank 0 to the other ranks of a test, as MPI's broadcast would. Unlike with MPI, no rank
+// waits forever if rank 0 has failed.
 class Board {
  public:
   explicit Board(FakeNccl& nccl) : nccl_(nccl) {}
@@ -73,7 +73,7 @@ class Board {
   std::optional<NcclId> id_;
 };
 
-// A rank as in a process of its own. Its GPU is not the first that the process sees.
+// A rank as if in a process of its own. Its GPU is not the first that the process sees.
 class Rank {
  public:
   static constexpr int kOrdinal = 1;
@@ -242,7 +242,7 @@ class Ranks {
     nccl_.run([&](int rank) { said[static_cast<std::size_t>(rank)] = thrown_by([&] { work(rank); }); });
     return said;
   }
-  // The same with a started Rank.
+  // Like run(), but passes a started Rank to `work`.
   std::vector<std::string> run_started(const std::function<void(Rank&)>& work) {
     return run([&](int rank) { work(*make(rank)); });
   }
@@ -327,8 +327,8 @@ TEST_P(Collectives, BroadcastFromEveryRank) {
 INSTANTIATE_TEST_SUITE_P(Ranks, Collectives, ::testing::Values(1, 2, 3, 4),
                          ::testing::PrintToStringParamName());
 
-// Regression: only two connections were counted, those for sums of one value and of a whole bucket. The first
-// broadcast and the first sum of a middle size allocated 6 MiB more, outside any budget.
+// Regression: only the memory of two connections was counted: those for sums of one value and of a whole
+// bucket. The first broadcast and the first sum of a middle size allocated 6 MiB more, outside any budget.
 TEST_P(Collectives, TakeNoMemoryThatWasNotCounted) {
   constexpr std::uint64_t kConnection = std::uint64_t{3} << 20;
   const std::uint64_t connections = GetParam() == 1 ? 0 : 4;
@@ -367,7 +367,7 @@ TEST(NcclCommunicator, RefusesWhatCannotBeAndGoesOn) {
     const Collective sound{.name = "sound", .range = rank.floats(1)};
     EXPECT_THROW(communicator.broadcast(rank.communication(), sound, 2), InvalidArgument);
     EXPECT_THROW(communicator.broadcast(rank.communication(), sound, -1), InvalidArgument);
-    // Work that was never submitted has no point that could be reached.
+    // The point is of work that was never submitted, so no wait for it could end.
     EXPECT_THROW(communicator.wait(Frontier({.stream = 0, .count = 1})), InvalidArgument);
     const auto seen = rank.all_reduce(3);
     rank.wait();
@@ -397,8 +397,8 @@ TEST(NcclCommunicator, CollectivesAreCapturedAndAWaitInsideIsRefused) {
               Each(kNothing));
 }
 
-// When such a rank gives up, NCCL would wait for the graph's end. Regression: the refused capture ended the
-// communicator.
+// If ranks captured collectives and one of them gave up, NCCL would wait for the graph's end. Regression: the
+// refused capture ended the communicator.
 TEST(NcclCommunicator, CollectivesOfSeveralRanksAreNotCaptured) {
   Ranks ranks({.ranks = 2});
   EXPECT_THAT(ranks.run_started([](Rank& rank) {
@@ -440,14 +440,14 @@ TEST(NcclCommunicator, RefusesOptionsThatCannotBe) {
 TEST(NcclCommunicator, RanksThatAreNotJoinedInTimeSayWhatTheyWaitedFor) {
   Ranks ranks({.ranks = 3, .aborts_are_heard = false});
   const std::vector<std::string> said = ranks.run([&](int rank) {
-    if (rank != 2) {  // rank 2 never comes
+    if (rank != 2) {  // rank 2 never joins
       ranks.make(rank);
     }
   });
   for (int rank = 0; rank < 2; ++rank) {
     EXPECT_THAT(said[static_cast<std::size_t>(rank)],
                 AllOf(HasSubstr("cuda:1: rank " + std::to_string(rank) + " of 3"),
-                      HasSubstr("ncclCommInitRankConfig: waited 60 s until all ranks have come")));
+                      HasSubstr("ncclCommInitRankConfig: waited 60 s, but not all ranks have joined")));
   }
 }
 
@@ -475,7 +475,7 @@ TEST(NcclCommunicator, ARankWithoutNcclTakesPartInTheExchangeAllTheSame) {
 
 // --- failing -----------------------------------------------------------------------------------------------
 
-// The errors of all later calls.
+// The errors that all later calls throw.
 std::vector<std::string> said_by_every_call(Rank& rank) {
   Communicator& communicator = rank.communicator();
   const Collective collective{.name = "later", .range = rank.floats(4)};
@@ -510,10 +510,11 @@ TEST_P(Failures, ARankThatHangsEndsTheWaitsOfAllWithTheCollectiveNamed) {
     EXPECT_THAT(
         said[static_cast<std::size_t>(rank)],
         AllOf(HasSubstr("rank " + std::to_string(rank) + " of 3"),
-              AnyOf(HasSubstr("ncclAllReduce 'reduce conv1' of 28 bytes: waited 30 s until it completed"),
+              AnyOf(HasSubstr(
+                        "ncclAllReduce 'reduce conv1' of 28 bytes: waited 30 s, but it has not completed"),
                     HasSubstr("NCCL error 6"))));
   }
-  EXPECT_THAT(said, ::testing::Contains(HasSubstr("waited 30 s until it completed")));
+  EXPECT_THAT(said, ::testing::Contains(HasSubstr("waited 30 s, but it has not completed")));
   EXPECT_THAT(said[1], GetParam() ? HasSubstr("NCCL error 6") : HasSubstr(kNothing));
 }
 
@@ -532,8 +533,9 @@ TEST_P(Failures, ACollectiveWhoseEndCannotBeRecordedEndsInTimeToo) {
     rank.wait();
   });
   EXPECT_EQ(ranks.cuda(0).failed_call(), "cudaEventRecord");
-  EXPECT_THAT(said[0], AllOf(HasSubstr("rank 0 of 3"),
-                             AnyOf(HasSubstr("waited 30 s until it completed"), HasSubstr("NCCL error 6"))));
+  EXPECT_THAT(said[0],
+              AllOf(HasSubstr("rank 0 of 3"),
+                    AnyOf(HasSubstr("waited 30 s, but it has not completed"), HasSubstr("NCCL error 6"))));
 }
 
 TEST_P(Failures, AnErrorThatComesLateOnOneRankEndsItOnAll) {
@@ -645,12 +647,12 @@ TEST(NcclCommunicator, WaitsOfSeveralThreadsAllSayTheFirstCause) {
   });
 }
 
-// Each call of one rank fails once. No rank hangs, nothing leaks, and every rank without an error has the
-// right sums.
+// Every call of every rank fails, one in each run. No rank hangs, nothing leaks, and every rank without an
+// error has the right sums.
 class EveryCallFails : public ::testing::TestWithParam<int> {
  protected:
-  // `fail` makes the nth call of a rank fail; `failed` returns its name, "" if there were fewer calls.
-  // Returns how many calls failed.
+  // `fail` makes the nth call of a rank fail. `failed` returns the name of the failed call, "" if there were
+  // fewer calls. Returns how many calls failed.
   std::uint64_t on_each_rank(const std::function<void(Ranks&, int rank, std::uint64_t nth)>& fail,
                              const std::function<std::string(Ranks&, int rank)>& failed,
                              const std::string& error) const {
@@ -708,7 +710,7 @@ INSTANTIATE_TEST_SUITE_P(Ranks, EveryCallFails,
                                                                                         .in_long_run = 4}))),
                          ::testing::PrintToStringParamName());
 
-// Starts NCCL itself on a fake device; returns its error, or "".
+// Starts the real NCCL on a fake device. Returns NCCL's error, or "".
 std::string start_nccl() {
   std::string said;
   Ranks ranks({.ranks = 1});
@@ -730,8 +732,8 @@ TEST(NcclCommunicator, OnThisMachineStartsOrSaysWhyNot) {
   std::cout << "  " << (said.empty() ? "started" : said) << '\n';
 }
 
-// With this setting, NCCL's calls would wait for a rank that never comes, whatever our options are.
-// Regression: it was ignored.
+// With this setting, NCCL's calls would wait forever for a missing rank, whatever our options are.
+// Regression: the setting was ignored.
 TEST(NcclCommunicator, AnEnvironmentThatMakesNcclWaitIsRefused) {
   ::setenv("NCCL_COMM_BLOCKING", "1", 1);
   const std::string said = start_nccl();

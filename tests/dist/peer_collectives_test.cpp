@@ -1,4 +1,5 @@
-// Collectives of ranks in one process. Their GPUs read each other's buffers, in memory of stream pools.
+// Collectives of ranks in one process. The ranks' GPUs read each other's buffers, which lie in memory of
+// stream pools.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -57,7 +57,8 @@ TEST_P(ProcessGroupOf, GathersTextsOfAnyLengthInRankOrder) {
               Each(kNothing));
 }
 
-// If all ranks fail in the same way, the first one must report it and end the others before they do.
+// If all ranks fail in the same way, rank 0 must report the failure and end the other ranks before they
+// report it.
 TEST(ProcessGroup, ARankThatGivesUpLetsLowerRanksReportFirst) {
   constexpr int kRanks = 8;
   FakeNetwork network({.seed = 3, .ranks = kRanks});
@@ -130,7 +131,7 @@ TEST(ProcessGroup, ARankThatHangsIsNamedWithWhatItWasAwaitedFor) {
   EXPECT_FALSE(network.left(0));
 }
 
-// The failure of a step in flight must not wait for the end of the gather.
+// A rank must hear of the failure of a step in flight before the gather ends.
 TEST(ProcessGroup, AGatherEndsWithWhatItsCheckThrows) {
   FakeNetwork network({.seed = 6, .ranks = 2});
   std::atomic<bool> ended = false;

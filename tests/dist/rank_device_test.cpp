@@ -33,7 +33,7 @@ struct Chosen {
   std::vector<std::string> errors;
 };
 
-// Runs the choice on the ranks of one machine, where rank r sees seen[r].
+// Runs the choice of devices on the ranks of one machine, where rank r sees seen[r].
 Chosen choose(const std::string& asked, const std::vector<Seen>& seen) {
   Chosen chosen;
   chosen.errors = testing::outcomes_of_ranks(kRanks, [&](ProcessGroup& group) {
@@ -45,7 +45,7 @@ Chosen choose(const std::string& asked, const std::vector<Seen>& seen) {
   return chosen;
 }
 
-// The first rank to find the error reports it; others may learn only that this rank is gone.
+// The first rank to find the error reports it; other ranks may learn only that this rank has ended.
 auto refused(const std::string& text) {
   return AllOf(Contains(HasSubstr(text)), Each(Not("")));
 }
@@ -61,7 +61,8 @@ TEST_P(DeviceOfRank, IsTheGpuOfItsNumberWhereAllAreSeen) {
   EXPECT_THAT(chosen.devices, ElementsAre("cuda:0", "cuda:1", "cuda:2", "cuda:3"));
 }
 
-// Regression: under srun --gpus-per-task=1 this was refused: "a machine has 4 ranks and 1 GPUs".
+// Regression: ranks that each see one GPU, as under srun --gpus-per-task=1, were refused: "a machine has 4
+// ranks and 1 GPUs".
 TEST_P(DeviceOfRank, IsTheOnlyOneThatItSees) {
   const Chosen chosen = choose(GetParam(), {{1, 2}, {1, 0}, {1, 3}, {1, 1}});
   EXPECT_THAT(chosen.errors, Each(""));
@@ -73,7 +74,7 @@ TEST_P(DeviceOfRank, IsNobodyElses) {
               refused("ranks 1 and 3 have the same GPU, GPU-fa000000-0000-0000-0000-000000000000"));
 }
 
-// One rank sees all GPUs, and chooses the GPU of another rank.
+// One rank sees all GPUs, and would choose the GPU of another rank.
 TEST_P(DeviceOfRank, IsNobodyElsesWhateverTheirNumbers) {
   EXPECT_THAT(choose(GetParam(), {{1, 0}, {4, 0}, {1, 1}, {1, 3}}).errors,
               refused("ranks 1 and 2 have the same GPU, GPU-fa010000-"));
@@ -93,7 +94,7 @@ TEST(DeviceOfRankWithoutGpus, IsCpuUnlessAGpuIsAskedFor) {
                      [](ProcessGroup& group) { EXPECT_EQ(device_of_rank("auto", group, nullptr), "cpu"); });
 }
 
-// Ranks compare their devices of any kind, so no rank waits for one without a GPU.
+// All ranks take part in the comparison of devices, so no rank waits for a rank without a GPU.
 TEST(DeviceOfRankWithoutGpus, AlsoWhereOthersHaveSome) {
   const Chosen chosen = choose("auto", {{1, 0}, {0, 0}, {1, 2}, {0, 0}});
   EXPECT_THAT(chosen.errors, Each(""));

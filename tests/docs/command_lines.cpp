@@ -10,7 +10,8 @@ namespace vdnn::testing {
 
 namespace {
 
-// Pages name files with a dot, and folders with a slash at the end; names of programs have neither.
+// Names of files in pages contain a dot, and names of folders end with a slash; names of programs have
+// neither.
 bool begins_with_a_program(const std::string& text) {
   static const std::regex program(
       R"((vdnn|mpirun|srun|cmake|ctest|python3|clang-format|clang-tidy|(build/release|scripts|bench)/[\w/-]*\w)( .*)?)");
@@ -40,7 +41,7 @@ void add(std::vector<CommandLine>& lines, const std::string& text, int line) {
   }
 }
 
-// The lines of one block or paragraph, and the number of the first.
+// The lines of one block or paragraph, and the number of the first line.
 struct Passage {
   bool block = false;
   int line = 1;

@@ -34,7 +34,7 @@ const fs::path kRoot = VDNN_SOURCE_DIR;
 
 // --- replacements of command lines -------------------------------------------------------------------------
 
-// A whole command line, and the one that runs instead.
+// A whole command line, and the command line that runs instead.
 struct Replacement {
   std::string_view line;
   std::string_view run;
@@ -221,7 +221,7 @@ std::vector<std::string> pages() {
   return paths;
 }
 
-// Each command line once, at its first place.
+// Returns each command line once, with its first place.
 std::vector<CommandLine> command_lines_of(const std::string& page) {
   const std::string text = read_file(kRoot / page);
   const std::vector<CommandLine> all =
@@ -237,7 +237,7 @@ std::vector<CommandLine> command_lines_of(const std::string& page) {
 
 // --- running -----------------------------------------------------------------------------------------------
 
-// A script of the tree must exist and know the line's options.
+// Expects the script of the tree that the line runs to exist and to know the line's options.
 void expect_there(const std::string& line) {
   const std::vector<std::string> words = words_of(line);
   if (!words.front().starts_with("scripts/") && words.front() != "bench/run") {

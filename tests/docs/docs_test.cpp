@@ -44,7 +44,7 @@ std::vector<std::string> public_headers() {
   return names;
 }
 
-// Whether the header only includes all headers of one purpose.
+// Whether the header does nothing but include all headers of one purpose.
 bool is_group(const std::string& header) {
   return header.starts_with("vdnn/groups/");
 }
@@ -141,7 +141,7 @@ std::set<std::string> declarations(const std::string& header) {
 
 class DocsTest : public testing::TemporaryDirectory {
  protected:
-  // A failure has the compiler's output.
+  // The message of a failure contains the compiler's output.
   ::testing::AssertionResult compiles(const std::string& text) const {
     write("unit.cpp", text);
     const testing::Outcome outcome =
@@ -167,7 +167,8 @@ TEST_P(PublicHeaders, CompileByThemselves) {
   EXPECT_TRUE(compiles("#include \"" + GetParam() + "\"\n"));
 }
 
-// Public headers include nothing that is not installed, and no other library's headers. One header is also C.
+// Public headers include nothing that is not installed, and no other library's headers. One header
+// (vdnn/allocator.h) must also compile as C.
 TEST_P(PublicHeaders, IncludePublicHeadersAndTheStandardLibraryOnly) {
   const std::vector<std::string> headers = public_headers();
   const std::string text = read_file(kRoot / "include" / GetParam());
@@ -313,7 +314,7 @@ INSTANTIATE_TEST_SUITE_P(All, Pages,
                                            "docs/known_defects.md", "CONTRIBUTING.md"),
                          [](const auto& test) { return fs::path(test.param).stem().string(); });
 
-// Code spans that look like a file or folder of the tree must exist, except those that a build makes.
+// Files and folders that code spans name must exist in the tree, except those that a build makes.
 TEST_P(Pages, NameFilesThatAreThere) {
   static const std::regex path(R"([a-z_][\w.-]*(/[\w.-]+)*(/|\.(h|cpp|md|txt|json|cmake|in)))");
   const fs::path page = GetParam();

@@ -35,8 +35,8 @@ TEST(Captures, OneThatEndedUnseenCountsNoLonger) {
   EXPECT_FALSE(captures.any(always));
 }
 
-// While one thread destroys a stream, another thread may get its handle for a new stream, and capture that.
-// Regression: the new stream's capture was forgotten with the old stream.
+// While one thread destroys a stream, another thread may get the same handle for a new stream, and capture
+// the new stream. Regression: the new stream's capture was forgotten with the old stream.
 TEST(Captures, AnotherStreamOfTheSameHandleKeepsItsOwn) {
   Captures captures;
   captures.has_begun(captures.begin(kStream), true);

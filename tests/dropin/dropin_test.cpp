@@ -68,7 +68,7 @@ TEST_P(DropinTest, AProgramIsToldOfFailuresAndLeavesNothing) {
   }
 }
 
-// Regression: if the end of a capture failed, the capture went on, and its streams could not be destroyed.
+// Regression: if the end of a capture failed, the capture continued, and its streams could not be destroyed.
 TEST_F(StandInTest, AProgramWhoseCaptureFailsLeavesNothing) {
   std::set<std::string> refused;
   for (int every = 8; every < 40; ++every) {
@@ -93,7 +93,7 @@ TEST_F(StandInTest, ProgramsOfSeveralGpusSayTheSameInEveryOrder) {
   }
 }
 
-// The other tests rely on what this judge reports.
+// The other tests rely on the stand-in to report these misuses.
 TEST_F(StandInTest, WhatAProgramDoesWrongIsReported) {
   const ProgramRun wrong = run("wrong", "");
   EXPECT_EQ(wrong.outcome.status, 0);

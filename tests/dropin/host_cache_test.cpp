@@ -16,7 +16,7 @@ constexpr HostBlock kBlock{.ordinal = 0, .flags = 0, .bytes = 1000};
 // Addresses that no test dereferences.
 std::array<int, 3> places;
 
-// Null if the cache kept nothing.
+// Returns the block that the cache releases; null if it kept none.
 void* released(HostCache& cache, std::optional<int> ordinal = std::nullopt) {
   const std::optional<HostMemory> memory = cache.release(ordinal);
   return memory ? memory->address : nullptr;
@@ -86,8 +86,8 @@ TEST(HostCache, AResetReleasesAndForgetsWhatTheGpuHad) {
   EXPECT_EQ(cache.take(kOther), &places[1]);
 }
 
-// Regression: if the heap was exhausted, a block that changed hands was forgotten, or counted as kept
-// although it was gone.
+// A block passes between the program and the cache while the heap is exhausted. Regression: the block was
+// forgotten, or counted as kept although it had left the cache.
 TEST(HostCache, NothingIsLostWhereTheHeapIsExhausted) {
   std::uint64_t allocations = 1;
   for (std::uint64_t fail_at = 1; fail_at <= allocations; ++fail_at) {

@@ -1,5 +1,6 @@
-// Programs built without knowledge of vdnn run with libvdnn_preload.so in front of CUDA's runtime, or in
-// front of the driver if they link the runtime statically. They print the same as without it.
+// Programs built without knowledge of vdnn run with libvdnn_preload.so in front of CUDA's runtime. If they
+// link the runtime statically, the library is in front of the driver. The programs print the same as without
+// the library.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -35,8 +36,8 @@ std::uint64_t fewer_orders() {
 constexpr const char* kMachine =
     "LD_LIBRARY_PATH=" VDNN_DRIVER " VDNN_STAND_IN_MEMORY=64MiB VDNN_STAND_IN_GPUS=2 ";
 constexpr const char* kPreload = "LD_PRELOAD=" VDNN_PRELOAD " ";
-// Like kPreload, but counts leaks at the very end. A driver that the program itself opens ends before the
-// library; this one ends after it.
+// Like kPreload, but also preloads the driver, which then counts leaks after the library has ended. A driver
+// that the program itself opens would count them before the library has given its memory back.
 constexpr const char* kPreloadBeforeDriver = "LD_PRELOAD=" VDNN_PRELOAD ":" VDNN_DRIVER "/libcuda.so.1 ";
 
 std::string seed(std::uint64_t value) {
@@ -92,13 +93,13 @@ TEST_P(PreloadedProgramTest, SaysTheSameInEveryOrder) {
   expect_same("", orders());
 }
 
-// All of these use cudaMalloc's memory only on the default stream, or wait before they free it.
+// All of these programs use cudaMalloc's memory only on the default stream, or wait before they free it.
 TEST_P(PreloadedProgramTest, SaysTheSameWithoutSynchronisationInFree) {
   expect_same("VDNN_PRELOAD_FREE=ordered ", fewer_orders());
 }
 
 TEST_P(PreloadedProgramTest, AFailureOfTheRuntimeIsTheProgramsOwn) {
-  // Failures before there is a pool, after, and anywhere.
+  // Failures before a pool exists, afterwards, and anywhere.
   for (const char* const failures :
        {"VDNN_STAND_IN_FAIL_EVERY=7 ", "VDNN_STAND_IN_FAIL_EVERY=61 ", "VDNN_STAND_IN_FAIL_PERCENT=3 "}) {
     for (std::uint64_t i = 0; i < fewer_orders(); ++i) {
@@ -111,7 +112,7 @@ TEST_P(PreloadedProgramTest, AFailureOfTheRuntimeIsTheProgramsOwn) {
   }
 }
 
-// With the library, most calls of the runtime vanish. The test prints the table of docs/allocator.md, twice.
+// With the library, most calls of the runtime vanish. The test prints rows of the table in docs/allocator.md.
 TEST_P(PreloadedProgramTest, CallsOfTheRuntimeVanish) {
   const std::uint64_t without = memory_calls(run(GetParam(), ""));
   const std::uint64_t with = memory_calls(run(GetParam(), kPreloadBeforeDriver));
@@ -169,7 +170,7 @@ TEST_F(PreloadTest, ARequestThatIsRefusedDisturbsNoCapture) {
   }
 }
 
-// Regression: the memory came from the thread's GPU, and was free in the order of a stream of the wrong GPU.
+// Regression: the memory was on the thread's GPU, and became free in the order of a stream of the wrong GPU.
 TEST_F(PreloadTest, MemoryLiesOnTheGpuOfItsStream) {
   for (const char* const program : {"programs/other_gpus_streams", "static_programs/other_gpus_streams"}) {
     const ProgramRun plain = run(program, "");
@@ -188,8 +189,8 @@ TEST_F(PreloadTest, MemoryLiesOnTheGpuOfItsStream) {
   EXPECT_THAT(before_12_5.wrong, IsEmpty());
 }
 
-// Regression: at its end, the child gave all memory back through CUDA, which it must not call, and printed
-// the summary.
+// Regression: at its end, the child gave all memory back through CUDA, although a child must not call CUDA,
+// and printed the summary.
 TEST_F(PreloadTest, AChildOfForkLeavesCudaAlone) {
   for (const char* const program : {"programs/fork", "static_programs/fork"}) {
     const ProgramRun plain = run(program, "");
@@ -204,7 +205,8 @@ TEST_F(PreloadTest, AChildOfForkLeavesCudaAlone) {
   }
 }
 
-// Regression: memory that a pool kept was unavailable to all others (cudaErrorMemoryAllocation).
+// Regression: free memory that a pool kept was unavailable to everything else in the process
+// (cudaErrorMemoryAllocation).
 TEST_F(PreloadTest, MemoryThatIsGivenBackIsThereForOthers) {
   for (const char* const program : {"programs/given_back", "static_programs/given_back"}) {
     const ProgramRun plain = run(program, "");
@@ -226,7 +228,7 @@ TEST_F(PreloadTest, AContextOfItsOwnStaysCurrentUnderTheSharedRuntime) {
   }
 }
 
-// Regression: the pool went on with events and streams that were gone.
+// Regression: after the reset, the pool used events and streams that no longer existed.
 TEST_F(PreloadTest, AResetByItsOldNameIsOne) {
   const ProgramRun plain = run("programs/thread_exit", "");
   ASSERT_THAT(plain.outcome.text, StartsWith("checksum "));
@@ -245,7 +247,7 @@ TEST_F(PreloadTest, CapturesThatEndUnseenHoldNothingUp) {
   }
 }
 
-// Regression: a capture counted as one of the thread's GPU, and ended with that GPU's reset.
+// Regression: a capture was attributed to the thread's GPU, and counted as ended after the reset of that GPU.
 TEST_F(PreloadTest, AResetLeavesCapturesOfOtherGpus) {
   for (const char* const program :
        {"programs/reset_beside_capture", "static_programs/reset_beside_capture"}) {
@@ -311,7 +313,7 @@ TEST_F(PreloadTest, WithoutAPoolMemoryIsCudasAndOneMessageReportsIt) {
   const ProgramRun passing =
       run("programs/one_stream", std::string(kPreload) + "VDNN_STAND_IN_VIRTUAL_MEMORY=0");
   EXPECT_THAT(passing.outcome.text, StartsWith("vdnn preload: no pool for GPU 0, its memory is CUDA's: "));
-  EXPECT_THAT(passing.outcome.text, HasSubstr("must say how much\nchecksum "));
+  EXPECT_THAT(passing.outcome.text, HasSubstr("set VDNN_PRELOAD_MEMORY to its size\nchecksum "));
   EXPECT_THAT(passing.outcome.text, EndsWith(plain.outcome.text));
   EXPECT_EQ(passing.calls.at("cudaMalloc"), plain.calls.at("cudaMalloc"));
   EXPECT_EQ(passing.calls.at("cudaFree"), plain.calls.at("cudaFree"));
@@ -366,8 +368,8 @@ TEST_F(PreloadTest, AnExhaustedHeapDoesNotAffectTheProgram) {
   }
 }
 
-// Memory of another context than the GPU's primary one is CUDA's. The pool's memory goes back to the pool,
-// whichever context is then current.
+// CUDA, not the pool, allocates memory in a context other than the GPU's primary one. Memory of the pool is
+// freed to the pool, whichever context is current at that time.
 TEST_F(PreloadTest, AContextOfItsOwnIsTheProgramsAffair) {
   const ProgramRun plain = run("static_programs/contexts", "");
   ASSERT_THAT(plain.outcome.text, StartsWith("checksum "));
@@ -398,13 +400,13 @@ TEST_F(PreloadTest, AProgramAndItsLibraryShareMemory) {
   }
 }
 
-// A program that looks up symbols finds the same ones as without the library.
+// A program that looks up symbols finds the same symbols as without the library.
 TEST_F(PreloadTest, LookUpsOfOthersAreTheLoadersOwn) {
   EXPECT_EQ(run("programs/look_up", "").outcome.text, "next: runtime\nabsent: not found\n");
   EXPECT_EQ(run("programs/look_up", kPreload).outcome.text, "next: preloaded\nabsent: not found\n");
 }
 
-// Regression: the last function of that name that any library had looked up replaced the driver's.
+// Regression: the last function of that name that any library had looked up replaced the driver's function.
 TEST_F(PreloadTest, FunctionsOfTheDriversNamesMayBeOthers) {
   const ProgramRun plain = run("static_programs/namesakes", "");
   ASSERT_THAT(plain.outcome.text, StartsWith("checksum "));
@@ -413,8 +415,8 @@ TEST_F(PreloadTest, FunctionsOfTheDriversNamesMayBeOthers) {
   EXPECT_THAT(preloaded.wrong, IsEmpty());
 }
 
-// Such a library is served only on request, since it may share memory with other processes, as communicators
-// do.
+// A library with a runtime inside gets the pool's memory only on request, since it may share memory with
+// other processes, as communicators do.
 TEST_F(PreloadTest, LibrariesWithARuntimeInsideAreServedWhereThatIsAskedFor) {
   const ProgramRun plain = run("static_programs/host", "");
   ASSERT_THAT(plain.outcome.text, StartsWith("checksum "));
@@ -429,11 +431,11 @@ TEST_F(PreloadTest, LibrariesWithARuntimeInsideAreServedWhereThatIsAskedFor) {
 }
 
 // The toolkit's own static runtime does not start on the stand-in, but it does look up the driver's
-// functions. The shared runtime does not, because the library is in front of it.
+// functions. The shared runtime does not look them up, because the library is in front of it.
 TEST_F(PreloadTest, TheToolkitsStaticRuntimeIsGivenOurFunctions) {
   const std::string environment = std::string(kPreload) + "LD_LIBRARY_PATH=" VDNN_DRIVER
                                                           " VDNN_PRELOAD_LIBRARIES=1 VDNN_PRELOAD_SUMMARY=1 ";
-  // CUDA 13.0's runtime looks up all our functions but cuMemAllocHost: 21.
+  // CUDA 13.0's runtime looks up 21 functions: all of ours except cuMemAllocHost.
   EXPECT_THAT(testing::run_process(environment + VDNN_STATIC_EXAMPLE).text,
               ContainsRegex("vdnn preload: 2[1-9] functions looked up in the driver\n"));
   EXPECT_THAT(testing::run_process(environment + VDNN_SHARED_EXAMPLE).text,

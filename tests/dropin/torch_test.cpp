@@ -88,7 +88,8 @@ TEST_F(TorchTest, FailuresAreReportedAndLeaveNothing) {
   }
 }
 
-// In the upper half, a value makes only one call fail; the long run makes each call fail in turn.
+// Makes every n-th call fail, for values of n from the number of calls downwards. With n above half that
+// number, only one call fails. The long run tries every n.
 TEST_F(TorchTest, NothingIsLeftWhicheverCallFails) {
   for (const char* const library : {kPlain, kOurs}) {
     const std::uint64_t calls = run(library, "").all_calls;

@@ -38,20 +38,21 @@ std::uint64_t orders() {
 
 struct Example {
   const char* name;
-  // The end of its output, without results of kernels, which the stand-in does not execute.
+  // The expected end of the example's output. It has no results of kernels, which the stand-in does not
+  // execute.
   const char* end;
 };
 
 constexpr Example kExamples[] = {
     // The sum of 100,000 bytes for each of the values 0 to 19.
     {"pool_in_c", "sum             19000000\nblocks          20\ngrowths         1\nnot given back  0\n"},
-    // The same sum over 10,000 numbers each.
+    // The sum of 10,000 numbers for each of the values 0 to 19.
     {"pinned_vector", "sum         1900000\nvectors     40\npage locks  2\n"},
-    // Over 10,000 bytes the first time, and one more each time.
+    // The sum of 10,000 bytes of the value 0, and of one byte more for each further value.
     {"memory_resource",
      "sum             1902470\nblocks          20\ngrowths         1\nnot given back  0\n"},
     {"thrust_and_cub", "blocks          40\ngrowths         1\nnot given back  0\n"},
-    // The first sum, plus 20 million ones.
+    // The sum of memory_resource, plus 20 buffers of one million bytes of the value 1.
     {"plain_cuda", "sum  21902470\n"}};
 
 class DropinExamples : public testing::TemporaryDirectory {
@@ -93,7 +94,8 @@ TEST_P(DropinExample, SaysWhatHasFailedAndLeavesNothing) {
   }
 }
 
-// In the upper half, a value makes only one call fail; the long run makes each call fail in turn.
+// Makes every n-th call fail, for values of n from the number of calls downwards. With n above half that
+// number, only one call fails. The long run tries every n.
 TEST_P(DropinExample, LeavesNothingWhicheverCallFails) {
   const std::uint64_t calls = run(GetParam().name, kStandIn).all_calls;
   const std::uint64_t tried = testing::extent({.usual = 20, .in_long_run = calls});
@@ -106,7 +108,7 @@ TEST_P(DropinExample, LeavesNothingWhicheverCallFails) {
 INSTANTIATE_TEST_SUITE_P(Programs, DropinExample, ::testing::ValuesIn(kExamples),
                          [](const auto& example) { return std::string(example.param.name); });
 
-// The same as `vdnn run -- plain_cuda` (tests/dropin/run_command_test.cpp).
+// Runs the example as `vdnn run -- plain_cuda` does (tests/dropin/run_command_test.cpp).
 TEST_F(DropinExamples, PlainCudaIsServedByThePreloadedPool) {
   const ProgramRun served =
       run("plain_cuda", "VDNN_PRELOAD_SUMMARY=1 LD_PRELOAD=" VDNN_PRELOAD ":" VDNN_STAND_IN);

@@ -65,7 +65,8 @@ TEST(Examples, CustomLayerHasTheGradientOfItsForwardPass) {
   ASSERT_THAT(gradients, SizeIs(8));
   ASSERT_THAT(differences, SizeIs(8));
   for (std::size_t channel = 0; channel < gradients.size(); ++channel) {
-    // Central differences over 0.0625 have an error of its square, and the loss is rounded to a float.
+    // Central differences over 0.0625 have an error of the order of 0.0625 squared, and the loss is rounded
+    // to a float.
     EXPECT_NEAR(gradients[channel], differences[channel], 0.01 * std::abs(gradients[channel]) + 2e-5);
   }
   EXPECT_GT(number_after(text, "would take"), 0) << "planned on a simulated GPU";

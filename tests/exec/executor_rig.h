@@ -62,7 +62,8 @@ class StagedInputs {
 };
 
 struct RigOptions {
-  // Uploads fresh parameters (hash_program.h). If null, parameters stay undefined, and ops compute nothing.
+  // Packs the parameters that the rig uploads (hash_program.h). If null, parameters are undefined, which
+  // suffices for ops that compute nothing.
   OpProgram* program = nullptr;
   // If false, the uploaded values are arbitrary, and `program` packs them in its own way.
   bool contents = true;
@@ -107,7 +108,8 @@ class ExecutorRig {
     if (options.program != nullptr && options.contents) {
       parameters.upload(pinned, stream, options.program, hash_parameters(training));
     } else if (options.program != nullptr || !device.properties().touches_memory) {
-      // Only versions and copies of these values count, and making values for large networks is slow.
+      // The values do not matter here, only their versions and copies do. Making values for large networks is
+      // slow.
       std::vector<std::vector<std::vector<float>>> states;
       for (const TapeParameter& parameter : training.parameters()) {
         states.emplace_back(parameter.state.size());

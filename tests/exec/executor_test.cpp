@@ -68,7 +68,7 @@ void expect_metrics(const StepMetrics& metrics, const Interpreter& reference, co
   std::array<std::uint32_t, kMetricsFloats> expected{};
   ASSERT_EQ(bytes.size(), sizeof(expected));
   std::memcpy(expected.data(), bytes.data(), sizeof(expected));
-  // Ranks have summed the loss; its mean is that of one rank.
+  // Ranks have summed their losses, which are equal; the metrics contain the mean.
   const float loss =
       std::bit_cast<float>(expected[0]) / (tape.collective() ? float{HashCommunicator::kRanks} : 1.0F);
   EXPECT_EQ(std::bit_cast<std::uint32_t>(metrics.losses[0].loss), std::bit_cast<std::uint32_t>(loss));
@@ -87,7 +87,7 @@ void expect_parameters(ExecutorRig& rig, HashProgram& program, const Interpreter
   }
 }
 
-// Compares the runs of ops that ranks do together, or of the others.
+// If `collective`, compares the runs of the ops that ranks do together; otherwise those of all other ops.
 void expect_runs(const std::vector<OpRun>& runs, const Interpreter& reference, const Tape& tape,
                  bool collective) {
   std::vector<OpRun> expected;
@@ -366,9 +366,9 @@ std::uint64_t most_host_bytes(const Schedule& schedule) {
   return most;
 }
 
-// With several lives, a later copy may reuse memory that an earlier one leaves, and a pool short of memory
-// makes room for it. So less memory may suffice than a run without a budget uses, but never less than is in
-// use.
+// If values have several lives, a later copy may reuse the memory of an earlier copy, and a pool short of
+// memory evicts other blocks first. So less memory may suffice than a run without a budget uses, but never
+// less than is in use.
 TEST_P(ExecutorTest, OneByteOfPageLockedMemoryLessThanItTakesIsOutOfMemory) {
   const auto ample = tight_device(prediction_);
   ASSERT_FALSE(shortage_of_run(*ample, *tape_, schedule_));
@@ -392,7 +392,7 @@ TEST_P(ExecutorTest, AFreshExecutorWithEnoughMemoryWorksAfterOneWithout) {
     } else {
       Executor executor(rig.parts(*tape_, schedule_));
       EXPECT_THROW(executor.submit(rig.inputs.of_step(0), kScalars), OutOfMemory);
-      EXPECT_THROW(executor.submit(rig.inputs.of_step(0), kScalars), DeviceError) << "a step is missing";
+      EXPECT_THROW(executor.submit(rig.inputs.of_step(0), kScalars), DeviceError) << "a step has failed";
     }
   }
   expect_nothing_held(*device);
@@ -614,7 +614,7 @@ std::uint64_t hash_of_state(ExecutorRig& rig, HashProgram& program) {
   return hash;
 }
 
-// The other micro-steps change nothing. All of them allocate memory alike.
+// Micro-steps before the last one change no parameter and no state. All micro-steps allocate memory alike.
 TEST_P(SharedTrainingTest, OnlyTheLastMicroStepChangesParametersAndStates) {
   const auto device = tight_device(prediction_);
   HashProgram program;
@@ -650,7 +650,8 @@ TEST_P(SharedTrainingTest, NoOrderRacesOrReadsAStaleVersion) {
   }
 }
 
-// Shows that the test above can fail: here a reduction waits for no gradient, or a step for no reduction.
+// Shows that the test above can fail: here no reduction waits for its gradients, or no other op waits for a
+// reduction.
 TEST_P(SharedTrainingTest, ReductionsThatAreNotOrderedAreFound) {
   const auto reduces = [](const Instruction& it) { return it.stream == StreamRole::kReduce; };
   Schedule early = schedule_;
@@ -757,7 +758,7 @@ TEST_F(RanksTest, AnExecutorWithoutCommunicatorIsRefused) {
   }
 }
 
-// Otherwise, the host would wait forever for a rank that is gone.
+// A host that waited on the device alone would wait forever for a rank that is gone.
 TEST_F(RanksTest, TheHostWaitsForResultsThroughTheCommunicator) {
   class LostRank : public HashCommunicator {
    public:
@@ -828,7 +829,7 @@ TEST(Executor, FirstStepWaitsForWhoeverHadThePersistentBuffersBefore) {
   EXPECT_EQ(device->findings().size(), 0U) << device->findings().front().text;
 }
 
-// Regression: only the name of a layout distinguished parameters, so one of another size was bound.
+// Regression: only the name of a layout distinguished parameters, so a parameter of another size was bound.
 TEST(ParameterStore, RefusesATapeOfAnotherNetwork) {
   const TapePtr tape = training_tape(random_network(1));
   const TapePtr other = training_tape(zoo_network("lenet", 1));

@@ -1,6 +1,6 @@
 #pragma once
 // Mathematics for tests of data flow. An op's result is a function of the op, of the step's scalars and of
-// every byte that it reads, so one wrong byte changes everything after it. Like real ops, these ops read
+// every byte that the op reads. So one wrong byte changes everything after it. Like real ops, these ops read
 // before they write, so they may overwrite in place, and they leave garbage in their workspace. Interpreter
 // computes the expected results without a schedule, with a vector for each value.
 
@@ -50,7 +50,7 @@ inline void fill_from(std::uint64_t seed, std::span<std::byte> bytes) {
   }
 }
 
-// The op itself. The contents of its result number `write` come from mix_seed(result of this function,
+// An op's result as a hash. The contents of its operand number `write` are drawn from the seed mix_seed(hash,
 // write).
 inline std::uint64_t op_hash(OpId op, const StepScalars& scalars,
                              std::span<const std::span<const std::byte>> reads) {
@@ -69,7 +69,7 @@ struct OpRun {
   bool operator==(const OpRun&) const = default;
 };
 
-// A parameter's storage is its logical form.
+// Computes results as hashes. The storage of a parameter is its logical form.
 class HashProgram : public OpProgram {
  public:
   void run(OpId op, const OpOperands& operands, const StepScalars& scalars, void*) override {
@@ -83,7 +83,8 @@ class HashProgram : public OpProgram {
       fill_from(mix_seed(hash, write), memory(operands.writes[write]));
     }
     const std::lock_guard lock(mutex_);
-    // No two steps read the same. So if an op makes the same result again, one step has launched it again.
+    // No two steps read the same bytes. So if an op makes the same result again, a step has launched the op
+    // twice.
     const auto [latest, first] = latest_.emplace(op, hash);
     if (first || std::exchange(latest->second, hash) != hash) {
       runs_.push_back({.op = op, .hash = hash});

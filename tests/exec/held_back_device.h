@@ -1,8 +1,8 @@
 #pragma once
 // A simulated device on which one piece of work is late. The random order of `sim` picks each ready stream
 // with the same probability, so a stream hardly ever lags by dozens of operations. Some defects appear only
-// then. Here each piece of work with a given name waits for a separate stream with many empty pieces of work.
-// This orders no two real accesses.
+// if a stream lags so far. Here each piece of work with a given name waits for a separate stream with many
+// empty pieces of work. This orders no two real accesses.
 
 #include <cstdint>
 #include <optional>
@@ -14,7 +14,7 @@
 
 namespace vdnn::testing {
 
-// Not synchronised. `sim` must outlive it.
+// Call the functions from one thread at a time. `sim` must outlive this device.
 class HeldBackDevice final : public ForwardingDevice {
  public:
   HeldBackDevice(Device& sim, std::string late_work, std::size_t pieces)
@@ -35,7 +35,7 @@ class HeldBackDevice final : public ForwardingDevice {
     if (name != late_work_) {
       return;
     }
-    // Created after all streams of this device's user, which so keep their numbers.
+    // The stream is created after all streams of this device's user, so that those keep their numbers.
     if (!ballast_) {
       ballast_ = below().create_stream("ballast");
     }

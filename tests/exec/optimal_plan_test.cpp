@@ -27,20 +27,21 @@ using testing::small_tape;
 using testing::SmallTape;
 
 const std::size_t kMostForecasts = testing::extent({.usual = 3000, .in_long_run = 20000});
-// Most lowered plans are no better than the best known plan, which shows without a forecast.
+// There are more plans than forecasts: for most plans, lower bounds of time and memory already show that they
+// are no better than the best known plan.
 const std::size_t kMostPlans = 20 * kMostForecasts;
 constexpr double kNever = std::numeric_limits<double>::infinity();
 
 // --- all decisions -----------------------------------------------------------------------------------------
-// Tries all decisions: for each gap between two uses of a value, keep, recompute or offload it; for each op,
-// an algorithm; for each prefetch, the op before which it starts; for each offloaded value, the op after
-// which its memory is released; addresses planned or found by the pool. The predictor scores each plan. A
-// value is recomputed right before its next use, or where another recomputation may need it. An offloaded
-// value is copied once per step, as soon as it is made or recomputed.
+// Tries all decisions. Each gap between two uses of a value is kept, recomputed or offloaded. Each op has an
+// algorithm, and each prefetch an op before which it starts. The memory of an offloaded value is released
+// after some op. Addresses are planned or found by the pool. The predictor scores each plan. A value is
+// recomputed right before its next use, or where another recomputation may need it. An offloaded value is
+// copied once per step, as soon as it is made or recomputed.
 //
-// Prunes by branch and bound. A step takes at least as long as its ops with all recomputations, as its copies
-// to the host, and as its loads and copies from the host. At each op, it needs at least the memory of what
-// the decisions so far keep there.
+// Prunes by branch and bound. A step takes at least as long as each of the following: its ops with all
+// recomputations; its copies to the host; its loads and copies from the host. At each op, the step needs at
+// least the memory of the values that the decisions so far keep there.
 class Exhaustive {
  public:
   Exhaustive(const SmallTape& small, const Budgets& budgets, const Forecaster& forecaster)
@@ -71,7 +72,7 @@ class Exhaustive {
     ValueId value = kNone;
     OpId before = 0;  // the earlier use
     OpId after = 0;
-    OpId born = 0;  // where the value's life begins unless an earlier gap ends it
+    OpId born = 0;  // where the value's first life begins
     bool first = false;
   };
   // The state of a value after the gaps decided so far.

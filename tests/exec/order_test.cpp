@@ -26,10 +26,10 @@ namespace {
 // Seeds for each plan.
 const std::uint64_t kSeeds = extent({.usual = 50, .under_sanitizers = 50, .in_long_run = 1000});
 const std::uint64_t kBrokenSeeds = std::max<std::uint64_t>(kSeeds / 10, 10);
-// Drops every n-th wait of a schedule in turn.
+// Of all waits of a schedule, every n-th is dropped, one at a time.
 const std::uint64_t kWaitsPerDrop = extent({.usual = 2, .under_sanitizers = 12, .in_long_run = 1});
 
-// All memory must come back: to the pools, and then to the system.
+// All memory must be given back, to the pools and then to the system.
 void run_and_release(Device& device, const Tape& tape, const Schedule& schedule) {
   EXPECT_EQ(run_steps(device, tape, schedule), 0U);
   expect_nothing_held(device);
@@ -61,8 +61,8 @@ TEST_P(OrderTest, NoOrderRacesOrReadsAStaleVersion) {
     orders.insert(device->order_hash());
   }
   std::cout << label() << ": " << kSeeds << " seeds, " << orders.size() << " distinct orders\n";
-  // Without transfers, only loads and the reading of metrics run beside the compute stream. Few hundred
-  // orders are then likely, and seeds repeat them.
+  // Without transfers, only loads and the reading of metrics run beside the compute stream. Only a few
+  // hundred orders are then likely, so several seeds draw the same order.
   EXPECT_GT(orders.size(), plan_.offloads() ? kSeeds / 2 : kSeeds / 5);
 }
 
@@ -123,11 +123,12 @@ bool is_found_by_versions(const Tape& tape, const DroppedWait& dropped) {
   return false;
 }
 
-// The two checks share no code. Both or neither must find each dropped wait. Neither finds it if the wait
-// changes nothing at run time: most releases wait for the compute stream, and the next owner of their memory
-// is the compute stream. (The static checker still reports such a schedule, which must not rely on the next
-// owner of memory.) With several lives of a value, versions do not show some races: a value that comes back
-// to its earlier address has the right version there before the copy.
+// The two checks share no code. Either both checks or neither must find each dropped wait. Neither check
+// finds it if the wait changes nothing at run time. For example, most releases wait for the compute stream,
+// and the next owner of their memory is the compute stream. (The static checker still reports such a
+// schedule, which must not rely on the next owner of memory.) With several lives of a value, versions do not
+// show some races: a value that is fetched to its earlier address has the right version there before the
+// copy.
 TEST_P(OrderTest, DroppedWaitsAreFoundByVersionsAlone) {
   const std::vector<DroppedWait> all = drop_waits(*tape_, schedule_);
   std::size_t found = 0;

@@ -23,8 +23,8 @@ struct SmallTape {
 inline constexpr std::uint64_t kUnitBytes = std::uint64_t{64} << 10U;
 inline constexpr std::size_t kMostFeatureMaps = 7;
 
-// A chain of three to seven feature maps. The op that makes the next one reads each; sometimes a later op
-// reads it, too. In the backward pass, the op of its producer or of its reader may read it again. Some ops
+// A chain of three to seven feature maps. Each map is read by the op that makes the next map, and sometimes
+// by a later op, too. The backward op of the map's producer or of its reader may read the map again. Some ops
 // have a slower algorithm without workspace.
 class SmallTapeDraft {
  public:

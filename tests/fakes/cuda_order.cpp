@@ -6,7 +6,7 @@ namespace vdnn {
 
 namespace {
 
-// Bytes with several places get names from here on, above all addresses.
+// Bytes that are mapped at several addresses get names from here on, above all addresses.
 constexpr std::uint64_t kBytes = std::uint64_t{1} << 63U;
 
 }  // namespace

@@ -1,12 +1,13 @@
 #pragma once
 // The order that CUDA itself guarantees, and the accesses that it leaves unordered. This class knows nothing
-// of the frontiers that the runtime keeps. Work comes after earlier work of its stream, after the events for
-// which the stream was made to wait (as recorded at that time), and after everything for which the host had
-// waited when it submitted the work. The host's own accesses (unmapping, unlocking, reading a result) come
-// after all that it has waited for. Everything that it submits later comes after them.
+// of the frontiers that the runtime keeps. Work comes after earlier work of its stream, and after the events
+// for which the stream was made to wait (as recorded at that time). It also comes after everything for which
+// the host had waited when it submitted the work. The host's own accesses (unmapping, unlocking, reading a
+// result) come after everything for which the host has waited. Everything that the host submits later comes
+// after these accesses.
 //
-// If several ranges of addresses map the same bytes, accesses conflict by bytes. Unmapping a range concerns
-// only the work that used that range.
+// If several ranges of addresses map the same bytes, accesses conflict by bytes. Unmapping a range conflicts
+// only with work that used the bytes through that range.
 
 #include <cstdint>
 #include <span>
@@ -20,7 +21,7 @@
 
 namespace vdnn {
 
-// Not synchronised.
+// Call the functions from one thread at a time.
 class CudaOrder {
  public:
   // Adds a stream of a device, or the branch of a graph that a captured stream becomes.
@@ -35,20 +36,20 @@ class CudaOrder {
   void host_waited(const Frontier& recorded) { races_.synchronize(recorded); }
   // The host reads or writes `range`, or unmaps or unlocks it.
   void host_accesses(AddressRange range, const std::string& name);
-  // The life of `range` has ended in the order of a stream, so its accesses are forgotten.
+  // The life of `range` has ended in the order of a stream, so all accesses to it are forgotten.
   void gone(AddressRange range);
-  // Until unshare(), `range` is one of several places of the bytes that begin at `offset` of all memory.
+  // Until unshare(), `range` is one of several ranges that map the bytes from `offset` on of all memory.
   void share(AddressRange range, std::uint64_t offset);
   void unshare(AddressRange range) { shared_.erase(range); }
-  // The `bytes` from `offset` on have no place any more.
+  // The `bytes` from `offset` on are not mapped anywhere any more.
   void end_sharing(std::uint64_t offset, std::uint64_t bytes);
-  // Reports that `name` uses a range that is not mapped, or not accessible to its GPU.
+  // Reports that work `name` uses a range that is not mapped, or that its GPU cannot access.
   void missing(AddressRange range, std::string_view name, const std::string& what);
 
   const std::vector<SimFinding>& findings() const { return findings_.all(); }
 
  private:
-  // Bytes with several places, and the address at which one piece of work uses them.
+  // Bytes that are mapped at several addresses, and the address at which one piece of work uses them.
   struct Given {
     AddressRange bytes;
     std::uint64_t address = 0;
@@ -59,7 +60,7 @@ class CudaOrder {
 
   std::vector<Frontier> known_;  // for each stream: what its next work comes after
   RaceChecker races_;
-  IntervalMap<std::uint64_t> shared_;  // to be added to an address for its byte's name
+  IntervalMap<std::uint64_t> shared_;  // added to an address, gives the name of its byte
   Findings findings_;
 };
 

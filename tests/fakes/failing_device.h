@@ -13,8 +13,8 @@
 
 namespace vdnn {
 
-// Counts, in order, the calls that can fail. It outlives its device, which at its end reports here what it
-// leaves behind.
+// Counts, in order, the calls that can fail. It outlives the device, whose destructor reports here the memory
+// that is still allocated.
 struct DeviceFaults {
   std::uint64_t fail_at = 0;  // from 1; 0: nothing fails
   bool armed = false;
@@ -26,7 +26,7 @@ struct DeviceFaults {
   std::uint64_t leaked_pinned_bytes = 0;
   std::uint64_t leaked_reservations = 0;
 
-  // Whether the caller's point fails.
+  // Returns whether the call that the caller is about to make fails.
   bool strikes(const std::string& what) {
     if (!armed || ++points != fail_at) {
       return false;

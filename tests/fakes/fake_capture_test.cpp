@@ -184,7 +184,7 @@ TEST_F(CaptureTest, TheLegacyStreamStandsForBlockingStreamsThatAreCaptured) {
   fake_.graph_destroy(graph_);
   EXPECT_EQ(fake_.stream_begin_capture(blocking), CudaStatus::kSuccess);
   EXPECT_EQ(fake_.stream_is_capturing(capturing, legacy), CudaStatus::kStreamCaptureImplicit);
-  EXPECT_EQ(fake_.stream_end_capture(graph_, blocking), CudaStatus::kSuccess) << "it stays valid";
+  EXPECT_EQ(fake_.stream_end_capture(graph_, blocking), CudaStatus::kSuccess) << "the capture stays valid";
   fake_.graph_destroy(graph_);
   EXPECT_EQ(fake_.stream_begin_capture(blocking), CudaStatus::kSuccess);
   EXPECT_EQ(on_another_thread([&] { return fake_.stream_query(legacy); }),

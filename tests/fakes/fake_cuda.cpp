@@ -489,7 +489,7 @@ CudaStatus FakeCuda::device_reset() {
   const auto is_used = [&](const auto& stream) { return !stream->is_default && lives_there(stream); };
   const auto event_of = [](const auto& entry) { return entry.second.get(); };
   if (std::ranges::any_of(streams_, is_used) || std::ranges::any_of(events_, lives_there, event_of)) {
-    return misuse("cudaDeviceReset", "somebody uses the GPU");
+    return misuse("cudaDeviceReset", "a stream or an event of the GPU still exists");
   }
   end_default_streams(ordinal);
   if (active_.erase(ordinal) != 0) {
@@ -557,7 +557,7 @@ CudaStatus FakeCuda::enable_peer_access(int peer) {
   }
   const int ordinal = thread().ordinal;
   if (!options_.peers || ordinal == peer) {
-    return misuse("cudaDeviceEnablePeerAccess", "the GPU cannot touch that one's memory");
+    return misuse("cudaDeviceEnablePeerAccess", "the GPU cannot access memory of the other GPU");
   }
   if (!entered_.emplace(ordinal, peer).second) {
     return finish(CudaStatus::kPeerAccessAlreadyEnabled);
@@ -699,7 +699,7 @@ CudaStatus FakeCuda::stream_destroy(CudaStream stream) {
     return status;
   }
   if (mine == nullptr || mine->is_default) {
-    return misuse("cudaStreamDestroy", "no such stream, or a default one");
+    return misuse("cudaStreamDestroy", "no such stream, or a default stream");
   }
   if (mine->place.capture) {
     return misuse("cudaStreamDestroy", "the stream is being captured");
@@ -754,7 +754,8 @@ CudaStatus FakeCuda::stream_id(std::uint64_t& id, CudaStream stream) {
   }
   const Stream* const mine = find_stream(stream);
   if (mine == nullptr) {
-    // CUDA does not specify the error for the handle of a destroyed stream, and drivers have returned either.
+    // CUDA does not specify the error for the handle of a destroyed stream, and drivers have returned each of
+    // these two.
     return finish(options_.seed % 2 == 0 ? CudaStatus::kInvalidResourceHandle
                                          : CudaStatus::kContextIsDestroyed);
   }
@@ -1222,7 +1223,7 @@ CudaStatus FakeCuda::graph_instantiate(CudaExec& exec, CudaGraph graph) {
   }
   const auto is_another = [mine](const auto& other) { return !other->destroyed && other->graph == mine; };
   if (std::ranges::any_of(mine->nodes, &Node::is_of_memory) && std::ranges::any_of(execs_, is_another)) {
-    return misuse("cudaGraphInstantiate", "a graph that allocates or frees has one already");
+    return misuse("cudaGraphInstantiate", "a graph that allocates or frees memory is instantiated already");
   }
   auto made = std::make_unique<Exec>();
   made->ordinal = thread().ordinal;
@@ -1389,7 +1390,7 @@ template <class Predicate>
 CudaStatus FakeCuda::run_until(std::string_view call, const Predicate& done) {
   while (corruption() == CudaStatus::kSuccess && !done()) {
     if (!run_some() && !others_go_on()) {
-      return misuse(call, "waits for what nothing in flight will ever reach");
+      return misuse(call, "waits for work that never ends");
     }
   }
   host_saw(clock_seconds());
@@ -1505,7 +1506,7 @@ CudaStatus FakeCuda::host_register(AddressRange range) {
   const bool overlaps =
       next != pinned_.begin() && std::prev(next)->first + std::prev(next)->second.bytes > range.begin;
   if (range.bytes == 0 || overlaps) {
-    return misuse("cudaHostRegister", "nothing, or a part is registered already");
+    return misuse("cudaHostRegister", "no bytes, or a part of the range is registered already");
   }
   pinned_.emplace(range.begin, made);
   pinned_amount_.add(range.bytes);
@@ -1633,7 +1634,7 @@ CudaStatus FakeCuda::free_async(std::uint64_t address, CudaStream stream) {
   };
   const CudaStatus status =
       give("cudaFreeAsync", stream, end,
-           // The stream may be another GPU's, which need not have access to the memory.
+           // The stream may be of another GPU, which need not have access to the memory.
            {.name = "cudaFreeAsync", .reads = {}, .writes = {&write, 1}, .is_copy = true});
   mine->destroyed = status == CudaStatus::kSuccess;
   return status;
@@ -1674,7 +1675,8 @@ CudaStatus FakeCuda::malloc_in_capture(std::uint64_t& address, std::uint64_t byt
 CudaStatus FakeCuda::free_in_capture(std::uint64_t address, Stream& stream) {
   GraphMemory* const memory = find_graph_memory(address);
   if (memory == nullptr || memory->freed_in != nullptr) {
-    return misuse("cudaFreeAsync", "within a capture, of what is not a graph's, or freed in a graph already");
+    return misuse("cudaFreeAsync",
+                  "in a capture, of memory that is no graph's or is freed in a graph already");
   }
   const Access write{.range = memory->range};
   const CudaStatus status = put(stream, [] {}, {.name = "cudaFreeAsync", .reads = {}, .writes = {&write, 1}});
@@ -1714,8 +1716,8 @@ CudaStatus FakeCuda::check_memory(const Nodes& nodes) {
   return needed <= free_bytes(thread().ordinal) ? CudaStatus::kSuccess : CudaStatus::kMemoryAllocation;
 }
 
-// Life begins at the call that launches the graph, and ends at the call that frees the memory, since accesses
-// are judged when work is submitted.
+// The memory's life begins at the call that launches the graph, and ends at the call that frees the memory.
+// These moments count because accesses are judged when work is submitted.
 void FakeCuda::begin_life(GraphMemory& memory) {
   memory.live = true;
   memory.excused = false;
@@ -1882,7 +1884,7 @@ CudaStatus FakeCuda::memory_map(AddressRange range, std::uint64_t handle) {
   }
   Block* const block = find_block(handle);
   if (block == nullptr || block->bytes != range.bytes) {
-    return misuse("cuMemMap", "no such memory, or not all of it");
+    return misuse("cuMemMap", "no such memory, or not its size");
   }
   if (!is_reserved(range) || range.begin % options_.granule_bytes != 0) {
     return misuse("cuMemMap", "not inside a reservation, or within a granule");
@@ -1937,17 +1939,17 @@ CudaStatus FakeCuda::memory_set_access(AddressRange range, std::span<const int> 
   if (!cover(mapped_, range, [&](std::uint64_t begin, const Mapped& mapped) {
         are_whole = are_whole && begin >= range.begin && begin + mapped.bytes <= range.end();
       })) {
-    return misuse("cuMemSetAccess", "not all of it is mapped");
+    return misuse("cuMemSetAccess", "a part of the range is not mapped");
   }
   if (!are_whole) {
-    return misuse("cuMemSetAccess", "a part of an allocation");
+    return misuse("cuMemSetAccess", "only a part of an allocation");
   }
   for (const int ordinal : ordinals) {
     if (ordinal < 0 || ordinal >= options_.gpus) {
       return finish(CudaStatus::kInvalidDevice);
     }
     if (!can_reach(range, ordinal)) {
-      return misuse("cuMemSetAccess", "the GPU cannot reach that one's memory");
+      return misuse("cuMemSetAccess", "the GPU cannot access memory of the GPU that owns it");
     }
   }
   for (const int ordinal : ordinals) {
@@ -1974,7 +1976,7 @@ CudaStatus FakeCuda::memory_unmap(AddressRange range) {
     return status;
   }
   if (mine == nullptr || it->second.bytes != range.bytes) {
-    return misuse("cuMemUnmap", "not a mapping as a whole");
+    return misuse("cuMemUnmap", "not a whole mapping");
   }
   order_.host_accesses(range, "cuMemUnmap");
   accessible_.erase(range);

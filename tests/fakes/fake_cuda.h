@@ -7,22 +7,23 @@
 // can also be logical: it then consists of addresses alone, nothing is mapped, touched or copied, and a GPU
 // may have terabytes.
 //
-// The default streams have their own handles, and each stream behaves as CUDA documents for its kind: the
-// legacy stream waits for all earlier work of blocking streams, and their later work waits for it. Streams of
-// stream_create() do not block; the default streams of threads do.
+// The default streams have their own handles, and each stream behaves as CUDA documents for its kind. The
+// legacy stream waits for all earlier work of blocking streams, and later work of blocking streams waits for
+// the legacy stream. Streams of stream_create() do not block; the default streams of threads do.
 //
-// A captured stream records instead. A graph has the recorded pieces with only the order that streams and
-// events gave them, and each launch runs them in a newly drawn order. Memory allocated in the order of a
-// captured stream belongs to the graph. Its address is valid from a launch until the following free, inside
-// the graph or after it, and no other memory has this address. Waiting for captured work, querying it, or
-// waiting for the whole GPU invalidates the capture, whichever thread does so. So does any other call that
-// waits for the device or changes memory, if the modes of capture and thread forbid it; CUDA does not
-// document this for every call.
+// A captured stream records its work instead of running it. A graph has the recorded pieces with only the
+// order that streams and events gave them. Each launch runs the pieces in a newly drawn order. Memory
+// allocated in the order of a captured stream belongs to the graph. Its address is valid from a launch until
+// the following free, inside the graph or after it, and no other memory has this address. Waiting for
+// captured work, querying it, or waiting for the whole GPU invalidates the capture, whichever thread does so.
+// So does any other call that waits for the device or changes memory, if the modes of capture and thread
+// forbid the call. CUDA does not document this for every call.
 //
-// Calls are counted, and a chosen call can be made to fail. Misuse (a destroyed handle, an unmapped range, a
-// stream of another GPU, a copy of memory that is no longer page-locked) and leaks are findings. So are
-// unordered accesses to the same bytes if one of them is a write (cuda_order.h): by copies, by kernels that
-// declare their accesses, and by the host if it unmaps or unlocks memory or declares an access.
+// Calls are counted, and a chosen call can be made to fail. The fake reports misuse (a destroyed handle, an
+// unmapped range, a stream of another GPU, a copy of memory that is no longer page-locked) and leaks. It also
+// reports unordered accesses to the same bytes if one of them is a write (cuda_order.h). Accesses are those
+// of copies, of kernels that declare them, and of the host if it unmaps or unlocks memory or declares an
+// access.
 
 #include <algorithm>
 #include <chrono>
@@ -75,8 +76,9 @@ struct FakeCudaOptions {
   // With a clock: how long the host needs to submit a piece of work or an event. No piece begins before the
   // host has submitted it, and a waiting host continues no sooner than the GPU has finished.
   double submission_seconds = 0;
-  // Called while the host waits and nothing can run here, so that other processes progress, for which a
-  // stream may be held. If it returns false or is empty, the host would wait forever, which is misuse.
+  // Called while the host waits and no work can run. It lets other processes progress, since a held stream
+  // may wait for them. If it returns false or is empty, the host would wait forever, which is reported as
+  // misuse.
   std::function<bool()> while_host_waits;
 };
 
@@ -97,13 +99,15 @@ class FakeCuda final : public CudaApi {
 
   // --- calls of tests -------------------------------------------------------------------------------------
   // Like cudaLaunchKernel(): `kernel` runs in its turn. If the launch fails, its error is cleared from the
-  // thread, but an error of an earlier call stays. `stream` belongs to a FakeCuda. The kernel makes no calls.
+  // thread, but an error of an earlier call stays. `stream` must belong to a FakeCuda. The kernel must make
+  // no calls.
   static CudaStatus launch(CudaStream stream, std::function<void()> kernel,
                            const FakeAccesses& accesses = {});
-  // Stops the stream until ready() returns true, like a kernel that waits for other GPUs. ready() makes no
-  // calls.
+  // Stops the stream until ready() returns true, like a kernel that waits for other GPUs. ready() must make
+  // no calls.
   static CudaStatus hold(CudaStream stream, std::function<bool()> ready);
-  // For a kernel that runs on `stream`: it also reads `range`, as NCCL's kernels read buffers of other ranks.
+  // Call it inside a kernel that runs on `stream`. The kernel then also reads `range`, as NCCL's kernels read
+  // buffers of other ranks.
   static void read_in_kernel(CudaStream stream, AddressRange range, std::string_view name);
   // The host does something else for a while, so the GPUs run all that can run.
   void rest();
@@ -115,8 +119,8 @@ class FakeCuda final : public CudaApi {
 
   // cudaStreamCreate: the stream takes turns with the legacy default stream.
   CudaStatus stream_create_blocking(CudaStream& stream);
-  // The default stream of this handle. 0 and cudaStreamLegacy (1) mean that of the calling thread's GPU, and
-  // cudaStreamPerThread (2) the thread's own stream on this GPU.
+  // The default stream of this handle. 0 and cudaStreamLegacy (1) mean the legacy stream of the calling
+  // thread's GPU. cudaStreamPerThread (2) means the thread's own stream on this GPU.
   CudaStream stream_of(CudaStream stream);
 
   // cudaStreamBeginCapture with a mode, whereas stream_begin_capture(stream) uses kThreadLocal. With `into`,
@@ -124,7 +128,8 @@ class FakeCuda final : public CudaApi {
   CudaStatus stream_begin_capture(CudaStream stream, CaptureMode mode, CudaGraph into = nullptr);
   // Waits until the calling thread's GPU has finished its work, like cudaFree(). Captures stay as they are.
   CudaStatus finish_work();
-  // Like cudaDeviceReset(), drops the captures of the calling thread's GPU, whose streams will be gone, too.
+  // The first part of cudaDeviceReset(): drops the captures of the calling thread's GPU, so that the caller
+  // can destroy the GPU's streams.
   void drop_captures();
 
   // cudaMallocManaged: like malloc(), but every GPU may access the memory.
@@ -162,7 +167,8 @@ class FakeCuda final : public CudaApi {
   void return_memory(int ordinal, std::uint64_t bytes);
   // Whether the process has a context on the GPU.
   bool uses(int ordinal) const;
-  // The most memory of the GPU that the process has had at once, mapped or not, as its card saw it.
+  // The peak of the memory in use on the GPU, mapped or not, with contexts and take_memory() but without
+  // used_bytes.
   std::uint64_t peak_bytes(int ordinal) const;
 
   // The `nth` call from now on (from 1), among all calls or those named `name`, returns `status` instead of
@@ -172,9 +178,10 @@ class FakeCuda final : public CudaApi {
   // has no effect and returns success.
   void lose_call(std::uint64_t nth, std::string_view name);
 
-  // Runs, as another thread would, just before the next cudaStreamWaitEvent.
+  // Runs `other`, in place of another thread, just before the next cudaStreamWaitEvent.
   void before_next_wait(std::function<void()> other);
-  // Runs, as another thread would, when the next cudaDeviceSynchronize has waited but not yet returned.
+  // Runs `other`, in place of another thread, when the next cudaDeviceSynchronize has waited but not yet
+  // returned.
   void after_next_synchronize(std::function<void()> other);
 
   // The host itself accesses page-locked memory; `name` is the purpose.
@@ -194,14 +201,14 @@ class FakeCuda final : public CudaApi {
   std::vector<std::string> misuses() const;
   // Uses of events that are permitted but slow because of the event's kind; each kind of use once.
   std::set<std::string> dear_events() const;
-  // Unordered accesses, and kernels that use memory that is not there.
+  // Unordered accesses, and uses of memory that is not mapped or not accessible to the GPU.
   std::vector<SimFinding> findings() const;
   // The number of misuses and findings so far.
   std::size_t wrong() const;
   // Leaks, except of resources whose releasing call was made to fail.
   std::vector<std::string> leaks() const;
-  // Bytes mapped of all GPUs' memory_bytes, each allocation once, however many places it has; and their peak,
-  // and that of page-locked memory.
+  // The mapped bytes of all GPUs' memory, with each allocation counted once, however many places it has;
+  // their peak; and the peak of page-locked memory.
   std::uint64_t mapped_bytes() const;
   std::uint64_t peak_mapped_bytes() const;
   std::uint64_t peak_page_locked_bytes() const;
@@ -365,7 +372,7 @@ class FakeCuda final : public CudaApi {
     bool is_default = false;
     std::deque<Given> pieces;
     std::uint64_t given = 0;                  // submitted pieces
-    std::map<StreamId, std::uint64_t> after;  // how many pieces of others it has waited for in turn
+    std::map<StreamId, std::uint64_t> after;  // how many pieces of each other stream it comes after
     Place place;
   };
   struct Event : Owned {
@@ -421,18 +428,18 @@ class FakeCuda final : public CudaApi {
   // Begins a call: success, or the status that the call returns at once. `releases` names the resource that
   // the call releases.
   CudaStatus begin(std::string_view name, Owned* releases = nullptr);
-  // The same for a call that works even if the context is corrupted.
+  // Like begin(), for a call that works even if the context is corrupted.
   CudaStatus begin_without_context(std::string_view name, Owned* releases = nullptr);
   // Whether this call, which has begun, is the one to be lost.
   bool is_lost(std::string_view name);
-  // The same for a call that may be unsafe while streams are captured: in CUDA's words, one that the captured
-  // graphs would not know of.
+  // Like begin(), for a call that CUDA counts as potentially unsafe while streams are captured (CUDA Runtime
+  // API, cudaThreadExchangeStreamCaptureMode()).
   CudaStatus begin_unsafe(std::string_view name, Owned* releases = nullptr);
-  // A call of the runtime that needs a context has begun. A thread without a context begins to use its GPU,
-  // or the first GPU if it has set none (CUDA Programming Guide, "Initialization").
+  // For a call of the runtime that needs a context: a thread without a context begins to use its GPU, or the
+  // first GPU if it has set none (CUDA Programming Guide, "Initialization").
   void use_gpu();
   CudaContextHandle primary_context(int ordinal);
-  // The corruption of the calling thread's GPU.
+  // The error with which the context of the calling thread's GPU is corrupted; success if it is not.
   CudaStatus corruption();
   std::function<void()> take(std::function<void()>& other);
   CudaStatus finish(CudaStatus status);
@@ -449,7 +456,7 @@ class FakeCuda final : public CudaApi {
   // The legacy stream of the calling thread's GPU.
   Stream& legacy_stream();
   Stream& thread_stream();
-  // Orders the stream as CUDA does implicitly before it gets more work.
+  // Before the stream gets more work, orders it after the streams for which CUDA makes it wait implicitly.
   CudaStatus take_turns(Stream& stream);
   void order(Stream& earlier, Stream& later);
   void end_default_streams(int ordinal);
@@ -459,8 +466,8 @@ class FakeCuda final : public CudaApi {
   CudaStatus give(std::string_view call, CudaStream stream, Kernel kernel, const FakeAccesses& accesses);
   CudaStatus put(Stream& stream, Kernel kernel, const FakeAccesses& accesses);
   CudaStatus invalidate(Capture& capture, CudaStatus status);
-  // Success, or CUDA's error if no thread may query or wait for the work of the stream or the GPU.
-  // Invalidates the captures that the call concerns.
+  // Success, or CUDA's error if captures forbid every thread to query, or wait for, the work of the stream or
+  // the GPU. Invalidates these captures.
   CudaStatus check_no_capture(const Stream& stream);
   CudaStatus check_no_capture(int ordinal);
   // The capture of a blocking stream of the GPU, or null.
@@ -503,7 +510,7 @@ class FakeCuda final : public CudaApi {
   // The host's submission, on the clock if there is one. Returns its time.
   double host_submits();
   void gpu_waits_until(double seconds);
-  // The host learns what happened at this time.
+  // The host has seen something that happened at this time, so its clock is at least there.
   void host_saw(double seconds) { host_seconds_ = std::max(host_seconds_, seconds); }
   double clock_seconds() const { return options_.clock ? *options_.clock : 0; }
   void run_one(Stream& stream);

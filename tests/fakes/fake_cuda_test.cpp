@@ -1,5 +1,5 @@
-// The fake's rules of order, each with the finding that its absence would cause, since other tests rely on
-// these rules when they find nothing. Also its logical memory.
+// Tests the fake's rules of order. For each rule there is a case in which only this rule leads to a finding.
+// Other tests rely on the fake when it finds nothing. Also tests the fake's logical memory.
 
 #include "tests/fakes/fake_cuda.h"
 
@@ -269,7 +269,8 @@ TEST_F(CudaOrderTest, KernelsAreGivenMemoryThatIsThere) {
   EXPECT_THAT(pairs(fake_), ElementsAre(", nowhere", ", across"));
 }
 
-// Virtual memory is accessible to the GPUs that have access to it, wherever it is.
+// A GPU may use virtual memory of another GPU only after cuMemSetAccess; cudaDeviceEnablePeerAccess does not
+// suffice.
 TEST_F(CudaOrderTest, AnotherGpuNeedsAccessGranted) {
   CudaStream other = nullptr;
   expect(fake_.set_device(1));
@@ -384,7 +385,7 @@ TEST_F(DefaultStreamsTest, CopiesOnThemAreInOrderToo) {
   EXPECT_THAT(pairs(fake_), IsEmpty());
 }
 
-// The work runs in that order, too, for any drawn order.
+// The work also runs in the order of the turns, whatever order the seed draws.
 TEST_F(DefaultStreamsTest, WorkWaitsForItsTurn) {
   bool opened = false;
   expect(FakeCuda::hold(blocking_, [&opened] { return opened; }));
@@ -609,7 +610,8 @@ TEST_P(SharedMemoryTest, WorkAtOtherPlacesDoesNotKeepOneFromBeingUnmapped) {
   EXPECT_THAT(pairs(fake_), ElementsAre("makes y, makes y anew", "reads y, makes y anew"));
 }
 
-// Later work at another place comes after this work, but that does not mean that the host has waited for it.
+// Later work at another place is ordered after the earlier work, but that does not mean that the host has
+// waited for the earlier work.
 TEST_P(SharedMemoryTest, WorkThatWasGivenAPlaceKeepsIt) {
   kernel(a_, "makes x", {}, {x()});
   order(a_, b_);
@@ -698,10 +700,9 @@ TEST(SharedMemory, IsMisusedLikeAnyOther) {
   expect(fake.memory_release(handle));
   EXPECT_EQ(fake.memory_map(second, handle), CudaStatus::kInvalidValue);
   EXPECT_EQ(fake.memory_unmap(second), CudaStatus::kInvalidValue);
-  EXPECT_THAT(
-      fake.misuses(),
-      ElementsAre("cuMemMap: mapped already", "cuMemMap: no such memory, or not all of it",
-                  "cuMemMap: no such memory, or not all of it", "cuMemUnmap: not a mapping as a whole"));
+  EXPECT_THAT(fake.misuses(),
+              ElementsAre("cuMemMap: mapped already", "cuMemMap: no such memory, or not its size",
+                          "cuMemMap: no such memory, or not its size", "cuMemUnmap: not a whole mapping"));
 }
 
 // --- logical memory ----------------------------------------------------------------------------------------
@@ -770,8 +771,8 @@ TEST(FakeCuda, AThreadBeginsAnewWhereAnotherHasEnded) {
   }).join();
 }
 
-// A new thread may get the std::thread::id of a thread that ended during its capture. It must not be able to
-// end that capture.
+// A new thread may get the std::thread::id of a thread that ended during its capture. The new thread must not
+// be able to end that capture.
 TEST(FakeCuda, ACaptureOfAThreadThatHasEndedIsNobodyElses) {
   FakeCuda fake;
   CudaStream stream = nullptr;
@@ -786,7 +787,7 @@ TEST(FakeCuda, ACaptureOfAThreadThatHasEndedIsNobodyElses) {
 }
 
 // CUDA Programming Guide, "Error Checking": cudaErrorNotReady is no error. Runtime API, cudaGetLastError():
-// only calls of the runtime set it.
+// only calls of the runtime set the last error.
 TEST(FakeCuda, LastErrorsAreOfTheRuntimesCallsAlone) {
   FakeCuda fake;
   CudaStream stream = nullptr;

@@ -1,6 +1,6 @@
 #pragma once
 // A device for tests of the layers above it. Addresses are numbers, work completes when it is submitted, and
-// calls that reach the driver are recorded. Hooks make it fail, or observe what happens meanwhile.
+// calls that reach the driver are recorded. Hooks make calls fail, or act while a call runs.
 
 #include <cstdint>
 #include <functional>
@@ -21,8 +21,8 @@ class FakeDevice : public Device {
   struct Event {
     enum class Kind : std::uint8_t { kWait, kProtect, kAllow, kSynchronize, kFreePinned };
     Kind kind = Kind::kWait;
-    StreamId stream = 0;  // that waits, or in whose order the call is
-    Point point;          // waited for
+    StreamId stream = 0;  // the stream that waits, or in whose order the call is
+    Point point;          // the point for which the stream waits
     AddressRange range;   // protected, allowed or freed
     friend bool operator==(const Event&, const Event&) = default;
   };
@@ -39,7 +39,7 @@ class FakeDevice : public Device {
 
   explicit FakeDevice(DeviceProperties properties = small_properties()) : Device(std::move(properties)) {}
 
-  // If set, called in place of the driver's part; may throw.
+  // If set, these functions are called in place of the driver's part. They may throw.
   std::function<void(AddressRange)> on_commit;
   std::function<void(std::uint64_t)> on_allocate_pinned;
   std::function<void(StreamId, Point)> on_wait;

@@ -1,7 +1,7 @@
 #pragma once
 // Physical memory of fake GPUs. As in CUDA's virtual memory management, it can be mapped at several places at
-// once, and all of them show the same bytes. It is an unnamed file; released pages are punched out of it. It
-// can also be logical: offsets alone, with nothing mapped.
+// once, and all of them show the same bytes. The memory is an unnamed file, out of which released pages are
+// punched. Memory can also be logical: offsets alone, with nothing mapped.
 
 #include <cstdint>
 #include <optional>
@@ -10,7 +10,7 @@
 
 namespace vdnn {
 
-// Not synchronised.
+// Call the functions from one thread at a time.
 class FakeMemory {
  public:
   explicit FakeMemory(bool logical) : logical_(logical) {}
@@ -24,7 +24,8 @@ class FakeMemory {
   std::optional<std::uint64_t> take(std::uint64_t bytes);
   void give_back(std::uint64_t offset, std::uint64_t bytes);
 
-  // Replaces reserved address space; inaccessible until open(). Returns false if the system refuses.
+  // Maps the memory at `offset` in place of reserved address space. The range is inaccessible until open().
+  // Returns false if the system refuses.
   bool map(AddressRange range, std::uint64_t offset) const;
   void open(AddressRange range) const;
   // Makes `range` reserved address space again.

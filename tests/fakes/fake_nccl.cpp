@@ -323,18 +323,18 @@ NcclStatus FakeNccl::init_rank(NcclComm& comm, int size, const NcclId& id, int r
   const std::lock_guard lock(mutex_);
   const auto it = groups_.find(id);
   if (it == groups_.end() || rank < 0 || rank >= size) {
-    return misuse("an id that nobody made, or a rank that cannot be");
+    return misuse("an id that ncclGetUniqueId did not make, or an invalid rank");
   }
   Group& group = it->second;
   if (group.size != 0 && group.size != size) {
-    return misuse("ranks of groups of different sizes");
+    return misuse("ranks that join one group with different sizes");
   }
   const auto is_taken = [&](const std::unique_ptr<Comm>& other) {
     return other->group == &group &&
            (other->rank == rank || (other->cuda == cuda && other->ordinal == ordinal));
   };
   if (std::ranges::any_of(comms_, is_taken)) {
-    return misuse("two ranks of one number, or with one GPU");
+    return misuse("two ranks with the same number or the same GPU");
   }
   group.size = size;
   ++group.came;
@@ -471,7 +471,7 @@ NcclStatus FakeNccl::begin(NcclComm comm, const Launching& launching) {
     const std::lock_guard lock(mutex_);
     Comm* const mine = find(comm);
     if (mine == nullptr) {
-      return misuse("an end of a group of no communicator");
+      return misuse("ncclGroupEnd of no communicator");
     }
     if (random_() % 2 != 0) {
       mine->unlaunched = launching;

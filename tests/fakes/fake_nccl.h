@@ -1,35 +1,36 @@
 #pragma once
 // NCCL without GPUs, for tests of its callers. Ranks are threads, and each has the streams of its own
 // FakeCuda, like a process. A collective is two pieces of work on each rank's stream. The first reads the
-// rank's range. The second is held until every rank has come that far, and then writes the result. So the
-// fake reports a caller that does not order its writes before the collective, or its reads after it.
+// rank's range. The second is held until every rank has reached it, and then writes the result. So the fake
+// reports a caller that does not order its writes before the collective, or its reads after it.
 //
-// Ranks of one process share a FakeCuda. A rank's GPU then reads the buffers of the others in place, as NCCL
-// may, and needs access to them.
+// Ranks of one process share a FakeCuda. A rank's GPU then reads the buffers of the other ranks in place, as
+// NCCL may, and needs access to them.
 //
-// All calls are as non-blocking as NCCL's options request. Initialisation is in progress until every rank has
-// called. By seed, a collective is launched only when its rank queries the communicator's state.
+// Calls do not block, as for a communicator with NCCL's option blocking = 0. Initialisation is in progress
+// until every rank has called it. The seed decides whether a collective is launched at once, or only when its
+// rank queries the communicator's state.
 //
 // Memory is allocated late, not when ranks are joined. The first collective of each of NCCL's algorithms
-// connects the ranks for it, which uses connection_bytes of each GPU until the communicator is gone (NCCL
-// 2.22 and later, ncclCollPreconnect(); NCCL_RUNTIME_CONNECT). NCCL chooses the algorithm by kind and size.
-// The fake chooses as on GPUs connected by an NVSwitch: broadcasts use rings alone, and large sums of floats
-// use NVLS (tuning.cc: ncclTopoTuneModel(); device.h: ncclNvlsSupported()). A single rank has no other rank
-// to connect to.
+// connects the ranks for this algorithm (NCCL 2.22 and later, ncclCollPreconnect(); NCCL_RUNTIME_CONNECT). A
+// connection uses connection_bytes of each GPU until the communicator is gone. NCCL chooses the algorithm by
+// kind and size. The fake chooses as on GPUs connected by an NVSwitch: broadcasts use rings alone, and large
+// sums of floats use NVLS (tuning.cc: ncclTopoTuneModel(); device.h: ncclNvlsSupported()). A single rank has
+// no other rank to connect to.
 //
 // Each rank has its own number and GPU (NCCL's user guide, "Creating a Communicator": one GPU for several
 // ranks "is not supported and may lead to hangs").
 //
-// Capturing a collective of several ranks is a finding. NCCL captures it, but then neither ncclCommFinalize
-// nor ncclCommAbort ends before the graph is destroyed (init.cc: commDestroySync() polls "until all graphs
-// referencing us die", whatever the communicator's abort flag). A rank that gives up while it still has its
-// graph would hang. A single rank has nothing of NCCL's in its graph.
+// Capturing a collective of several ranks is reported. NCCL captures the collective, but then neither
+// ncclCommFinalize nor ncclCommAbort ends before the graph is destroyed. (In init.cc, commDestroySync() polls
+// "until all graphs referencing us die", whatever the communicator's abort flag.) A rank that gives up while
+// it still has its graph would hang. A single rank has nothing of NCCL's in its graph.
 //
 // Time is logical. It passes one tick at a time, and only while all running ranks rest. So a rank times out
-// because others do not come, never because the machine is busy.
+// because other ranks are missing, never because the machine is busy.
 //
 // Calls are counted for each rank, and a chosen one can be made to fail. Misuse, and communicators that are
-// neither destroyed nor aborted, are findings.
+// neither destroyed nor aborted, are reported.
 
 #include <condition_variable>
 #include <cstdint>
@@ -51,8 +52,8 @@ namespace vdnn {
 struct FakeNcclOptions {
   std::uint64_t seed = 0;
   int ranks = 2;
-  // Whether NCCL tells the other ranks that a rank has aborted. NCCL does so if it notices; otherwise they
-  // wait.
+  // Whether NCCL tells the other ranks that a rank has aborted. NCCL does so if it notices the abort;
+  // otherwise the other ranks wait.
   bool aborts_are_heard = true;
   std::uint64_t connection_bytes = std::uint64_t{1} << 20;
 };
@@ -61,7 +62,7 @@ struct FakeNcclOptions {
 class FakeNccl {
  public:
   static constexpr double kTickSeconds = 1;
-  // Size from which an all-reduce uses another algorithm.
+  // Sizes from which an all-reduce uses another algorithm.
   static constexpr std::uint64_t kMiddleBytes = 4 << 10;
   static constexpr std::uint64_t kLargeBytes = 16 << 10;
 
@@ -74,7 +75,7 @@ class FakeNccl {
   // Runs work(rank) on one thread per rank until all have returned.
   void run(const std::function<void(int rank)>& work);
   double now_seconds() const;
-  // On a rank's thread, rests until `seconds` have passed.
+  // Rests until `seconds` have passed. Call it on a rank's thread.
   void let_pass(double seconds);
 
   // The `nth` call of `rank` from now on (from 1) returns `status` instead of doing anything.
@@ -98,7 +99,7 @@ class FakeNccl {
     const FakeCuda* cuda = nullptr;
     AddressRange range;
   };
-  // One collective, with the ranks that have come to it so far.
+  // One collective, with the ranks that have joined it so far.
   struct Meeting {
     std::string what;
     std::vector<std::vector<float>> inputs;  // by rank, widened
@@ -141,7 +142,7 @@ class FakeNccl {
   using Outcome = std::function<std::vector<float>(const std::vector<std::vector<float>>& inputs)>;
 
   bool fails(int rank, std::string_view name, NcclStatus& status);
-  NcclStatus misuse(const std::string& what);  // guarded by the caller
+  NcclStatus misuse(const std::string& what);  // call it with mutex_ locked
   NcclStatus misuse_of_groups(const std::string& what);
   Comm* find(NcclComm comm);
   NcclStatus get_unique_id(NcclId& id);
@@ -161,15 +162,15 @@ class FakeNccl {
                     const Outcome& outcome, CudaStream stream);
   bool is_alone(const Comm& comm) const;
   static Algorithm algorithm_of(std::uint64_t bytes);
-  // Connects the ranks before a collective by this algorithm. It takes the GPUs' locks, so call it without
-  // mutex_.
+  // Connects the ranks before a collective by this algorithm. This takes the GPUs' locks, so call it without
+  // mutex_ locked.
   void connect(NcclComm comm, Algorithm algorithm);
   void disconnect(NcclComm comm);
   void excuse(NcclComm comm);
 
   void rest();
   void leave();
-  void tick_if_all_rest();  // guarded by the caller
+  void tick_if_all_rest();  // call it with time_mutex_ locked
 
   const FakeNcclOptions options_;
 

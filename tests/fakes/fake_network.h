@@ -2,8 +2,8 @@
 // Ranks as threads, for tests of code that communicates through a Transport. Messages are copied when they
 // are sent, and arrive after a number of polls determined by the seed.
 //
-// Time is logical, and passes only when a test says so. A rank times out because others do not come, never
-// because the machine is busy.
+// Time is logical, and passes only when a test says so. A rank times out because other ranks do not answer,
+// never because the machine is busy.
 
 #include <cstdint>
 #include <deque>

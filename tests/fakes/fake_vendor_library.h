@@ -2,8 +2,8 @@
 // cuDNN and cuBLASLt on the host: the same problems in the same types, computed with the references of
 // tests/ops. A problem with types that the libraries do not support is refused when it is created, and so is
 // an engine of another type. Each call is recorded and computed in its turn. A call is refused if an operand
-// does not have the size of its shape and type, is misaligned or overlaps the write, or if the workspace does
-// not have the requested size. The call leaves its workspace full of NaN.
+// does not have the size of its shape and type, is misaligned or overlaps the write. It is also refused if
+// the workspace does not have the requested size. The call leaves its workspace full of NaN.
 
 #include <functional>
 #include <memory>
@@ -25,8 +25,8 @@ struct VendorCall {
   void* stream = nullptr;
 };
 
-// Two engines for every convolution, "large" and "small"; only "large" needs workspace. Narrow types have
-// other names.
+// Two engines for every convolution, "large" and "small"; only "large" needs workspace. The engines of narrow
+// types have other names.
 std::shared_ptr<const cuda::EngineSource> make_fake_engines();
 std::string fake_engine_name(const std::string& name, DataType elements);
 

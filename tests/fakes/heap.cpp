@@ -123,8 +123,8 @@ std::uint64_t HeapFailure::allocations() const {
 
 }  // namespace vdnn
 
-// All forms of the operators, because memory of one form may be freed through another, and sanitizers bring
-// their own.
+// All forms of the operators are replaced, because memory of one form may be freed through another, and
+// sanitizers have their own operators.
 void* operator new(std::size_t bytes) {
   return vdnn::plain(__builtin_return_address(0), bytes);
 }

@@ -12,9 +12,9 @@ std::uint64_t heap_allocations();
 // Live allocations of the process.
 std::uint64_t heap_blocks();
 
-// While this object lives, it counts allocations of all threads, except those of oneDNN, which leaks if one
-// fails. The `fail_at`-th allocation (from 1; 0: none), or that one and all later ones, throws
-// std::bad_alloc. Only one object may exist at a time.
+// While this object lives, it counts allocations of all threads, except those of oneDNN, which leaks memory
+// if one of its allocations fails. The `fail_at`-th counted allocation (from 1; 0: none) throws
+// std::bad_alloc; with kFromThenOn, all later ones throw, too. Only one object may exist at a time.
 class HeapFailure {
  public:
   enum class Kind : std::uint8_t { kOnce, kFromThenOn };

@@ -10,7 +10,7 @@
 
 namespace vdnn::testing {
 
-// As thread-safe as `below`, a device over `fake`, which must outlive it.
+// As thread-safe as `below`, which is a device over `fake`. Both must outlive this device.
 class LaunchingDevice final : public ForwardingDevice {
  public:
   LaunchingDevice(Device& below, std::shared_ptr<FakeCuda> fake)

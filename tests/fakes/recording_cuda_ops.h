@@ -1,9 +1,9 @@
 #pragma once
 // CUDA's ops without computation. The code of src/ops/cuda/ decides what runs, and submits it, by name and
 // range, to the fake runtime with logical memory (fake_cuda.h). There, an op is one kernel with the operands
-// from the executor. Every range that the op passes to a vendor's library, and every address that it passes
-// to a kernel of ours, must lie within those operands and be used on the same stream. Otherwise the op fails
-// with a DeviceError that names the range.
+// from the executor. The op passes ranges to a vendor's library, and addresses to our kernels. All must lie
+// within those operands and be used on the same stream. Otherwise the op fails with a DeviceError that names
+// the range.
 
 #include <memory>
 

@@ -1,5 +1,5 @@
-// An op is refused if any of its parts touches memory outside its operands. Without this, whole steps on the
-// recording library would not check operands.
+// An op is refused if any of its parts touches memory outside its operands. Without this refusal, whole steps
+// on the recording library would not check operands.
 
 #include "tests/fakes/recording_cuda_ops.h"
 

@@ -15,7 +15,7 @@
 namespace vdnn::testing {
 
 // Runs work(group) on every rank until all have returned. Returns what each threw, or "". If a rank throws,
-// the time that others would wait for it passes at once.
+// the time that other ranks would wait for it passes at once.
 inline std::vector<std::string> outcomes_of_ranks(int ranks, const std::function<void(ProcessGroup&)>& work) {
   constexpr double kLongerThanAnyWait = 1e6;  // seconds of the network's own time
   FakeNetwork network({.ranks = ranks});
@@ -30,7 +30,7 @@ inline std::vector<std::string> outcomes_of_ranks(int ranks, const std::function
   });
 }
 
-// The same for ranks that must not throw.
+// Like outcomes_of_ranks(), for ranks that must not throw.
 inline void run_ranks(int ranks, const std::function<void(ProcessGroup&)>& work) {
   for (const std::string& what : outcomes_of_ranks(ranks, work)) {
     EXPECT_EQ(what, "");

@@ -1,8 +1,8 @@
-// Calls of the device fail once. In the whole life of a session (created, loaded from a checkpoint, one step,
-// saved), every second reservation, commit, page-lock, stream, wait, launch and copy is refused in turn; in a
-// long run, each of them. Launches and copies also fail late. The session reports each failure with a typed
-// error, nothing leaks, and nothing hangs. The failed session goes on from a restored state, and a fresh one
-// from the checkpoint, with the usual bits.
+// Calls of the device fail once. A session is created, loaded from a checkpoint, trained for one step and
+// saved. In this life, every second reservation, commit, page-lock, stream, wait, launch and copy is refused
+// in turn; in a long run, every one is. Launches and copies also fail late. The session reports each failure
+// with a typed error, nothing leaks, and nothing hangs. The failed session goes on from a restored state, and
+// a fresh session from the checkpoint, with the usual bits.
 
 #include <gtest/gtest.h>
 

@@ -1,8 +1,8 @@
 // System calls on files fail once: each call in the list of tests/crash/CMakeLists.txt that loading or saving
 // a checkpoint makes. Either the error names the file, or the failure does no harm. The previous file is
-// still there and whole. The next save succeeds and leaves no other file, no file stays open, and training
-// goes on as if nothing had been saved. Interrupting signals and short reads and writes cause no error at
-// all.
+// still there and whole, unless the new one has replaced it. The next save succeeds and leaves no other file,
+// no file stays open, and training goes on as if nothing had been saved. Interrupting signals and short reads
+// and writes cause no error at all.
 //
 // Not covered: stat(), with which <filesystem> finds errors early that open() and fstatat() would find later;
 // fstatvfs(), which only adds to an error's text; closedir(), whose result does not matter.
@@ -77,7 +77,7 @@ TEST_P(FailingFiles, LeaveTheCheckpointThatWasThereAndASessionThatGoesOn) {
     write("saved.vdnn-tmp1", "of a killed process");
     const std::uint64_t calls = failing(fail_at, [&] { save_checkpoint(of.saved, session); });
     told += error_.empty() ? 0 : 1;
-    // Only a failure to force the directory to the disk is reported with the new file in place.
+    // If the directory cannot be forced to the disk, the failure is reported, but the new file is in place.
     const bool in_place = error_.empty() || error_.find("the file is in place") != std::string::npos;
     EXPECT_TRUE(read("saved") == (in_place ? next : previous)) << error_;
     save_checkpoint(of.saved, session);

@@ -1,8 +1,9 @@
-// Every allocation of our own objects fails. In the whole life of a session (created, loaded from a
-// checkpoint, one step, saved), the n-th allocation of the process throws std::bad_alloc, whichever thread
-// makes it, for every n. For every eighth n, all later allocations throw, too. The session reports the
-// failure, or it did no harm; nothing leaks, and nothing hangs. The session goes on from a restored state,
-// and a fresh one from the checkpoint, with the usual bits.
+// Allocations of our own objects fail. A session is created, loaded from a checkpoint, trained for one step
+// and saved. In this life, the n-th allocation of the process throws std::bad_alloc, whichever thread makes
+// it. In another life, all later allocations throw, too. A long run tries every n for the first and every
+// eighth for the second; other runs try fewer (fault_stride()). Either the session reports the failure, or
+// the failure did no harm; nothing leaks, and nothing hangs. The session goes on from a restored state, and a
+// fresh session from the checkpoint, with the usual bits.
 
 #include <gtest/gtest.h>
 
@@ -53,7 +54,7 @@ class FailingHeap : public TemporaryDirectory, public ::testing::WithParamInterf
   static void fail_each(const FaultCase& of, HeapFailure::Kind kind, std::uint64_t stride) {
     of.expect_the_usual_bits();
     const auto fail_at = [&](std::uint64_t point) {
-      // Count while no session is alive, since the sizes of their threads' queues vary.
+      // Blocks are counted while no session is alive, since the sizes of the sessions' queues vary.
       const std::uint64_t blocks = heap_blocks();
       const std::uint64_t allocations = live(of, point, kind);
       EXPECT_EQ(heap_blocks(), blocks) << "a block has leaked";

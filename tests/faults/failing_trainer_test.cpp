@@ -1,7 +1,7 @@
-// The whole training loop with its loading thread, evaluations and saves. From the first save on, every call
-// of the device and every allocation, on whichever thread, fails once. The trainer reports each failure with
-// a typed error; nothing hangs, and nothing leaks. Training that goes on from the last save, or starts anew,
-// has the usual bits.
+// The whole training loop with its loading thread, evaluations and saves. From the first save on, calls of
+// the device and allocations, on whichever thread, fail one at a time: all of them in a long run, otherwise
+// every n-th (fault_stride()). The trainer reports each failure with a typed error; nothing hangs, and
+// nothing leaks. Training that goes on from the last save, or starts anew, has the usual bits.
 
 #include <gtest/gtest.h>
 
@@ -138,9 +138,9 @@ TEST_F(FailingTrainer, EachAllocationFailsOnceAndTheNextTrainingHasTheUsualBits)
   EXPECT_GE(failed, 100U / stride);
 }
 
-// The loader frees a batch that its caller never returned after everything submitted. With more streams than
-// a frontier stores inline, this allocates memory. Regression: a failure of this allocation in the loader's
-// destructor ended the process.
+// If the caller never returned a batch, the loader's destructor frees it with a frontier of everything
+// submitted. With more streams than a frontier stores inline, this frontier allocates memory. Regression: a
+// failure of this allocation ended the process.
 TEST(FailingLoader, EndsWithABatchOutAndNoMemoryForTheFrontier) {
   const auto device = make_cpu_device({.budget_bytes = 1 << 20, .host_budget_bytes = 1 << 20});
   for (std::size_t stream = 0; stream <= Frontier::kInlinePoints; ++stream) {

@@ -91,7 +91,7 @@ class FaultCase {
     one_step(fresh);
     EXPECT_EQ(fresh.weights_sha256(), usual);
   }
-  // The session that has failed must do so, too.
+  // The failed session must also go on from the restored state as if nothing had ever failed.
   void expect_mended(Session& session) const {
     session.restore(state);
     one_step(session);
@@ -114,7 +114,7 @@ class FaultCase {
   std::string usual;
 };
 
-// One of this many points fails; in a long run, every point does.
+// The distance between points that fail: `usual`, seven times that under sanitizers, and 1 in a long run.
 inline std::uint64_t fault_stride(std::uint64_t usual) noexcept {
   return extent({.usual = usual, .under_sanitizers = 7 * usual, .in_long_run = 1});
 }

@@ -399,7 +399,8 @@ TEST_F(SafetensorsTest, TheLengthOfTheHeaderIsNotBelieved) {
 
 // --- damage ------------------------------------------------------------------------------------------------
 
-// Any file is either a DataError, or has tensors that can be read and share the data between them.
+// Opening the file must either throw a DataError, or find tensors that can be read and divide the data
+// between them.
 void expect_sound_or_rejected(const fs::path& path, std::uint64_t& accepted) {
   try {
     const SafetensorsFile file(path);

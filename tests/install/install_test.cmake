@@ -3,7 +3,7 @@
 
 set(prefix ${WORK}/moved/prefix)
 
-# run(OUTPUT COMMAND...): runs the command; if it fails, fails with its output.
+# run(OUTPUT COMMAND...): runs the command. If the command fails, the test fails with the command's output.
 function(run output)
   execute_process(COMMAND ${ARGN} OUTPUT_VARIABLE text ERROR_VARIABLE text RESULT_VARIABLE status)
   if(NOT status EQUAL 0)
@@ -187,14 +187,14 @@ endfunction()
 function(case_install_missing_dependency_test)
   configure_command(command ${WORK}/outside ${WORK}/build-missing -DOneDNN_LIBRARY=)
   expect_failure("oneDNN is missing.*libdnnl-dev" ${command})
-  # If vdnn is optional for a project, the project gets the message, too. Regression: CMAKE_MODULE_PATH kept
-  # our directory in front.
+  # If vdnn is optional for a project, the project gets the message, too. Regression: our directory remained in front in
+  # CMAKE_MODULE_PATH.
   configure(${WORK}/optional ${WORK}/build-optional -DOneDNN_LIBRARY=)
 endfunction()
 
-# MPI and the CUDA toolkit are missing. A program that names the components that it needs still builds, trains
-# with the same bits, and links neither. A program that names none, or a component that is missing or unknown,
-# gets an error that reports this.
+# MPI and the CUDA toolkit are missing. A program that names the components that it needs still builds, trains with the
+# same bits, and links neither. A program that names no component, or one that is missing or unknown, gets an error that
+# reports this.
 function(case_install_components_test)
   set(neither -DCMAKE_DISABLE_FIND_PACKAGE_MPI=ON -DCMAKE_DISABLE_FIND_PACKAGE_CUDAToolkit=ON)
   configure(${WORK}/outside ${WORK}/build-components ${neither} "-DVDNN_COMPONENTS=cpu\;OPTIONAL_COMPONENTS\;cuda\;mpi")

@@ -360,9 +360,9 @@ std::string error_with(BrokenCatalog::Mend mend) {
   return "accepted";
 }
 
-// An op still makes a gradient that no op reads if it also makes another one. Regression: when two layers
-// made such a gradient of the same feature map, both gradients had the same name and lowering refused the
-// second (found by seed 88 of tests/random).
+// An op still makes a gradient that no op reads if it also makes another one. Regression: if two layers made
+// such a gradient of the same feature map, both gradients had the same name. Lowering then refused the second
+// (found by seed 88 of tests/random).
 TEST(Lowering, KeepsAnOpThatMakesWantedAndUnwantedGradients) {
   class Joint : public fakes::FakeCatalog {
    public:
@@ -410,7 +410,8 @@ TEST(Lowering, RejectsAParameterWithoutAGradient) {
   EXPECT_NE(error.find("bias"), std::string::npos) << error;
 }
 
-// Regression: only the tape refused such a recipe, with "update has no algorithm".
+// Regression: only the tape refused a recipe with such a gradient, with the message "update has no
+// algorithm".
 TEST(Lowering, RejectsTheGradientOfAParameterThatIsNotTrained) {
   const std::string error = error_with([](const OpSpec& spec, LayerRecipe& recipe) {
     if (std::holds_alternative<ConvolutionSpec>(spec)) {

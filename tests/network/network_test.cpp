@@ -152,7 +152,8 @@ INSTANTIATE_TEST_SUITE_P(
                   convolve(n, 4, {3, 3}, {1, 1}, {kHuge, 0});
                 },
                 {"c1", "padding", "2x3x8x8"}},
-        // Regression: the catalog of `cpu` refused such a window, while that of `sim` planned with it.
+        // Regression: the catalog of `cpu` refused a window that may lie in padding only, while the catalog
+        // of `sim` planned with it.
         Mistake{"WindowOfPaddingOnly",
                 [](N& n) {
                   convolve(n, 4, {1, 1}, {1, 1}, {0, 1});

@@ -64,7 +64,7 @@ TEST(Precision, ConversionsStandWhereTypesMeetAndNowhereElse) {
                                              "images.bf16 bf16", "fc.y.fp32 fp32"));
 }
 
-// One conversion serves all readers of a type and comes before the first of them.
+// All readers of a type share one conversion, which comes before the first reader.
 TEST(Precision, ExceptionsAreNamedOrOfAKind) {
   const Network typed = forked().with_precision(
       {.storage = DataType::kF16, .fp32_layers = {"batch_normalization", "relu", "fc"}});

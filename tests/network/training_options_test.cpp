@@ -1,6 +1,6 @@
 // Options of training beyond one loss and plain updates: clipping, several losses, results for the host,
-// parameters that are not trained. The tests use the catalog of `cpu`, whose recipes have everything that
-// these tapes can contain: running statistics of batch normalisation, values that losses save, and Adam's two
+// parameters that are not trained. The tests use the catalog of `cpu`. Its recipes have everything that these
+// tapes can contain: running statistics of batch normalisation, values that losses save, and Adam's two
 // states.
 
 #include <gmock/gmock.h>
@@ -130,8 +130,8 @@ TEST_F(TrainingOptionsTest, WithoutClippingUpdatesStandAmongTheBackwardOps) {
   }
 }
 
-// Regression: clipping refused such a network, which lowered without clipping (found by seed 328 of
-// tests/random).
+// Regression: clipping refused a network that learns nothing, which lowered without clipping (found by seed
+// 328 of tests/random).
 TEST_F(TrainingOptionsTest, WhereNothingIsLearnedThereIsNothingToClip) {
   NetworkBuilder net("nothing to learn", {2, 3, 8, 8});
   net.mean_squared_error("error", net.sigmoid("sigmoid", net.input()));
@@ -486,8 +486,8 @@ TEST_F(TrainingOptionsTest, SynchronizedNormalizationMeetsTwiceInForwardAndOnceI
   for (const char* const means : {"norm.gradient_means.local", "norm.gradient_means"}) {
     EXPECT_EQ(tape->value(tape->find_value(means)).kind, ValueKind::kGradientStatistic) << means;
   }
-  // The gradients of scale and shift come from the rank's own batch, so the ranks reduce them like all
-  // others.
+  // The gradients of scale and shift come from the rank's own batch, so the ranks reduce them like all other
+  // gradients.
   const auto all = buckets(*tape);
   ASSERT_EQ(all.size(), 1U);
   EXPECT_THAT(all[0], Contains("norm.scale.gradient.local"));

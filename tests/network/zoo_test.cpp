@@ -207,7 +207,8 @@ TEST(Zoo, Unet) {
 // Published numbers of parameters, without running statistics. If no source is named, it is torchvision's
 // documentation.
 const std::map<std::string, std::int64_t>& published_parameters() {
-  // Each further convolution per group of a VGG adds 9 (64^2 + 128^2 + 256^2 + 2 x 512^2), and biases.
+  // One more convolution in each of VGG's five groups adds 9 (64^2 + 128^2 + 256^2 + 2 x 512^2) weights and
+  // 64 + 128 + 256 + 2 x 512 biases.
   constexpr std::int64_t kVgg19 = 143'667'240;
   constexpr std::int64_t kLayerMore = 5'494'208;
   // The 1x1 convolutions of the two shortcuts, with normalisation.

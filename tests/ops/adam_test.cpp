@@ -92,8 +92,8 @@ TEST_P(AdamTest, StepsAreWithinTheErrorBound) {
   }
 }
 
-// Purpose of bias correction (Kingma and Ba, section 3): if the moments start at zero, the size of the first
-// step is the learning rate for a gradient of any size.
+// The purpose of bias correction (Kingma and Ba, section 3). If the moments start at zero, the size of the
+// first step is the learning rate, whatever the gradient's size.
 TEST_P(AdamTest, TheFirstStepIsTheLearningRate) {
   OpHarness op(*library_, AdamSpec{}, vector_of(4));
   op.set(kFilter, Array({4}));

@@ -84,8 +84,8 @@ struct Values {
   }
 };
 
-// oneDNN has separate kernels for channel counts that fill vector registers of 16 floats, of 4 floats, and
-// for others.
+// oneDNN has separate kernels for three kinds of channel counts: those that fill vector registers of 16
+// floats, those that fill registers of 4 floats, and all others.
 const std::vector<Dims> kShapes{{4, 3, 5, 7},     {2, 16, 5, 7}, {3, 20, 3, 5}, {2, 5, 3, 4, 5},
                                 {2, 32, 3, 4, 5}, {3, 4, 9},     {6, 10},       {5, 16}};
 

@@ -121,9 +121,9 @@ TEST(CpuOps, CompileRefusesAlgorithmsThatAreNotThere) {
   EXPECT_THROW(library->compile(op.tape(), std::vector<std::uint32_t>{0, 0, 99}), InvalidArgument);
 }
 
-// The order of oneDNN's iterator depends on its cache of primitives. Regression: after a kernel of the third
-// and then one of the first implementation, the iterator listed the third before the second. compile() then
-// refused an older tape as made for another library.
+// The order of oneDNN's iterator depends on its cache of primitives. Regression: a kernel of the third
+// implementation was made, and then one of the first. After that, the iterator listed the third
+// implementation before the second. So compile() refused an older tape as made for another library.
 TEST(CpuOps, AlgorithmsDoNotDependOnWhichHaveBeenCompiled) {
   const auto library = make_cpu_ops({});
   const Network network = make_model({.model = "lenet", .batch = 2});

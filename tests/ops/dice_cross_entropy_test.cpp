@@ -44,10 +44,11 @@ class DiceCrossEntropyTest : public ::testing::TestWithParam<TestedLibrary> {
   std::unique_ptr<OpLibrary> library_ = GetParam().make();
 };
 
-// The op computes in double. It rounds the stored numbers: each p, the numerator a and the denominator b of
-// each coefficient, and the gradient. With s = (a / b + 2 t) / (N K b), at least the slope's magnitude, the
-// slope is off by at most 3 u s. Its mean over the classes, at most M = sum of s p, is off by 4 u M (p once
-// more); p (slope - mean) then by u p ((s + M) + 3 s + 4 M).
+// The op computes in double. It rounds only stored numbers: each p, the numerator a and the denominator b of
+// each coefficient, and the gradient. The gradient of dice is p (slope - mean), where the mean is over the
+// classes, weighted by p. Let s = (a / b + 2 t) / (N K b), which is at least the slope's magnitude, and M =
+// sum of s p, which is at least the mean's. The slope is off by at most 3 u s. The mean is off by at most 4 u
+// M, since p is rounded, too. So the gradient is off by at most u p ((s + M) + 3 s + 4 M).
 std::vector<double> gradient_bounds(const Array& gradient, const reference::Loss& loss,
                                     const std::vector<std::int32_t>& targets,
                                     const DiceCrossEntropySpec& spec) {
@@ -168,9 +169,9 @@ TEST_P(DiceCrossEntropyTest, WithoutAPlaceThatCountsEverythingIsZero) {
   EXPECT_TRUE(std::ranges::all_of(op.get(kDX).data, [](double value) { return value == 0; }));
 }
 
-// A padded batch has samples in which no place counts. Regression: such a sample had the coefficients smooth
-// / smooth and a share in the mean. The loss of one real sample in a batch of two was nearer to 0, and its
-// gradients were half as large.
+// A padded batch has samples in which no place counts. Regression: such a sample had coefficients of smooth /
+// smooth = 1 and counted in the mean over samples. So in a batch of one real and one padded sample, the loss
+// was too near to 0 and the gradients were half as large.
 TEST_P(DiceCrossEntropyTest, SamplesWithoutAPlaceThatCountsHaveNoPart) {
   for (const LossShape& shape : loss_shapes()) {
     SCOPED_TRACE(shape.name);

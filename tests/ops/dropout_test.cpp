@@ -28,7 +28,7 @@ LayerCase layer_case(const Dims& dims, float probability, std::uint64_t key = kK
   return same_shape_case("dropout", DropoutSpec{probability, key}, dims);
 }
 
-// The elements that forward and backward keep, found by running both on ones.
+// The elements that forward and backward keep, found by running both passes on inputs of ones.
 struct Masks {
   std::vector<bool> forward;
   std::vector<bool> backward;
@@ -170,7 +170,7 @@ TEST_P(DropoutTest, ElementsAreIndependent) {
   }
 }
 
-// Several devices or micro-batches draw the same masks as one, even if a sample has an odd number of
+// Several devices or micro-batches draw the same masks as a single one, even if a sample has an odd number of
 // elements.
 TEST_P(DropoutTest, MasksDoNotDependOnHowABatchIsSplit) {
   const Dims sample{1, 33, 13, 11};

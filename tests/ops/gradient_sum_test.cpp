@@ -22,8 +22,8 @@ class GradientSumTest : public ::testing::TestWithParam<TestedLibrary> {
   std::unique_ptr<OpLibrary> library_ = GetParam().make();
 };
 
-// The first micro-batch of a step overwrites the memory, whatever its contents. The others are added one by
-// one in single precision, as ranks add theirs.
+// The first micro-batch of a step overwrites the memory, whatever its contents. The gradients of the other
+// micro-batches are added one by one in single precision, as ranks add theirs.
 TEST_P(GradientSumTest, IsALeftFoldOverTheMicroBatchesToTheBit) {
   constexpr std::uint32_t kMicroSteps = 4;
   for (const std::int64_t elements : {1, 37, 40'001}) {

@@ -1,6 +1,7 @@
 #pragma once
-// Memory for one operand of an op under test. Inaccessible pages lie before and after it, and the rest of its
-// last page holds a pattern. It ends as near to the guard page as an alignment of 256 bytes allows.
+// Memory for one operand of an op under test, between two inaccessible guard pages. The operand ends as near
+// to the second guard page as an alignment of 256 bytes allows. The accessible bytes beside it hold a
+// pattern.
 
 #include <cstddef>
 #include <cstdint>

@@ -41,14 +41,14 @@ std::vector<LayerCase> filter_layer_cases() {
       convolution_case("odd_channels", {2, 7, 9, 8}, {13, {3, 2}, {1, 2}, {1, 0}}),
       convolution_case("pointwise", {2, 24, 7, 6}, {40, {1, 1}, {1, 1}, {0, 0}}),
       convolution_case("pointwise_strided", {2, 16, 7, 7}, {16, {1, 1}, {2, 2}, {0, 0}}),
-      // oneDNN's own kernels for it wrote past the end of their scratchpads (found by seed 310 of
+      // oneDNN's own kernels for this layer wrote past the end of their scratchpads (found by seed 310 of
       // tests/random).
       convolution_case("pointwise_strided_narrow", {2, 3, 77, 152}, {4, {1, 1}, {1, 2}, {0, 0}}),
       convolution_case("large_window", {1, 3, 23, 23}, {16, {11, 11}, {4, 4}, {2, 2}}),
       convolution_case("volume", {2, 3, 6, 7, 5}, {10, {3, 3, 2}, {1, 2, 1}, {1, 1, 0}}),
       convolution_case("volume_even", {1, 16, 5, 6, 6}, {16, {3, 3, 3}, {1, 1, 1}, {1, 1, 1}}),
-      // oneDNN's own kernels left part of the filter's gradient unwritten (found by seed 2590 of
-      // tests/random).
+      // oneDNN's own kernels for this layer left part of the filter's gradient unwritten (found by seed 2590
+      // of tests/random).
       convolution_case("volume_padded", {2, 3, 4, 5, 6}, {17, {4, 2, 2}, {2, 2, 2}, {3, 0, 0}}),
       convolution_case("line", {2, 5, 17}, {6, {4}, {3}, {2}}),
       convolution_case("no_bias", {2, 5, 7, 8}, {6, {3, 3}, {2, 2}, {1, 1}, {}, 1, no_bias}),

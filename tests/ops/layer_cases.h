@@ -56,8 +56,8 @@ void expect_within_bounds(const reference::Array& got, const reference::Sums& wa
                           DataType type = DataType::kF32);
 void expect_equal(const reference::Array& got, const reference::Array& want);
 
-// For every permission to overwrite of every op, in place equals out of place bit for bit. `set_operands`
-// sets all operands that the ops read.
+// Runs each op in place, once for every operand that it may overwrite, and out of place. Expects the same
+// bits. `set_operands` sets all operands that the ops read.
 void expect_in_place_equals_apart(OpHarness& op, const std::function<void()>& set_operands);
 
 // "name_threads2", as names of parametrised tests.

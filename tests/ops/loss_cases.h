@@ -9,16 +9,17 @@
 
 namespace vdnn::testing {
 
-// Over classes: logits N x K x space, a target at each place of N x space.
+// Returns the case of a loss over classes. The logits are N x K x space, and each place of N x space has a
+// target.
 LayerCase class_loss_case(const OpSpec& spec, const Dims& logits);
-// Prediction and targets of one shape.
+// Returns the case of a loss whose prediction and targets have the same shape.
 LayerCase regression_case(const OpSpec& spec, const Dims& prediction);
 
-// Classes for class_loss_case(), some of them negative (ignored).
+// Returns random targets for class_loss_case(). Some of them are negative, so that their places are ignored.
 std::vector<std::int32_t> label_map(const Dims& logits, std::uint32_t seed);
 void set_targets(OpHarness& op, const std::vector<std::int32_t>& targets);
 
-// Small shapes of any rank, and one whose samples are large enough for several threads.
+// Small shapes of any rank, and one with samples that are large enough for several threads.
 struct LossShape {
   std::string name;
   Dims logits;

@@ -206,7 +206,7 @@ void expect_same(const std::vector<Array>& one, const std::vector<Array>& other)
 }
 
 // The loss scale is a power of two, so that scaling loses no bit.
-TEST_P(ScaledUpdate, OfScaledGradientsIsThatOfTheGradients) {
+TEST_P(ScaledUpdate, WithScaledGradientsEqualsTheUpdateWithoutScaling) {
   expect_same(run(OpHarness::Scaled::kForTheLoss, {1, 0x1p-9, 0, 0x1p9, 0}, 0x1p9, 4),
               run(OpHarness::Scaled::kNot, {}, 1, 4));
 }

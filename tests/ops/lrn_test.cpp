@@ -36,7 +36,7 @@ std::vector<Case> all_cases() {
       // oneDNN 2.6's fast backward pass was off by tenths here,
       same_shape_case("wide", wide, {1, 24, 5, 7}),
       same_shape_case("wide_even_channels", wide, {1, 32, 5, 7}),
-      // and making it crashed here.
+      // and its creation crashed here.
       same_shape_case("alone_fast", alone_fast, {2, 24, 5, 7}), same_shape_case("alone", alone, {2, 5, 5, 7}),
       same_shape_case("volume", strong, {2, 16, 3, 4, 5}), same_shape_case("line", strong, {2, 20, 9})};
   std::vector<Case> cases;

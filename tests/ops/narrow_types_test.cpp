@@ -37,7 +37,7 @@ std::string name_of(const ::testing::TestParamInfo<Case>& test) {
 std::vector<TestedLibrary> all_libraries() {
   return tested_libraries({1, 2});
 }
-// For layers that a vendor's library computes.
+// The tested libraries for layers that a vendor's library computes.
 std::vector<TestedLibrary> vendor_libraries() {
   return vendor_tested_libraries({1, 2});
 }

@@ -1,7 +1,8 @@
 #pragma once
-// Runs one layer (or one update) alone: a tape made of its recipe, a program for any of its algorithms, and a
-// guarded buffer for each operand. Before every run the harness fills the outputs and the workspace with NaN
-// and makes the inputs read-only. Afterwards it checks that the op wrote nothing beside the operands.
+// Runs one layer (or one update) alone. It has a tape made of the layer's recipe, a program for any of the
+// layer's algorithms, and a guarded buffer for each operand. Before every run the harness fills the outputs
+// and the workspace with NaN and makes the inputs read-only. Afterwards it checks that the op wrote nothing
+// beside the operands.
 
 #include <map>
 #include <memory>
@@ -27,23 +28,23 @@ struct LayerCase {
 
 class OpHarness {
  public:
-  // The ops of the forward pass, then those of the backward pass.
+  // A harness for a layer. The ops of the forward pass come first, then those of the backward pass.
   OpHarness(OpLibrary& library, const LayerCase& layer, Mode mode = Mode::kTraining, std::size_t shift = 0);
-  // One op: the update of this parameter.
+  // A harness for one op, the update of this parameter.
   enum class Scaled : std::uint8_t { kNot, kToANorm, kForTheLoss };  // the gradient's scaling
   OpHarness(OpLibrary& library, const OptimizerSpec& spec, const ParameterRecipe& parameter,
             Scaled scaled = Scaled::kNot);
   OpHarness(OpLibrary& library, const OptimizerSpec& spec, const ParameterRecipe& parameter, bool clipped)
       : OpHarness(library, spec, parameter, clipped ? Scaled::kToANorm : Scaled::kNot) {}
-  // One op: the norm of the gradients of these parameters.
+  // A harness for one op, the norm of the gradients of these parameters.
   OpHarness(OpLibrary& library, const GradientNormSpec& spec, const std::vector<ParameterRecipe>& parameters);
-  // One op: adds the gradient of this parameter to the sum over a step's micro-batches.
+  // A harness for one op, which adds the gradient of this parameter to the sum over a step's micro-batches.
   OpHarness(OpLibrary& library, const GradientSumSpec& spec, const ParameterRecipe& parameter);
 
   const Tape& tape() const { return *tape_; }
   const OpRecipe& recipe(OpId op) const { return ops_[op]; }
   std::span<const OpRecipe> recipes() const { return ops_; }
-  // The op that writes the operand; fails the test if there is none.
+  // Returns the op that writes the operand; fails the test if there is none.
   OpId writer(const Operand& operand) const;
 
   // Converts an array in logical order, rounded to the operand's type. The operand has floating-point numbers

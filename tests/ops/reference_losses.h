@@ -21,7 +21,7 @@ Array softmax_cross_entropy_backward(const Array& logits, const std::vector<std:
                                      double weight = 1);
 
 // The coefficient of one sample and class, over the places that count. Its weight in the mean over samples
-// and classes is zero if no place of the sample counts, and equal for all others.
+// and classes is zero if no place of the sample counts, and equal for all other samples.
 struct DiceCoefficient {
   double numerator = 0;
   double denominator = 0;

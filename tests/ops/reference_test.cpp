@@ -1,5 +1,5 @@
-// The reference judges oneDNN, and the definition of a derivative judges the reference. The tests compare its
-// backward functions with central differences of its forward functions.
+// Other tests compare oneDNN with the reference. These tests compare the reference with the definition of a
+// derivative: its backward functions with central differences of its forward functions.
 
 #include "tests/ops/reference.h"
 

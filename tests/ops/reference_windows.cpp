@@ -208,7 +208,8 @@ std::vector<double> lrn_norms(const Array& x, const LrnSpec& spec) {
 
 // A norm is the sum of k and `size` squares, none of them negative. Each term has the roundings of its
 // square, of `size` sums and two of the factor alpha / size. The power -beta multiplies that error by beta.
-// It adds at most six roundings: two roots, two products and a quotient, or a power and a quotient.
+// The power itself adds at most six roundings: two roots, two products and a quotient, or a power and a
+// quotient.
 double power_roundings(const LrnSpec& spec) {
   return std::abs(static_cast<double>(spec.beta)) * (static_cast<double>(spec.size) + 4) + 6;
 }

@@ -147,8 +147,8 @@ TEST_P(SoftmaxCrossEntropyTest, NanInTheLogitsIsNanInTheLoss) {
   }
 }
 
-// Regression: a diverged training reported an accuracy, because the "largest" of several NaN logits counted
-// as right.
+// Regression: a diverged training run reported an accuracy, because the "largest" of several NaN logits
+// counted as right.
 TEST_P(SoftmaxCrossEntropyTest, WhereALogitIsNoNumberNothingIsRight) {
   constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
   constexpr double kInfinity = std::numeric_limits<double>::infinity();

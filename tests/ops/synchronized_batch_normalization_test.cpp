@@ -50,7 +50,7 @@ Array samples_of(const Array& whole, std::size_t rank, const Dims& part) {
   return result;
 }
 
-// Tolerance as a fraction of the largest expected element.
+// The tolerance is a fraction of the largest expected element.
 void expect_close(const Array& got, const Array& want, const char* what) {
   constexpr double kTolerance = 4e-6;
   double largest = 0;

@@ -30,8 +30,8 @@ inline std::ostream& operator<<(std::ostream& out, const TestedLibrary& library)
 
 // `cpu` with each of these numbers of threads, and `cuda`.
 std::vector<TestedLibrary> tested_libraries(std::initializer_list<int> threads);
-// For layers that a vendor's library computes: `cuda` with one order only, since our own kernels do little
-// there.
+// The libraries for layers that a vendor's library computes. `cuda` has one order only, since our own kernels
+// do little there.
 std::vector<TestedLibrary> vendor_tested_libraries(std::initializer_list<int> threads);
 
 }  // namespace vdnn::testing

@@ -1,5 +1,5 @@
-// For every rule of the checker, one schedule breaks only that rule. All of them are changes to one right
-// schedule of the tiny tape, which offloads as much as possible.
+// For every rule of the checker, one schedule breaks only that rule. These schedules are made by changes to a
+// right schedule of the tiny tape, which offloads as much as possible.
 
 #include "vdnn/checker.h"
 
@@ -189,7 +189,7 @@ TEST_F(CheckerTest, PersistentValuesAreNotMoved) {
 }
 
 TEST_F(CheckerTest, PersistentValuesHaveOnePlace) {
-  // w is in "w" except for the write of the update.
+  // Value w is in buffer "w", except that the update writes it to another buffer.
   const BufferId more = add_buffer(Space::kDevice, true);
   schedule_.buffers[more].bytes = 16;
   launch("w.update").operands[2] = more;
@@ -209,7 +209,7 @@ TEST_F(CheckerTest, PlacesOfPersistentValuesAreOfTheirSize) {
 }
 
 TEST_F(CheckerTest, PlacesOfPersistentValuesAreTheirsAlone) {
-  // dw has the same size.
+  // The buffers of w and dw have the same size.
   launch("conv.backward").operands[2] = buffer("w");
   EXPECT_THAT(findings(), ElementsAre("buffer 'w' is the place of w and holds something else too"));
 }
@@ -356,8 +356,8 @@ TEST_F(CheckerTest, NothingIsReadThatNobodyHasWritten) {
                                              "(prefetched)', which holds nothing")));
 }
 
-// All instructions are ordered, but the prefetch comes before the offload of its step. It fetches the copy of
-// the previous step.
+// All instructions are ordered, but the prefetch comes before the offload of its step. So the prefetch
+// fetches the copy of the previous step.
 TEST_F(CheckerTest, VersionsOfTheStepBefore) {
   schedule_ = schedule_of(*tape_, Policy::kBaseline);
   const ValueId y = value_named(*tape_, "y");
@@ -434,7 +434,7 @@ TEST_F(CheckerTest, NoOpIsLaunchedTwice) {
   const Instruction again = launch("loss.forward");
   insert(index(launch("loss.forward")) + 1, again);
   EXPECT_THAT(findings(), Contains("loss.forward is launched 2 times in step 0"));
-  EXPECT_THAT(findings(), Contains(HasSubstr("makes metrics, which is made already")));
+  EXPECT_THAT(findings(), Contains(HasSubstr("makes metrics, which has been made already")));
 }
 
 TEST_F(CheckerTest, EveryInputIsLoadedOnce) {

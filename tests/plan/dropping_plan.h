@@ -10,8 +10,9 @@
 
 namespace vdnn::testing {
 
-// Values leave the device between forward and backward pass. The plan offloads every `offloaded`-th value and
-// the results of collectives; it recomputes the others.
+// Each value that the backward pass reads leaves the device between its last forward and its first backward
+// use, if another op runs in between. The plan offloads every `offloaded`-th value (none if 0) and the
+// results of collectives, and recomputes the others.
 inline Plan dropping_plan(const Tape& tape, std::size_t offloaded, std::uint64_t placement_alignment = 0) {
   Plan plan = make_plan(tape, {.policy = Policy::kOffloadNone});
   plan.placement_alignment = placement_alignment;

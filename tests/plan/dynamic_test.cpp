@@ -156,20 +156,21 @@ TEST_F(Dynamic, TheFirstOfNoneConvAndAllThatFitsIsTaken) {
   EXPECT_EQ(kind_of(plan(only({"all, lean", "all, fast"}), kBudgets)), "all, fast");
 }
 
-TEST_F(Dynamic, WithTheAlgorithmsOfNobodyButTheLeastItIsThat) {
+TEST_F(Dynamic, IfOnlyTheLeastFitsItIsTaken) {
   const MadeUpForecaster least = only({"all, lean"});
   EXPECT_EQ(kind_of(plan(least, kBudgets)), "all, lean");
   EXPECT_GT(least.asked, 4) << "the greedy stage ran";
 }
 
-// Budgets halfway between lean and fast, for the policy's own peak.
+// Returns the budget halfway between the policy's peaks with lean and with fast algorithms.
 std::uint64_t between(const Tape& tape, Policy policy) {
   return (live_peak(schedule_of(tape, policy, AlgorithmPreference::kMemory)) +
           live_peak(schedule_of(tape, policy, AlgorithmPreference::kPerformance))) /
          2;
 }
 
-// Only `conv`, or in the second case only `all`, fits with some algorithms stepped down.
+// In the first case only `conv` fits, in the second only `all`, and in both only after some ops step down to
+// a smaller algorithm.
 TEST_F(Dynamic, StepsDownLayerByLayerUnderConvThenUnderAll) {
   const MadeUpForecaster ideal([](const Tape&, const Schedule& schedule) { return live_peak(schedule); });
   for (const Policy policy : {Policy::kOffloadConv, Policy::kOffloadAll}) {
@@ -196,7 +197,8 @@ TEST_F(Dynamic, StepsDownLayerByLayerUnderConvThenUnderAll) {
   }
 }
 
-// With fragmentation the peak is a quarter larger, so the walk runs again with less room.
+// Fragmentation makes the peak a quarter larger than the walk assumes, so the walk runs again with less
+// memory.
 TEST_F(Dynamic, TightensTheWalkWhereMemoryFragments) {
   const auto with_gaps = [](const Schedule& schedule) {
     return live_peak(schedule) + live_peak(schedule) / 4;
@@ -215,8 +217,9 @@ TEST_F(Dynamic, TightensTheWalkWhereMemoryFragments) {
   EXPECT_GT(forecaster.asked, 5) << "the first walk overflowed";
 }
 
-// Each of two ops has an algorithm without workspace that takes five times as long. Regression: the walk
-// subtracts the loss to fragmentation from every op's room, and left both ops with that algorithm.
+// Each of two ops has an algorithm without workspace that takes five times as long. Regression: both ops were
+// left with that slow algorithm, since the walk subtracts the bytes lost to fragmentation from the memory for
+// every op's workspace.
 TEST(DynamicFallbacks, AreTakenOnlyWhereNothingFasterFits) {
   const Cost cost{.flops = 100, .bytes = 100};
   const Cost slow{.flops = 500, .bytes = 500};

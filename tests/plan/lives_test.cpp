@@ -255,7 +255,7 @@ TEST(Lives, RandomPlansOfThemAreRight) {
       expect_right(*tape, make_schedule(*tape, plan), name + ", seed " + std::to_string(seed));
     }
   }
-  // Otherwise the test would cover only single lives.
+  // With lower counts, the plans would hardly contain values with several lives.
   EXPECT_GT(sum.fetched_again, 2 * kSeeds);
   EXPECT_GT(sum.made_again, 2 * kSeeds);
   EXPECT_GT(sum.mixed, 2 * kSeeds);

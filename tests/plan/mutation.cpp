@@ -146,8 +146,8 @@ class Mutator {
                  (together ? ", with its allocation" : ""));
   }
 
-  // Moves a prefetch to the end of the list, where it serves the next step, or to the start, where it fetches
-  // what the previous step offloaded.
+  // Moves a prefetch to the end of the list, where it fetches for the next step, or to the start, where it
+  // fetches what the previous step offloaded.
   Result move_prefetch_across_border() {
     const Index prefetch = some({InstructionKind::kPrefetch});
     if (prefetch == kNone) {
@@ -426,7 +426,7 @@ class Mutator {
     return id == kNone ? "no buffer" : "buffer " + std::to_string(id) + " '" + intact_.buffers[id].name + "'";
   }
 
-  // A stay of a value on the device, and the instruction that begins it.
+  // A value's time on the device, and the instruction that begins it.
   struct Life {
     BufferId buffer = kNone;
     Index made = 0;

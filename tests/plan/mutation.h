@@ -43,17 +43,17 @@ enum class MutationKind : std::uint8_t {
   kWrongValue,       // of a copy
   kWrongWorkspace,
   kWrongAlgorithm,  // with the workspace of the right algorithm
-  kOverwrite,       // an op's write goes into the buffer of one of its reads, for all later readers too
+  kOverwrite,       // an op writes into the buffer of one of its reads, and later readers read there
   kMergeBuffers,
   kChangeBuffer,  // its size, space or lifetime
-  kMovePlace,     // in the arena, onto another buffer
+  kMovePlace,     // moves a buffer in the arena onto another one
   // Lives of a value, which uses several device buffers one after the other.
   kReadEarlierLife,        // a reader reads the buffer of the previous life
-  kReturnIntoEarlierLife,  // the value is fetched or recomputed there, with its readers or without
+  kReturnIntoEarlierLife,  // fetches or recomputes into that buffer; readers may follow
   kReleaseOtherLife,       // one life is released twice, another one never
-  kEndLifeEarly,           // before its last use, ordered after the earlier ones
-  kFreeHostCopyEarly  // before its last fetch, ordered after the earlier ones; prefers copies with several
-                      // fetches
+  kEndLifeEarly,           // releases its buffer before the last use, after the others
+  kFreeHostCopyEarly       // releases the copy before its last fetch, after the others; prefers copies with
+                           // several fetches
 };
 inline constexpr std::size_t kMutationKinds = 37;
 std::string to_string(MutationKind kind);
@@ -63,7 +63,7 @@ struct Mutant {
   std::string what;  // description of the change
 };
 
-// Empty if the schedule cannot be broken in this way with these choices.
+// Returns nothing if the schedule cannot be broken in this way with these choices.
 std::optional<Mutant> mutate(const Tape& tape, const Schedule& intact, MutationKind kind, Choices& choices);
 
 }  // namespace vdnn::testing

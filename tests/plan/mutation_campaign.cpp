@@ -56,7 +56,7 @@ class Campaign {
     return seed;
   }
 
-  // The fraction of work / length decides how often one more break is made.
+  // The fractional part of work / length is the probability of one more break.
   std::uint64_t wanted() const {
     const std::uint64_t length = subject_.schedule.instructions.size();
     const bool one_more =

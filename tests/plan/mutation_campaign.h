@@ -1,9 +1,9 @@
 #pragma once
 // Breaks schedules in every way of mutation.h and compares the checker with the oracle. The checker must find
 // every break that changes the meaning of a schedule. Of the other breaks, it must find exactly those that
-// break a rule of drivers. Optionally the campaign also runs the broken schedules. A break that the oracle
-// calls harmless must then show nothing. The campaign counts the breaks with a changed meaning that running
-// shows.
+// break a rule of drivers. Optionally the campaign also runs the broken schedules. A run must show no error
+// for a break that the oracle calls harmless. Of the breaks that change the meaning, the campaign counts
+// those for which a run shows an error.
 
 #include <array>
 #include <cstdint>
@@ -21,14 +21,18 @@ namespace vdnn::testing {
 struct Tally {
   int breaks() const { return changed + harmless; }
 
-  int changed = 0;        // breaks that change the meaning, by the oracle's verdict
-  int found = 0;          // of those, by the checker
-  int changed_run = 0;    // of those, run
-  int found_running = 0;  // of those, visible when run
+  // Breaks that change the meaning, by the oracle's verdict: all of them, those that the checker finds, those
+  // that were run, and those for which the run showed an error.
+  int changed = 0;
+  int found = 0;
+  int changed_run = 0;
+  int found_running = 0;
+  // Breaks that do not change the meaning: all of them, those that were run in random orders, those that were
+  // run with real computation, and those that the checker refuses for a rule of drivers (oracle.h).
   int harmless = 0;
-  int harmless_run = 0;  // of those, run in random orders
-  int computed = 0;      // of those, run with real computation
-  int refused = 0;       // of those, refused by the checker for a rule of drivers (oracle.h)
+  int harmless_run = 0;
+  int computed = 0;
+  int refused = 0;
 
   Tally& operator+=(const Tally& other);
 };
@@ -49,9 +53,10 @@ struct Trials {
 };
 
 struct CampaignOptions {
-  // Breaks of each kind times instructions of the schedule. Long schedules, on which everything is slower,
-  // get fewer breaks. The longest get every kind only if `least` requires it. The campaign draws breaks at
-  // random if a kind offers more than this number; otherwise it tries all.
+  // The number of breaks of each kind is `work` divided by the number of instructions. So a long schedule, on
+  // which each break costs more, gets fewer breaks. The longest schedules get breaks of every kind only if
+  // `least` requires it. If a kind offers more breaks than this number, the campaign draws some at random;
+  // otherwise it tries all.
   std::uint64_t work = 1000;
   std::uint64_t least = 0;                  // breaks of a kind, for a schedule of any length
   std::optional<MutationKind> only_kind{};  // none: all kinds
@@ -60,8 +65,8 @@ struct CampaignOptions {
   int most_computed_of_a_kind = 1;
 };
 
-// Fails the calling test for each missed break, for each harmless break that the checker refuses without a
-// rule of drivers, and for each harmless break that shows when run. The message contains the line that
+// Fails the calling test for each missed break. Also fails it for each harmless break that the checker
+// refuses without a rule of drivers, or whose run shows an error. The message contains the line that
 // reproduces the break.
 Tallies run_campaign(const Subject& subject, const CampaignOptions& options, const Trials& trials = {});
 

@@ -1,6 +1,7 @@
-// Tests the checker by breaking schedules. It must find every break that changes the meaning of a schedule,
-// according to an oracle that shares no code with it. The tapes here use a catalog made for tests.
-// tests/train/zoo_mutation_test.cpp has those of the zoo.
+// Tests the checker by breaking schedules. The checker must find every break that changes the meaning of a
+// schedule. The oracle (oracle.h), which shares no code with the checker, decides which breaks do. The
+// schedules here are for tapes of a catalog made for tests; tests/train/zoo_mutation_test.cpp breaks
+// schedules for the zoo.
 
 #include "tests/plan/mutation.h"
 
@@ -36,7 +37,7 @@ TEST(Mutation, UnbrokenSchedulesPass) {
   }
 }
 
-// Two choices, the second of which depends on the first, are enumerated without repetition.
+// The second of two choices depends on the first. All their combinations occur, each of them once.
 TEST(Mutation, AllChoicesAreEveryCombinationOnce) {
   std::multiset<std::pair<std::uint32_t, std::uint32_t>> seen;
   Choices choices = Choices::all();
@@ -57,7 +58,7 @@ TEST(Mutation, TheCheckerFindsAllThatChangeMeaning) {
   }
   print(std::cout, "four networks of a fake catalog", total);
   for (std::size_t kind = 0; kind < kMutationKinds; ++kind) {
-    // Otherwise this test could pass without testing anything.
+    // Without breaks of each kind, this test would pass without testing anything.
     EXPECT_GT(total.at(kind).breaks(), 10) << to_string(static_cast<MutationKind>(kind));
   }
 }

@@ -201,7 +201,7 @@ bool happens_once(const Tape& tape, const Schedule& schedule, const std::vector<
 // --- permitted orders ----------------------------------------------------------------------------
 
 // The transitive order of nodes. The nodes of one stream are a chain, and nothing comes after a release. So
-// one node per chain, with all its predecessors, represents a node's past (Jagadish 1990).
+// the past of a node is known from one node per chain: the last one that comes before it (Jagadish 1990).
 class PartialOrder {
  public:
   explicit PartialOrder(const std::vector<Instruction>& instructions)
@@ -412,7 +412,8 @@ class SymbolicRun {
     return nullptr;
   }
 
-  // Other buffers share some of these bytes of the arena, and so does this buffer of the other step.
+  // Spoils the contents of all buffers that share bytes of the arena with this buffer, and of this buffer in
+  // the other step.
   void spoil_what_lies_there(BufferId buffer, std::uint32_t step) {
     if (neighbours_[buffer].empty()) {
       return;
@@ -471,7 +472,7 @@ class SymbolicRun {
 
 namespace {
 
-// The nodes that share a buffer with a node to which they are not ordered, if one of the two changes it.
+// Two nodes conflict if they share a buffer, are not ordered, and one of them changes the buffer.
 std::vector<bool> conflicting_nodes(const Schedule& schedule, const std::vector<Action>& actions,
                                     const PartialOrder& partial,
                                     const std::vector<std::vector<BufferId>>& neighbours) {
@@ -553,7 +554,8 @@ bool is_well_formed(const Tape& tape, const Schedule& schedule) {
 
 namespace {
 
-// Reports a buffer whose place, in the order of the list, is already in use.
+// Follows the instructions in the order of the list. Reports a buffer that is allocated while its place is in
+// use.
 std::string wrong_place(const Tape& tape, const Schedule& schedule) {
   const std::vector<std::vector<BufferId>> neighbours = neighbours_in_arena(schedule);
   std::vector<bool> live(schedule.buffers.size(), false);
@@ -573,7 +575,7 @@ std::string wrong_place(const Tape& tape, const Schedule& schedule) {
   return {};
 }
 
-// True if a collective writes each operand in the buffer from which it reads it.
+// True if a collective writes each operand to the buffer from which it reads the operand.
 bool is_in_place(const Op& op, const Instruction& it) {
   for (std::size_t operand = 0; operand < op.writes.size(); ++operand) {
     if (it.operands[op.reads.size() + operand] != it.operands[operand]) {

@@ -8,16 +8,16 @@
 // addresses, an allocation of a buffer or a write to it spoils all buffers that share its bytes. An op whose
 // operands overlap without its permission makes garbage; any other op reads before it writes.
 //
-// Permitted orders: all that respect the waits and the order on each stream, across both steps. A release is
-// on no stream; it comes after its waits and its allocation. If no wait orders two instructions, an error
-// shows when one of them runs as early, or the other as late, as possible. The oracle tries those orders and
-// some random ones.
+// Permitted orders: all orders that respect the waits and the order on each stream, across both steps. A
+// release is on no stream; it comes after its waits and its allocation. If no wait orders two instructions,
+// an error shows when one of them runs as early, or the other as late, as possible. The oracle tries those
+// orders and some random ones.
 //
 // Some schedules are broken by definition, without a run. They name something that does not exist. A wait
 // points forward or at a release. An operand is in the other space, or in a buffer too small for it. An op is
-// launched, an input loaded or a result read not exactly once per step. A place is beyond the arena. A buffer
-// in use is not allocated and released exactly once. The oracle does not check rules that exist only for
-// drivers; broken_rule_of_drivers() does.
+// not launched, an input not loaded or a result not read exactly once per step. A place is beyond the arena.
+// A buffer that is used is not allocated, or not released, exactly once per step. The oracle does not check
+// rules that exist only for drivers; broken_rule_of_drivers() does.
 
 #include <array>
 #include <cstdint>
@@ -38,9 +38,9 @@ bool is_well_formed(const Tape& tape, const Schedule& schedule);
 
 // Returns the rule of drivers that a well-formed schedule breaks, independent of its meaning, or an empty
 // string. Collectives are in place and on their own stream; all other launches are on the compute stream. A
-// launch has a workspace only if its algorithm needs one. Its operands share memory only with the op's
-// permission, even if no op reads the result. A persistent value has a whole buffer, and no two live buffers
-// overlap in the arena.
+// launch has a workspace only if its algorithm needs one. The operands of a launch share memory only with the
+// op's permission, even if no op reads the result. A persistent value has a whole buffer, and no two live
+// buffers overlap in the arena.
 std::string broken_rule_of_drivers(const Tape& tape, const Schedule& schedule);
 
 class Oracle {
@@ -53,8 +53,8 @@ class Oracle {
   Oracle(const Tape& tape, const Schedule& intact);
 
   // An error in some permitted order, or an empty string if none was found. `seed` draws the random orders.
-  // The first orders run the instruction `suspect` early and late, which finds its errors sooner. `broken`
-  // must have as many buffers as the intact schedule.
+  // The first orders run the instruction `suspect` early and late, so that errors of this instruction are
+  // found sooner. `broken` must have as many buffers as the intact schedule.
   std::string objection(const Schedule& broken, Exploration exploration, std::uint64_t seed = 0,
                         std::uint32_t suspect = 0) const;
 

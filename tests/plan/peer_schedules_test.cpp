@@ -198,8 +198,9 @@ TEST(PeerSchedules, OfRotorDependOnALimit) {
 // --- rotor against a search of everything ------------------------------------------------------------------
 
 // The fewest seconds of any persistent order of forward and backward ops in this memory. In a persistent
-// order, a value that the next op does not read and drop stays until its backward pass. The search is
-// Dijkstra's algorithm over the set of stored values and the number of stages without their backward pass.
+// order, a stored value stays until its backward pass, unless the very next op reads and drops it. The search
+// is Dijkstra's algorithm. Its states are the set of stored values and the number of stages whose backward
+// pass is still to come.
 class Exhaustive {
  public:
   Exhaustive(std::vector<Stage> chain, std::uint64_t limit) : chain_(std::move(chain)), limit_(limit) {}
@@ -226,7 +227,7 @@ class Exhaustive {
     std::uint32_t outputs = 0;  // one bit per stage: only its output is stored
     std::uint32_t saved = 0;    // one bit per stage: all its values are stored
     std::size_t fresh = kNone;  // the stage of which the last op made only the output
-    std::size_t left = 0;       // stages without their backward pass
+    std::size_t left = 0;       // stages whose backward pass is still to come
 
     friend bool operator<(const State& a, const State& b) { return a.key() < b.key(); }
     friend bool operator>(const State& a, const State& b) { return b < a; }
@@ -263,7 +264,7 @@ class Exhaustive {
   void run_forward(double seconds, const State& state, std::size_t stage) {
     const bool input_is_fresh = stage > 0 && state.fresh == stage - 1;
     if (state.fresh != kNone && !input_is_fresh) {
-      return;  // otherwise the last op would have been useless
+      return;  // only an order that reads the last op's output next can be better
     }
     for (const bool save : {false, true}) {
       State next = state;
@@ -340,7 +341,7 @@ TEST(Rotor, SavesEverythingWhereThereIsMemoryAndCheckpointsWhereThereIsNone) {
     EXPECT_EQ(saving.all, 4U);
   }
   EXPECT_FALSE(rotor.savings(10));
-  // Room for all outputs and one whole stage.
+  // The limit suffices for all outputs and one whole stage.
   EXPECT_EQ(rotor.seconds(13), 15);
   const std::vector<Saving> savings = *rotor.savings(13);
   EXPECT_EQ(savings[3].all, 4U);
@@ -348,7 +349,8 @@ TEST(Rotor, SavesEverythingWhereThereIsMemoryAndCheckpointsWhereThereIsNone) {
     EXPECT_EQ(savings[stage].output, 4U);
     EXPECT_EQ(savings[stage].all, stage);
   }
-  // Room for hardly more than one stage: every backward pass needs a sweep from the beginning.
+  // The limit suffices for hardly more than one stage, so every backward pass needs a sweep from the
+  // beginning.
   EXPECT_EQ(rotor.seconds(11), 12 + 3 + 2 + 1);
   EXPECT_TRUE(std::isinf(rotor.seconds(10))) << "the last stage and its input need more";
 }

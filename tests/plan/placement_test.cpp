@@ -34,8 +34,8 @@ struct RandomLifetimes {
   std::uint64_t seed = 0;
   std::size_t count = 0;
   std::uint32_t moments = 0;
-  bool soft = false;           // some may live longer than they must
-  bool looking_ahead = false;  // some should leave their places early
+  bool soft = false;           // some may live longer than they need to
+  bool looking_ahead = false;  // some places should be free for the next step early
 };
 
 // Lifetimes in order of allocation, like those of lifetimes().
@@ -219,7 +219,7 @@ TEST(Placement, NestedLifetimesAreAStackWithoutAHole) {
 }
 
 // Each gradient map lives until the next one is made, and gradient maps grow towards the input. A placement
-// in their order never reuses memory, since no gap is large enough for the next one.
+// in the order of the maps never reuses memory, since no gap is large enough for the next map.
 TEST(Placement, TwoGrowingBuffersInTurnTakeTheTwoLargest) {
   std::vector<Lifetime> all;
   for (std::uint32_t each = 0; each < 40; ++each) {
@@ -238,8 +238,8 @@ TEST(Placement, EachBufferIsRoundedUpToTheAlignment) {
   EXPECT_EQ(find_placement(all, 1, kNoGoal).bytes, 2 * kAlignment + 2);
 }
 
-// With an ample goal the search takes the first order. Other orders would have saved bytes, which shows that
-// the search did not try them.
+// With an ample goal the search returns the placement of the first order that it tries. For some seeds
+// another order needs fewer bytes, so the search has stopped at the goal.
 TEST(Placement, TheGoalStopsTheSearch) {
   int worse = 0;
   for (std::uint64_t seed = 0; seed < kSeeds; ++seed) {
@@ -255,7 +255,8 @@ TEST(Placement, TheGoalStopsTheSearch) {
   EXPECT_GT(worse, 0);
 }
 
-// No order is known to be good for random lifetimes; only the search brings their peak near the live bytes.
+// For random lifetimes no order of placement is known to be good. Only a search over orders makes the peak
+// nearly as small as the live bytes.
 TEST(Placement, StaysNearWhatIsAlive) {
   double sum = 0;
   for (std::uint64_t seed = 0; seed < kSeeds; ++seed) {
@@ -266,8 +267,8 @@ TEST(Placement, StaysNearWhatIsAlive) {
   EXPECT_LE(sum / kSeeds, 1.02);
 }
 
-// At every moment as many large buffers, of a few sizes, are alive as fit. Many small buffers live longer
-// than the large ones.
+// Large buffers of three sizes fill a fixed amount of memory at every moment. In addition, many small buffers
+// live longer than the large ones.
 std::vector<Lifetime> large_among_small(std::uint64_t seed) {
   constexpr std::uint32_t kMoments = 200;
   constexpr std::uint64_t kLarge = std::uint64_t{1} << 20;
@@ -322,8 +323,8 @@ TEST(Placement, LongerLivesAreGrantedWhereThereIsRoom) {
   }
 }
 
-// No longer life may cost a byte beyond the goal. Regression: within 0.2 % above the live bytes, a longer
-// life was granted although a placement within the goal existed.
+// A buffer may live longer only if the placement stays within the goal. Regression: a longer life was granted
+// beyond the goal if the result was within 0.2 % of the live bytes.
 TEST(Placement, LongerLivesGiveWayToAGoalThatIsWhatIsAlive) {
   std::vector<Lifetime> all{lifetime(0, 2, 999 * kAlignment), lifetime(0, 1, kAlignment),
                             lifetime(1, 2, kAlignment)};
@@ -341,7 +342,8 @@ TEST(Placement, LongerLivesGiveWayToTheGoal) {
   EXPECT_EQ(all[0].soft_end, 1U);
 }
 
-// A buffer that should leave its place to a buffer of the next step keeps the place only if both have room.
+// From `next_begin` on, a buffer's place stays free for the buffer's next step if memory permits. Otherwise
+// another buffer of this step may use the place.
 TEST(Placement, PlacesAreKeptForTheNextStepWhereThereIsRoom) {
   std::vector<Lifetime> all{lifetime(0, 1, 10), lifetime(2, 4, 10)};
   all[0].next_begin = 3;
@@ -351,7 +353,7 @@ TEST(Placement, PlacesAreKeptForTheNextStepWhereThereIsRoom) {
   EXPECT_EQ(find_placement(all, kAlignment, kAmpleGoal).bytes, kAlignment);
 }
 
-TEST(Placement, SettledLivesAllHoldAndNoneIsShorterThanItMust) {
+TEST(Placement, SettledLivesAllHoldAndNoneIsShorterThanRequired) {
   for (std::uint64_t seed = 1; seed < kSeeds; seed += 2) {
     const std::vector<Lifetime> all = random_lifetimes(variety(seed));
     const std::uint64_t live = most_live_bytes(all, kAlignment);
@@ -373,8 +375,8 @@ TEST(Placement, SettledLivesAllHoldAndNoneIsShorterThanItMust) {
   }
 }
 
-// Regression: first fit overlooked lives that may begin before earlier buffers in the order of allocation.
-// And places reserved for the next step used room that had not been granted to them.
+// Regression: first fit overlooked that a life may begin before the life of a buffer that is allocated
+// earlier. Moreover, places reserved for the next step used memory that had not been granted to them.
 TEST(Placement, PackedLivesAllHoldInNoMoreBytes) {
   int looking_ahead = 0;
   for (std::uint64_t seed = 0; seed < 5 * kSeeds; ++seed) {
@@ -401,7 +403,7 @@ TEST(Placement, PackingShorterLivesClosesTheHoles) {
 
 // --- many ----------------------------------------------------------------------------------------
 
-// Too many lifetimes for first fit.
+// So many lifetimes that they are placed in order of time instead of by first fit.
 constexpr std::uint32_t kMany = 6000;
 
 TEST(Placement, ManyNestedLifetimesAreAStackWithoutAHole) {
@@ -411,8 +413,9 @@ TEST(Placement, ManyNestedLifetimesAreAStackWithoutAHole) {
   EXPECT_EQ(placement.bytes, most_live_bytes(all, kAlignment));
 }
 
-// Each buffer ends before the next but one begins, as in a chain of layers. Regression: each was placed on
-// top of the previous one, so that the height grew with the length of the chain.
+// Of each three successive buffers, the first ends before the third begins, as in a chain of layers.
+// Regression: each buffer was placed on top of the previous one, so that the height grew with the length of
+// the chain.
 TEST(Placement, ManyThatFollowEachOtherTakeTurns) {
   std::vector<Lifetime> all = nested_lifetimes(kMany / 2);
   for (Lifetime& each : all) {

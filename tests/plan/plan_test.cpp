@@ -47,10 +47,11 @@ TEST(Plan, BaselineAndNoneTransferNothing) {
   EXPECT_FALSE(plan_of(*tiny_tape(), Policy::kOffloadNone).network_wide);
 }
 
-// Two kinds of values stay: conv*.y, which its ReLU overwrites, and pool3.y, which the classifier reads. The
-// loss searches past the classifier and the pooling and finds relu3_2.y. fc2 finds the next one, relu3_1.y.
-// Convolution conv3_2 then ends every search before its own. conv3_2 finds pool2.y, conv3_1 finds relu2_2.y,
-// and so on: one layer per window.
+// Two kinds of values stay on the device: conv*.y, which its ReLU overwrites, and pool3.y, which the
+// classifier reads. The backward pass of each layer searches the layers before it for one that needs a fetch;
+// a convolution ends the search. The loss searches past the classifier and the pooling and finds relu3_2.y.
+// fc2 finds the next value, relu3_1.y. The layers between fc2 and conv3_2 find nothing, since their search
+// ends at convolution conv3_2. conv3_2 finds pool2.y, conv3_1 finds relu2_2.y, and so on.
 TEST(Plan, AllOnFashionVgg) {
   EXPECT_THAT(transfers(*model_tape("fashion-vgg"), Policy::kOffloadAll),
               ElementsAre("images | conv1_1.forward | conv1_2.backward_filter",
@@ -64,8 +65,8 @@ TEST(Plan, AllOnFashionVgg) {
                           "relu3_2.y | pool3.forward | loss.backward_data"));
 }
 
-// `conv` offloads only inputs of convolutions. relu2_2 has nothing to fetch, so the window of conv3_1 reaches
-// past it to conv2_2.
+// `conv` offloads only inputs of convolutions. pool2 and relu2_2 need no fetch, so the search of conv3_1
+// reaches conv2_2.
 TEST(Plan, ConvOnFashionVgg) {
   EXPECT_THAT(transfers(*model_tape("fashion-vgg"), Policy::kOffloadConv),
               ElementsAre("images | conv1_1.forward | conv1_2.backward_filter",
@@ -85,7 +86,7 @@ TEST(Plan, AllAndConvOnLenet) {
   }
 }
 
-// Here pooling reads X and Y. Both pool2 and the classifier read pool2.y, so it stays.
+// Here pooling reads X and Y. Both pool2 and the classifier read pool2.y, so this value stays on the device.
 TEST(Plan, AllAndConvOnLenetWherePoolingReadsFeatureMaps) {
   const TapePtr tape = model_tape("lenet", {.pooling_reads_x_and_y = true});
   EXPECT_THAT(transfers(*tape, Policy::kOffloadAll),
@@ -98,8 +99,8 @@ TEST(Plan, AllAndConvOnLenetWherePoolingReadsFeatureMaps) {
                           "pool1.y | conv2.forward | loss.backward_data"));
 }
 
-// left, right and skip read relu1.y, so it leaves with skip, the last reader. right needs it first in the
-// backward pass, before left.
+// The layers left, right and skip read relu1.y, so it leaves with skip, the last reader. In the backward
+// pass, layer right needs it before layer left.
 TEST(Plan, AForkLeavesWithItsLastReader) {
   const TapePtr tape = forked_tape();
   for (const Policy policy : {Policy::kOffloadAll, Policy::kOffloadConv}) {
@@ -108,7 +109,7 @@ TEST(Plan, AForkLeavesWithItsLastReader) {
   }
 }
 
-// The backward pass of the last layer reads y, and no window comes earlier.
+// The backward pass of the last layer reads y, and no backward pass that could fetch y comes earlier.
 TEST(Plan, WhatNoWindowReachesIsFetchedOnDemand) {
   EXPECT_THAT(transfers(*tiny_tape(), Policy::kOffloadAll),
               ElementsAre("images | conv.forward | loss.backward", "y | loss.forward | loss.backward"));
@@ -127,8 +128,8 @@ TEST(Plan, WhatForwardNeverReadsLeavesWithItsProducer) {
   EXPECT_THAT(transfers(*draft.finish(), Policy::kOffloadAll), ElementsAre("y | forward | backward"));
 }
 
-// The sum of the metrics over ranks comes between the two passes and belongs to no layer. Regression: as an
-// op of layer 0 it opened that layer's window, and the images came back before the backward pass of the loss.
+// The sum of the metrics over ranks comes between the two passes and belongs to no layer. Regression: the sum
+// counted as an op of layer 0 and fetched the images for that layer, before the backward pass of the loss.
 TEST(Plan, WhatRanksDoTogetherOpensNoWindow) {
   const TapePtr alone = forked_tape();
   const TapePtr together = collective_tape();
@@ -228,7 +229,7 @@ TEST(Plan, ThePapersAccountingByHand) {
   EXPECT_EQ(paper_baseline_bytes(*tape, lean), kRest);
 
   EXPECT_EQ(offload_bytes(*tape, make_schedule(*tape, fast)), 0);
-  // The classifier reads relu.y, so it stays.
+  // The classifier reads relu.y, so relu.y stays on the device.
   EXPECT_EQ(offload_bytes(*tape, make_schedule(*tape, plan_of(*tape, Policy::kOffloadAll))), 64);
 }
 

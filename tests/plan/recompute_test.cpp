@@ -94,7 +94,7 @@ TEST(Recompute, WithoutAUseBeforeItMemoryIsGivenBackAfterTheProducer) {
   expect_right(*tape, schedule);
 }
 
-// The recomputation may run earlier than needed, when the plan specifies.
+// The plan may place a recomputation earlier than the first op that needs the value.
 TEST(Recompute, AValueThatIsMadeAgainStaysUntilItsLastUse) {
   const TapePtr tape = chain_tape();
   const Schedule schedule = make_schedule(*tape, plan_with(*tape, {{"b", "loss.backward"}}));
@@ -152,7 +152,7 @@ TEST(Recompute, WhatIsOnlyPassingIsGivenBackAtOnce) {
   expect_right(*tape, schedule);
 }
 
-// The prefetch comes earlier, so that nothing is recomputed twice.
+// The prefetch of `a` comes before the recomputation of `b`, which therefore need not recompute `a`.
 TEST(Recompute, ReadsWhatHasBeenFetched) {
   const TapePtr tape = chain_tape();
   Plan plan = plan_with(*tape, {{"b", "c.backward"}});

@@ -64,7 +64,7 @@ TEST(Residency, CountsTheBytes) {
   EXPECT_EQ(fullest_op(*tape, schedule), op_named(*tape, "conv.forward"));
 }
 
-// The value has two stays on the device, with one on the host in between.
+// The value is on the device twice, and only on the host in between.
 TEST(Residency, AnOffloadedValueIsThereTwice) {
   const TapePtr tape = tiny_tape();
   const ValueId images = value_named(*tape, "images");
@@ -103,7 +103,7 @@ TEST(Residency, ValuesTakeTurns) {
 }
 
 // On every schedule, the sum over the resident values equals the counted bytes. Every operand of a launch is
-// resident, and no value is used outside its stay.
+// resident, and no value is used while it is not resident.
 TEST(Residency, AgreesWithTheScheduleEverywhere) {
   for (const Subject& subject : all_subjects()) {
     SCOPED_TRACE(subject.name);

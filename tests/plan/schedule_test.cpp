@@ -90,7 +90,8 @@ TEST(Schedule, TransfersWaitForNothingButTheirValue) {
     EXPECT_THAT(schedule.instructions[offload].waits,
                 ElementsAre(Wait{static_cast<std::uint32_t>(origin), 0}))
         << name;
-    // The value that leaves last comes back first. Its wait implies that the earlier ones have left.
+    // The value that leaves last is fetched first. The wait of its prefetch implies that the values offloaded
+    // earlier have left, too.
     std::vector<Wait> expected;
     if (transfer.value == plan.transfers.back().value) {
       expected.push_back({static_cast<std::uint32_t>(offload), 0});
@@ -126,7 +127,7 @@ TEST(Schedule, TransfersStandBesideTheirOps) {
   }
 }
 
-// Regression: y, which the loss needs now, came back after the images, which are needed later.
+// Regression: y, which the loss needs now, was fetched after the images, which are needed later.
 TEST(Schedule, ADemandFetchComesBeforeWhatIsFetchedAhead) {
   const TapePtr tape = tiny_tape();
   const Schedule schedule = schedule_of(*tape, Policy::kOffloadAll);

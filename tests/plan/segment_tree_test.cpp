@@ -22,7 +22,7 @@ std::optional<std::size_t> last_above(const std::vector<std::int64_t>& values, s
   return std::nullopt;
 }
 
-// Compares every range of trees with lengths around powers of two with a plain array.
+// Compares trees of lengths around powers of two with a plain array, for every range.
 TEST(SegmentTree, AnswersAsAPlainRow) {
   std::mt19937 random(1);
   const auto below = [&](std::size_t bound) { return static_cast<std::size_t>(random() % bound); };

@@ -55,10 +55,10 @@ TEST(StepModel, WhatIsNeededSoonHasLeftBeforeItIsFetched) {
   }
 }
 
-// Each of three maps has a reader in the backward pass; the last reader also reads the images. The maps have
-// left by then, so the next step's images can be loaded while this step ends, as soon as they have room.
-// Regression: if the room did not last for the whole load, the model hid none of it. The planner then missed
-// plans that the executor runs faster.
+// Each of three maps has a reader in the backward pass, after which it is released; the last reader also
+// reads the images. So the next step's images can be loaded before this step ends, as soon as there is memory
+// for them. Regression: if that memory was not free for the whole load, the model hid no part of the load.
+// The planner then missed plans that the executor runs faster.
 TEST(StepModel, HidesAsMuchOfTheNextLoadAsThereIsRoomFor) {
   TapeDraft draft;
   const std::uint32_t layer = draft.layer("all");
@@ -133,7 +133,7 @@ TEST(StepModel, CountsWhatIsRecomputedInPlaceOnTheWay) {
 }
 
 // While the first op of the backward pass runs, its operands fill the memory. The map that the next op reads
-// must come back afterwards, part of it by a copy and part by recomputation at the same time.
+// must be restored afterwards, part of it by a copy and part by recomputation at the same time.
 TEST(Bound, KnowsThatWhatHasNoRoomBesideAnOpComesAfterIt) {
   TapeDraft draft;
   const std::uint32_t layer = draft.layer("all");

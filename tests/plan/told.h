@@ -1,6 +1,6 @@
 #pragma once
-// For tests on hand-made tapes: plans by the names of values and ops, and schedules as one text per
-// instruction.
+// For tests on hand-made tapes. Makes plans from the names of values and ops, and describes schedules with
+// one text per instruction.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -62,9 +62,10 @@ void expect_shared_parameters(const Network& network, const OpCatalog& catalog,
   }
 }
 
-// vDNN's window, stated for the fetched values instead of the fetching layers. A value comes back beside the
-// backward pass of its first reader there, or of a later layer without a convolution between the two. The
-// backward pass of one layer fetches for at most one earlier layer.
+// The rule of vDNN's prefetch window, stated for values instead of layers. A value is fetched beside the
+// backward op of a layer L. L is the layer of the value's first backward reader, or a later layer of the
+// network, if no convolution lies between the two. Beside one op, values are fetched for at most one layer
+// other than its own.
 void expect_in_its_window(const Tape& tape, const Plan& plan) {
   std::map<OpId, std::set<std::uint32_t>> ahead;  // for each op, the other layers for which it fetches
   for (const Transfer& transfer : plan.transfers) {

@@ -360,7 +360,8 @@ class Runs {
   };
   using Recorded = std::map<std::string, std::string>;
 
-  // Auto may choose `optimal`, whose own algorithms would have other results; so it gets the recorded ones.
+  // Auto may choose `optimal`, whose own algorithms would have other results; so the run gets the recorded
+  // algorithms.
   PlannedRun plan(const Wanted& wanted) const {
     return plan_run(random_.network, {.device = "cpu",
                                       .memory_bytes = wanted.budget_bytes,

@@ -26,7 +26,7 @@ PlannedRun planned(Policy policy, std::optional<std::uint64_t> memory_bytes = st
                    .policy = policy});
 }
 
-// The values for which the plan decides something.
+// The values about which the plan decides whether they stay, are offloaded or are recomputed.
 std::vector<ValueId> decided_values(const PlannedRun& run) {
   std::vector<ValueId> values;
   for (ValueId value = 0; value < run.tape->values().size(); ++value) {
@@ -124,7 +124,7 @@ TEST(Counterfactual, EveryDecisionIsPossibleOrHasAReason) {
   }
 }
 
-// With enough memory for all values, offloading one of them frees memory for others.
+// With enough memory for all values, offloading one of them frees memory for other values.
 TEST(Counterfactual, OffloadingAndRecomputingSaveMemory) {
   const PlannedRun run = planned(Policy::kOffloadNone);
   std::size_t smaller = 0;

@@ -69,7 +69,8 @@ TEST(Explanation, SaysWhatPlanSaysOfOtherBudgets) {
       recomputed.insert(recomputation.value);
     }
   }
-  // The plan does not list values that are recomputed only for the sake of others.
+  // The plan does not list values that are recomputed only because the recomputation of another value needs
+  // them.
   EXPECT_GE(explanation.decisions.recomputed.count, recomputed.size());
 }
 
@@ -183,8 +184,8 @@ TEST(Explanation, BudgetsWithoutEndDoNotWrap) {
   }
 }
 
-// A value that is recomputed only on the way to another one counts as recomputed, too, and its explanation
-// names the other.
+// A value that is recomputed only on the way to another value counts as recomputed, too, and its explanation
+// names the other value.
 TEST(Explanation, ValuesMadeAgainForOthersAreRecomputed) {
   const PlannedRun run = plan_run({.model = {.model = "googlenet", .batch = 64},
                                    .device = "sim:titan-x",

@@ -122,7 +122,7 @@ TEST(LiveMetricsTest, AreNoneBeforeTheStart) {
   EXPECT_EQ(to_prometheus(live.latest()), to_prometheus(measured()));
 }
 
-// For a device that does not time steps, the sum of stalls is missing instead of 0.
+// If the device has timed no step, there is no sum of stalls; it is not 0.
 TEST(LiveMetricsTest, HaveStallsWhereStepsAreTimed) {
   TrainingMetrics metrics;
   StepReport untimed = step(1);
@@ -159,7 +159,7 @@ TEST(LiveMetricsTest, HaveNamesAndTypesByTheRules) {
   EXPECT_EQ(names.size(), 17U);
 }
 
-TEST(LiveMetricsTest, MayBeNoFiniteNumbers) {
+TEST(LiveMetricsTest, MayBeInfiniteOrNan) {
   constexpr double kInfinity = std::numeric_limits<double>::infinity();
   EXPECT_THAT(to_prometheus(TrainingMetrics{.loss = kInfinity}), HasSubstr("\nvdnn_loss +Inf\n"));
   EXPECT_THAT(to_prometheus(TrainingMetrics{.loss = -kInfinity}), HasSubstr("\nvdnn_loss -Inf\n"));
@@ -167,7 +167,7 @@ TEST(LiveMetricsTest, MayBeNoFiniteNumbers) {
               HasSubstr("\nvdnn_loss NaN\n"));
   LiveMetrics live;
   live.publish({.step = 1, .loss = kInfinity});
-  EXPECT_EQ(live.to_json()["loss"], "+Inf");  // null means that it was not measured
+  EXPECT_EQ(live.to_json()["loss"], "+Inf");  // null would mean that the loss was not measured
   EXPECT_EQ(live.to_json()["history"].dump(), "[[1,null,null,null,null]]");
   EXPECT_EQ(live.to_json()["ranges"]["loss"].dump(), "[null,null]");
 }
@@ -186,7 +186,7 @@ TEST(MetricsHistoryTest, KeepsEvenlySpacedPointsOfTheWholeTraining) {
     for (std::size_t i = 2; i < points.size(); ++i) {
       ASSERT_EQ(points[i].step - points[i - 1].step, points[1].step - points[0].step) << number;
     }
-    // The history is complete up to the last step.
+    // The last point is less than one space before the last step.
     const std::uint64_t space = points.size() > 1 ? points[1].step - points[0].step : 1;
     ASSERT_LT(number - points.back().step, space);
   }
@@ -199,7 +199,7 @@ TEST(MetricsHistoryTest, HasTheRangesOfAllSteps) {
     history.add({.step = number, .loss = number == 50 ? 9.0 : 1.0, .memory_bytes = 1024});
   }
   for (const MetricsPoint& point : history.points()) {
-    EXPECT_EQ(point.loss, 1);  // the history does not keep the step with the largest loss
+    EXPECT_EQ(point.loss, 1);  // the history keeps some steps only, and not step 50
   }
   EXPECT_EQ(history.ranges().loss.least, 1);
   EXPECT_EQ(history.ranges().loss.greatest, 9);
@@ -207,7 +207,7 @@ TEST(MetricsHistoryTest, HasTheRangesOfAllSteps) {
   EXPECT_EQ(history.ranges().stall_fraction.least, std::nullopt);
 }
 
-// Regression: the history ended with the last step that it kept.
+// Regression: the history ended with its last evenly spaced step, although later steps had been published.
 TEST(LiveMetricsTest, HaveAHistoryThatEndsWithTheLastStep) {
   LiveMetrics live;
   for (std::uint64_t number = 1; number <= 2000; ++number) {
@@ -229,7 +229,7 @@ TEST(MetricsHistoryTest, RefusesACapacityThatCannotBeHalved) {
 
 TEST(LiveMetricsTest, AreWholeAndInOrderWhileStepsArePublished) {
   LiveMetrics live;
-  live.start({});  // before it, no history exists
+  live.start({});  // latest() is empty before this call
   std::atomic<bool> done = false;
   std::jthread reader([&] {
     std::uint64_t last = 0;
@@ -250,7 +250,7 @@ TEST(LiveMetricsTest, AreWholeAndInOrderWhileStepsArePublished) {
   }
   done = true;
   reader.join();
-  // If a reader prevented the publication of a step, the next one publishes it.
+  // A step is not published while a reader holds the lock; publish() of the next step makes up for it.
   live.publish({.images = 2 * number, .step = number});
   ASSERT_TRUE(live.latest());
   EXPECT_EQ(live.latest()->step, number);

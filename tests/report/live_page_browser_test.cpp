@@ -1,4 +1,4 @@
-// The page of a running training in Chromium. The test replaces the server with prepared answers.
+// The page of a running `vdnn train` in Chromium. The test replaces the server with prepared answers.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -22,7 +22,8 @@ using ::testing::HasSubstr;
 using ::testing::StartsWith;
 using Json = nlohmann::json;
 
-// Each request records the page's current state and receives the next answer. null means no answer.
+// Each request records the page's current state and receives the next answer. null: the server does not
+// answer.
 constexpr const char* kServer = R"(<script>
 const shown = [];
 const text = (selector) => document.querySelector(selector)?.textContent;
@@ -90,7 +91,7 @@ TrainingMetrics at_step(std::uint64_t step, double loss) {
   return metrics;
 }
 
-// The answers of a training that is planned, starts, and runs these steps.
+// The answers of a training run that is planned, starts, and runs these steps.
 std::vector<Json> answers_of(const std::vector<TrainingMetrics>& steps) {
   LiveMetrics live;
   std::vector<Json> answers{live.to_json()};
@@ -115,7 +116,7 @@ std::vector<std::string> all(const std::vector<Json>& shown, const Json::json_po
 TEST_F(LivePageBrowserTest, DrawsEachStepAndBeginsAnewWithAnotherTraining) {
   std::vector<Json> answers = answers_of({at_step(1, 2.5), at_step(2, 1.5)});
   answers.emplace_back();
-  for (const Json& answer : answers_of({})) {  // a second training, at the same port
+  for (const Json& answer : answers_of({})) {  // a second training run, at the same port
     answers.push_back(answer);
   }
   const std::vector<Json> shown = this->shown(answers);

@@ -47,7 +47,8 @@ TEST(MemoryUse, SaysWhoIsThereAndWhy) {
                                    "dy: operand, conv.backward"));
 }
 
-// The offloaded images stay until a wait proves that the copy is done, and are back ahead of their reader.
+// The offloaded images use memory until a wait proves that the copy is done, and again from the prefetch
+// ahead of their reader.
 TEST(MemoryUse, TellsWhatIsOnItsWay) {
   const TapePtr tape = tiny_tape();
   Plan plan = plan_of(*tape, Policy::kOffloadNone);

@@ -79,7 +79,7 @@ TEST_F(ProgressTest, WritesALineEachSoManySecondsWhereThereIsNoTerminal) {
       lines.push_back(std::move(line));
     }
   }
-  // Lines come after 32 and 64 seconds, since no step ends at 30 or 60.
+  // Lines are written after 32 and 64 seconds, since no step ends at 30 or 60.
   EXPECT_THAT(lines,
               ElementsAre("epoch 1/3  step 4/100  loss 0.4321  8123 images/s  memory 128 MiB of 512 MiB "
                           "(25%)  stall 3%  ETA 0:39:28\n",

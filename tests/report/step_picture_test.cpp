@@ -108,7 +108,8 @@ TEST_P(StepPictureTest, HasAllWorkInTheOrderOfTheList) {
   }
 }
 
-// The parts of a stay within one step, if steps repeat.
+// The parts of one repeated step in which a stay is present. A stay that crosses the end of the step has two
+// parts.
 std::vector<std::pair<double, double>> parts(const Stay& stay, double step) {
   if (stay.end - stay.begin >= step) {
     return {{0, step}};
@@ -217,7 +218,7 @@ TEST_P(StepPictureTest, StallsAreWhatThePredictionCounts) {
   EXPECT_NEAR(stalled, run_.prediction.stall_seconds, 1e-9);
 }
 
-// The page describes copies as `vdnn explain` does.
+// The page gives the same hidden share of a copy as `vdnn explain`.
 TEST_P(StepPictureTest, HidesOfASingleCopyWhatIsSaidOfIt) {
   const StepTime time = step_time(run_.schedule, run_.prediction);
   for (const Decision& decision : picture_.decisions) {
@@ -255,7 +256,7 @@ TEST(StepPicture, CopiesAreHiddenAsFarAsComputeDoesNotWait) {
     return shares;
   };
   EXPECT_THAT(hidden(1e15), ::testing::Each(::testing::Gt(0.5)));
-  // Half of this value's copy is hidden. No op waits for it, since the op waits for the next copy.
+  // Half of this value's copy is hidden. No op waits for this copy; the op waits for the next copy.
   EXPECT_THAT(hidden(1e7), ::testing::Each(::testing::Lt(0.6)));
 }
 

@@ -22,7 +22,7 @@ PlannedRun traced(const std::string& model, std::int64_t batch, Policy policy,
                    .trace_prediction = true});
 }
 
-// The times add up and agree with the device's times for its compute stream.
+// The times add up to the step, and they agree with the times that the device reports for its compute stream.
 TEST(StepTime, AddsUpToTheStep) {
   for (const std::string model : {"fashion-vgg", "resnet20", "googlenet"}) {
     for (const Policy policy :

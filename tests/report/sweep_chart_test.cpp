@@ -55,13 +55,13 @@ double number(const XmlElement& element, const std::string& key) {
   return std::stod(element.attribute(key));
 }
 
-// The scale of a logarithmic axis, from two of its ticks.
+// The scale of a logarithmic axis, computed from the positions and texts of its first and last labels.
 class Axis {
  public:
   Axis(const std::vector<XmlElement>& ticks, const std::string& key, double shift)
       : key_(key), shift_(shift) {
     if (ticks.size() < 2) {
-      throw std::invalid_argument("an axis has no two ticks");
+      throw std::invalid_argument("the axis has fewer than two labels");
     }
     first_ = value(ticks.front());
     begin_ = number(ticks.front(), key);
@@ -76,7 +76,7 @@ class Axis {
 
  private:
   std::string key_;
-  double shift_;  // from the labels
+  double shift_;  // how much farther right or down a label is than its tick
   double first_ = 0;
   double begin_ = 0;
   double rate_ = 0;
@@ -118,7 +118,7 @@ TEST(SweepChart, SaysWhatItIs) {
   for (const XmlElement& text : named(chart, "text", "legend")) {
     legend.push_back(text.text);
   }
-  EXPECT_THAT(legend, ::testing::ElementsAre("optimal", "baseline: does not fit", "no plan is here"));
+  EXPECT_THAT(legend, ::testing::ElementsAre("optimal", "baseline: does not fit", "no plan possible"));
   EXPECT_EQ(named(chart, "polygon", "bound").size(), 1U);
 }
 
@@ -145,7 +145,7 @@ TEST(SweepChart, NamesBothAxes) {
        named(chart_of(sweep_budgets(lenet(), {.points = 3})), "text", "axis-title")) {
     titles.push_back(text.text);
   }
-  EXPECT_THAT(titles, ::testing::ElementsAre("budget of device memory", "time of a step, in oracles"));
+  EXPECT_THAT(titles, ::testing::ElementsAre("budget of device memory", "step time relative to the oracle"));
 }
 
 std::vector<std::pair<double, double>> corners_of(const XmlElement& polyline) {
@@ -158,7 +158,7 @@ std::vector<std::pair<double, double>> corners_of(const XmlElement& polyline) {
   return corners;
 }
 
-// A plan also fits larger budgets, so between two points a curve keeps the time of the left one.
+// A plan also fits any larger budget, so a curve keeps the time of each point up to the next budget.
 TEST(SweepChart, DrawsSteps) {
   const std::vector<XmlElement> chart = chart_of(sweep_budgets(lenet(), {.points = 6}));
   const std::vector<XmlElement> curves = named(chart, "polyline", "curve");
@@ -174,8 +174,9 @@ TEST(SweepChart, DrawsSteps) {
   }
 }
 
-// Policies coincide in a budget in which everything fits.
-TEST(SweepChart, TellsPoliciesApartThatCoincide) {
+// In a budget in which everything fits, several policies have the same step time. Their circles and curves
+// then differ in size, so that all remain visible.
+TEST(SweepChart, ShowsAllPoliciesThatCoincide) {
   const Sweep sweep = sweep_budgets(
       lenet(), {.policies = {Policy::kOffloadNone, Policy::kDynamic, Policy::kOptimal}, .points = 3});
   const std::vector<XmlElement> chart = chart_of(sweep);
@@ -191,7 +192,8 @@ TEST(SweepChart, TellsPoliciesApartThatCoincide) {
   EXPECT_EQ(widths.size(), 3U);
 }
 
-// Precisions share both axes; marks and dashes distinguish them for every policy.
+// All precisions are drawn over the same two axes. Each precision has its own marks and dashes, whatever the
+// policy.
 TEST(SweepChart, ComparesPrecisions) {
   const Sweep sweep = in_fp32_and_bf16();
   const std::vector<XmlElement> chart = chart_of(sweep);
@@ -227,8 +229,8 @@ TEST(SweepChart, SaysWhichPrecisionIsWhich) {
   for (const XmlElement& text : named(chart, "text", "legend")) {
     legend.push_back(text.text);
   }
-  EXPECT_THAT(legend, ::testing::ElementsAre("optimal", "none", "fp32", "bf16", "no plan is here"));
-  // Samples have the style of their curves.
+  EXPECT_THAT(legend, ::testing::ElementsAre("optimal", "none", "fp32", "bf16", "no plan possible"));
+  // The legend's line samples have the same dashes as the curves.
   std::set<std::string> curves;
   for (const XmlElement& curve : named(chart, "polyline", "curve")) {
     curves.insert(curve.attribute("stroke-dasharray"));
@@ -243,8 +245,8 @@ TEST(SweepChart, SaysWhichPrecisionIsWhich) {
   EXPECT_EQ(named(chart, "rect", "sample").size(), 1U);
 }
 
-// No plan in any precision is faster than the edge of the shaded area.
-TEST(SweepChart, ShadesWhatNoPrecisionCan) {
+// The edge of the shaded area is the smallest lower bound of all precisions.
+TEST(SweepChart, ShadesWhatNoPrecisionCanReach) {
   const Sweep sweep = in_fp32_and_bf16();
   const std::vector<XmlElement> chart = chart_of(sweep);
   std::istringstream corners(named(chart, "polygon", "bound").front().attribute("points"));
@@ -262,7 +264,7 @@ TEST(SweepChart, ShadesWhatNoPrecisionCan) {
   EXPECT_NEAR(highest / (1e3 * of_least_budget), 1, 2e-3);
 }
 
-// No line is drawn outside the picture or inside the area that no plan can reach.
+// No point is drawn outside the picture or inside the shaded area, which no plan can reach.
 TEST(SweepChart, StaysAboveTheBound) {
   const std::vector<XmlElement> chart = chart_of(sweep_budgets(lenet(), {.points = 5}));
   const XmlElement& picture = chart.front();
@@ -278,7 +280,7 @@ TEST(SweepChart, StaysAboveTheBound) {
   for (const XmlElement& circle : named(chart, "circle")) {
     EXPECT_GT(number(circle, "cx"), 0);
     EXPECT_GT(number(circle, "cy"), 0);
-    // y grows downwards, and with more memory the bound falls.
+    // y grows downwards, and the bound falls with more memory.
     for (const auto& [bound_x, bound_y] : bound) {
       if (bound_x >= number(circle, "cx")) {
         EXPECT_LE(number(circle, "cy"), bound_y + 0.01);
@@ -287,9 +289,10 @@ TEST(SweepChart, StaysAboveTheBound) {
   }
 }
 
-// No point of a finer sweep is in the shaded area of a coarse one, not even between the coarse samples.
+// The chart of a coarse sweep shades nothing that a finer sweep reaches, not even between the budgets of the
+// coarse sweep.
 TEST(SweepChart, ShadesNothingThatIsPossibleBetweenPoints) {
-  // The bound falls at once, as if the second budget made all the difference.
+  // The test sets the lower bounds: 0.9 of the oracle's time in the first budget, and 0.5 in all others.
   Sweep fine = sweep_budgets(lenet(), {.policies = {Policy::kOptimal}, .points = 40});
   for (std::size_t each = 0; each < fine.points.size(); ++each) {
     fine.points[each].lower_bound_step_seconds =
@@ -328,7 +331,7 @@ TEST(SweepChart, ShadesNothingThatIsPossibleBetweenPoints) {
   }
 }
 
-// A sweep with one budget and a name that is not valid XML.
+// The sweep has one budget, and the name of its device is not valid XML.
 TEST(SweepChart, IsWellFormedWhateverTheNames) {
   Sweep sweep = sweep_budgets(
       lenet(), {.policies = {Policy::kOptimal}, .from_bytes = 1U << 30U, .to_bytes = 1U << 30U});

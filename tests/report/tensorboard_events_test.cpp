@@ -28,8 +28,8 @@ namespace {
 namespace fs = std::filesystem;
 using ::testing::HasSubstr;
 
-// The CRC by its definition, bit by bit: the remainder of the reflected message divided by x^32 + ...
-// (0x1EDC6F41).
+// The CRC by its definition, bit by bit: the remainder of the reflected message when divided by the
+// polynomial 0x1EDC6F41.
 std::uint32_t crc_by_division(const std::string& data) {
   std::uint32_t remainder = 0xFFFFFFFF;
   for (const char each : data) {
@@ -215,12 +215,12 @@ TEST_F(EventFileTest, NeedsAFolderThatCanBeWritten) {
   EXPECT_TRUE(fs::is_empty(directory_ / "new"));
 }
 
-// For such names the standard library throws exceptions of its own.
+// For names that are too long, the standard library throws exceptions of its own.
 TEST_F(EventFileTest, NeedsAFolderWhoseNameIsNotTooLong) {
   const std::string reason = std::strerror(ENAMETOOLONG);
   EXPECT_THAT(refusal(directory_ / std::string(NAME_MAX + 1, 'x')), HasSubstr(reason));
   fs::path folder = directory_;
-  while (folder.string().size() < PATH_MAX - 24) {  // leaves too little room for a file name
+  while (folder.string().size() < PATH_MAX - 24) {  // too long for a file name to be appended
     const std::size_t most = std::min<std::size_t>(NAME_MAX, PATH_MAX - 2 - folder.string().size());
     folder /= std::string(most, 'x');
   }

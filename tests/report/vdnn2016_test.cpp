@@ -83,7 +83,7 @@ TEST(Vdnn2016, PoliciesAreAsFastOneAfterTheOtherAsInThePaper) {
   }
 }
 
-// As docs/planner.md states for all(m), the paper's peak is ours less Y and dY of the first pooling.
+// As docs/planner.md states for all(m), the paper's peak equals our peak minus Y and dY of the first pooling.
 TEST(Vdnn2016, ThePeakOfAllWithoutWorkspaceIsThePapersAndOnePoolingsOutput) {
   constexpr double kAlexnetPool1 = 4.0 * 128 * 64 * 27 * 27;
   constexpr double kVggPool1 = 4.0 * 64 * 64 * 112 * 112;
@@ -131,8 +131,8 @@ TEST(Vdnn2016, TheClassifiersWeightsAreThereAllTheTime) {
   }
 }
 
-// x 8 and y 24 bytes for a second, then y and metrics 80 bytes for three seconds, then y and dw 100 bytes,
-// which do not count.
+// In use are first x (8 bytes) and y (24 bytes) for one second, then y and metrics (80 bytes together) for
+// three seconds. Afterwards y and dw use 100 bytes, which do not count.
 TEST(Vdnn2016, ThePapersAccountingOfAScheduleByHand) {
   testing::TapeDraft draft;
   const ValueId x = draft.value("x", ValueKind::kInput, 8);

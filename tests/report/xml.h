@@ -17,7 +17,7 @@ struct XmlElement {
   std::map<std::string, std::string> attributes;
   std::string text;  // without the text of inner elements
 
-  // Empty if the attribute is absent.
+  // Returns the attribute's value; empty if the attribute is absent.
   std::string attribute(const std::string& key) const {
     const auto found = attributes.find(key);
     return found == attributes.end() ? "" : found->second;

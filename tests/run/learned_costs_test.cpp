@@ -184,12 +184,14 @@ TEST_F(LearnedCosts, TheLinkCarriesWhatItCarriedAlone) {
   const MeasuredCosts costs = learned();
   EXPECT_DOUBLE_EQ(costs.link_bytes_per_second.device_to_host, 4 * kMiB);
   EXPECT_DOUBLE_EQ(costs.link_bytes_per_second.host_to_device, 2 * kMiB);
-  // No copies ran both ways at once, so those rates keep their ratios of 1/2 and 3/4 to the others.
+  // No copies ran both ways at once, so the rates for both ways keep their ratios of 1/2 and 3/4 to the rates
+  // for one way.
   EXPECT_DOUBLE_EQ(costs.link_bytes_per_second_both_ways.device_to_host, 2 * kMiB);
   EXPECT_DOUBLE_EQ(costs.link_bytes_per_second_both_ways.host_to_device, 1.5 * kMiB);
 }
 
-TEST_F(LearnedCosts, HalfOfTheBytesSayWhatTheRateIs) {
+// The rate is the median over bytes: half of all bytes were copied at no more than this rate.
+TEST_F(LearnedCosts, TheRateIsTheMedianOverBytes) {
   launches();
   load(0, 4.5);        // 8 MiB at 2 MiB/s
   prefetch(10, 12.5);  // 16 MiB at 8 MiB/s
@@ -220,7 +222,7 @@ TEST_F(LearnedCosts, ShortCopiesSayNothingOfRates) {
   EXPECT_EQ(costs.link_bytes_per_second.host_to_device, 20 * kMiB) << "z is too small";
 }
 
-TEST_F(LearnedCosts, CompanyNeverMakesTheLinkFaster) {
+TEST_F(LearnedCosts, ASharedLinkIsNeverFasterThanAnUnsharedOne) {
   launches();
   offload(10, 18.5);    // alone: 2 MiB/s
   offload(100, 102.5);  // shared: 6.4 MiB/s
@@ -230,7 +232,7 @@ TEST_F(LearnedCosts, CompanyNeverMakesTheLinkFaster) {
   EXPECT_DOUBLE_EQ(costs.link_bytes_per_second_both_ways.device_to_host, 2 * kMiB);
 }
 
-TEST_F(LearnedCosts, WhatWasNeverAloneKeepsTheRelationOfAloneToCompany) {
+TEST_F(LearnedCosts, ALinkThatWasAlwaysSharedKeepsTheRatioOfItsRates) {
   launches();
   offload(100, 116);
   prefetch(100, 116);
@@ -239,9 +241,9 @@ TEST_F(LearnedCosts, WhatWasNeverAloneKeepsTheRelationOfAloneToCompany) {
   EXPECT_DOUBLE_EQ(costs.link_bytes_per_second.device_to_host, 2 * kMiB);
 }
 
-// Varies the part of its time for which a copy shares the link, and the ratio of the link's rate to the
-// expected one.
-TEST_F(LearnedCosts, WhatWasNeverAloneIsLearnedAtAnyShare) {
+// Varies two factors: the fraction of a copy's time in which it shares the link, and the ratio of the link's
+// rate to the expected rate.
+TEST_F(LearnedCosts, RatesAreLearnedAtAnyShareOfSharing) {
   expected_.launch_seconds = 0;
   for (const double times : {0.02, 1.0, 5.0}) {
     for (const double share : {0.0, 0.02, 0.1, 0.3, 0.6, 0.8, 1.0}) {
@@ -261,8 +263,8 @@ TEST_F(LearnedCosts, WhatWasNeverAloneIsLearnedAtAnyShare) {
   }
 }
 
-// If another copy of the same direction occupied the engine at submission, a copy's time counts from the end
-// of that other copy.
+// A copy that is submitted while another one of its direction occupies the engine is timed from the end of
+// the other copy.
 TEST_F(LearnedCosts, CopiesOfOneDirectionTakeTurns) {
   launches();
   prefetch(10, 14.5);

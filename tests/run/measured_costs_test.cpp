@@ -127,7 +127,7 @@ RunOptions on_sim(const std::string& device, Policy policy = Policy::kOffloadNon
   return simulated;
 }
 
-// A version of its own keeps programs from taking a model's predictions for measurements.
+// A version of its own prevents programs from taking a model's predictions for measurements.
 TEST(MeasuredCostsFile, IsOfVersionThreeWhereAllOfItIsModelled) {
   const MeasuredCosts costs = expected_costs(plan_run(on_sim("sim:h200")));
   EXPECT_TRUE(costs.modelled);
@@ -335,8 +335,8 @@ TEST_F(ProfiledRun, IsPredictedToTakeWhatWasMeasured) {
   EXPECT_NEAR(plan_run(with(costs)).prediction.step_seconds, run.prediction.step_seconds + 0.25, 1e-9);
 }
 
-// The ops take hardly any time, so a step consists of its copies, each after its waits: the load of the
-// images, the offloads, and the prefetches.
+// The ops take hardly any time. So a step consists of its copies (the load of the images, the offloads and
+// the prefetches), each after its waits.
 TEST_F(ProfiledRun, MovesAtTheRatesThatWereMeasured) {
   MeasuredCosts costs = made_up(plan_run(options()));
   for (auto& [op, times] : costs.ops) {
@@ -445,8 +445,7 @@ void expect_the_same_plans(const PlannedRun& run, const PlannedRun& other) {
   EXPECT_EQ(lower_bound_step_seconds(run), lower_bound_step_seconds(other));
 }
 
-// The prediction is the same to the last bit under every policy. A measurement need not confirm the library's
-// first choice.
+// The prediction is the same to the last bit under every policy.
 TEST_F(ModelledRun, IsPredictedAsWithoutAProfile) {
   for (const std::string device : {"sim:titan-x", "sim:h200", "sim:cpu"}) {
     for (const Policy policy : {Policy::kBaseline, Policy::kOffloadNone, Policy::kOffloadAll,
@@ -487,7 +486,7 @@ TEST_F(ModelledRun, GoesByTheTimesThatItIsGiven) {
 
 // Only policies that choose by time use modelled times of algorithms. The others keep the library's order,
 // since the library knows its devices better.
-TEST_F(ModelledRun, LeavesPerformanceAtTheFirstChoice) {
+TEST_F(ModelledRun, ChangesAlgorithmsOnlyUnderPoliciesThatChooseByTime) {
   RunOptions simulated = on_sim("sim:titan-x");
   const PlannedRun plain = plan_run(simulated);
   const Op& op = op_with_a_choice(*plain.tape);
@@ -501,7 +500,7 @@ TEST_F(ModelledRun, LeavesPerformanceAtTheFirstChoice) {
 }
 
 // The number of this machine's cores does not matter to a simulated GPU.
-TEST_F(ModelledRun, OfAGpuIsOfNoThreads) {
+TEST_F(ModelledRun, OfAGpuIgnoresTheNumberOfThreads) {
   RunOptions simulated = with_its_own(on_sim("sim:h200"));
   simulated.threads = 3;
   EXPECT_NO_THROW(plan_run(simulated));
@@ -510,7 +509,7 @@ TEST_F(ModelledRun, OfAGpuIsOfNoThreads) {
   EXPECT_THAT(refusal<InvalidArgument>([&] { plan_run(simulated); }), HasSubstr("'threads'"));
 }
 
-TEST_F(ModelledRun, IsNoneOfARealDevice) {
+TEST_F(ModelledRun, IsRefusedForARealDevice) {
   RunOptions real = with_its_own(on_sim("sim:cpu"));
   real.device = "cpu";
   EXPECT_THAT(refusal<InvalidArgument>([&] { plan_run(real); }),

@@ -78,7 +78,9 @@ TEST(PlannedRunSharedLink, MakesCopiesSlowerWhereDevicesShareARoot) {
 
 class PlannedRunCosts : public testing::TemporaryDirectory {};
 
-TEST_F(PlannedRunCosts, AreThoseThatItGoesByMeasuredOrNotSharedOrNot) {
+// A run whose costs are replaced by its own expected costs keeps its prediction, with a profile of measured
+// costs and without, on a shared link and on an unshared one.
+TEST_F(PlannedRunCosts, OfTheRunItselfChangeNothing) {
   RunOptions asked{.model = {.model = "vgg16", .batch = 8},
                    .device = "sim:v100-16",
                    .policy = Policy::kOffloadAll,
@@ -415,7 +417,8 @@ TEST(PlannedRunDevices, Tf32ChangesTheEnginesOfSimulatedGpusAndTheirNames) {
   }
 }
 
-// The default is that of PyTorch, and fp32 is slower. Regression: --tf32 changed no prediction.
+// As in PyTorch, convolutions round to TF32 by default. In fp32 no step is faster. Regression: --tf32 changed
+// no prediction.
 TEST(PlannedRunDevices, ConvolutionsAreInTf32ByDefaultOnGpusThatHaveIt) {
   for (const std::string gpu : {"a100", "rtx4090", "h100", "h200", "b200"}) {
     SCOPED_TRACE(gpu);
@@ -509,7 +512,8 @@ struct PublishedThroughput {
 // rate changes a prediction, this test fails, and the table must follow.
 class PlannedRunPublishedThroughput : public AlteredProfiles {
  protected:
-  // The measured card has less memory than the profile's. Its datasheet specifies 1555 GB/s instead of 2039.
+  // The measured card has less memory than the card of the profile. Its datasheet specifies 1555 GB/s instead
+  // of 2039.
   std::string a100_40() {
     return altered_a100("a100-40", {{"\"value\": 85095088128", "\"value\": 42298834944"},
                                     {"\"value\": 1631200000000", "\"value\": 1244000000000"}});
@@ -554,8 +558,8 @@ TEST_F(PlannedRunPublishedThroughput, OfOtherNetworksIsPredictedAsThePageSays) {
   }
 }
 
-// Regression: without cuDNN and without records, predictions assumed fp32 at 11.7 TFLOP/s for all tensor
-// cores.
+// Regression: without cuDNN and without recorded engines, predictions assumed 11.7 TFLOP/s, the rate of fp32,
+// also for types that tensor cores multiply.
 class PlannedRunUnknownEngines : public AlteredProfiles {
  protected:
   // An A100 under a name for which no engines are recorded.
@@ -634,8 +638,8 @@ TEST(PlannedRunDevices, SimulatedGpusPlanWithTheEnginesThatTheyHave) {
   EXPECT_EQ(plan_run(simulated("titan-x", 64)).catalog->algorithms_source(), "classic");
 }
 
-// Regression: such limits were refused for every network with a fully connected layer, whose products always
-// counted 4 MiB.
+// Regression: small limits were refused for every network with a fully connected layer, since each of its
+// matrix products counted as 4 MiB of workspace.
 TEST(PlannedRunDevices, SimulatedGpusKeepSmallLimitsOnWorkspace) {
   RunOptions run = simulated("h200", 64);
   run.model.model = "lenet";

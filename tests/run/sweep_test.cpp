@@ -165,7 +165,7 @@ TEST(Sweep, BudgetsAreInEqualRatiosAndWholeGranules) {
   EXPECT_EQ(sweep.points.size(), told.size());
 }
 
-TEST(Sweep, BudgetsThatAreOneAreLookedAtOnce) {
+TEST(Sweep, EqualBudgetsAreTriedOnce) {
   const Sweep sweep = sweep_budgets(
       {plan_run(on_titan("lenet", 8))},
       {.policies = {Policy::kOffloadAll}, .from_bytes = 64 * kMiB, .to_bytes = 66 * kMiB, .points = 9});

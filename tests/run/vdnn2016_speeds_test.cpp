@@ -15,8 +15,8 @@ namespace vdnn {
 namespace {
 
 RunOptions on_titan_x(const std::string& model, std::int64_t batch) {
-  // More memory than the card has, since the paper's speeds are relative to a baseline that may not fit
-  // either.
+  // More memory than the card has, since the paper's speeds are relative to a baseline that may exceed the
+  // card's memory, too.
   return {.model = {.model = model, .batch = batch},
           .device = "sim:titan-x",
           .memory_bytes = std::uint64_t{64} << 30};

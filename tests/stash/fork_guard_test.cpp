@@ -13,7 +13,7 @@
 namespace vdnn::stash {
 namespace {
 
-// Kernels older than 4.14 and sandboxes refuse like this.
+// Refuses to clear pages in children, as kernels older than 4.14 and sandboxes do.
 int refuse(void* /*address*/, std::size_t /*bytes*/, int advice) {
   EXPECT_EQ(advice, MADV_WIPEONFORK);
   errno = EINVAL;

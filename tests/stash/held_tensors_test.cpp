@@ -1,5 +1,5 @@
-// Plans and the learned step use two facts: until when someone other than the stash's caller holds a tensor,
-// and the bytes in use between two events.
+// Plans and the learned step use two facts that the program reports: how long it holds each tensor, and the
+// bytes in use between two events.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -82,7 +82,7 @@ TEST_F(HeldTensors, AreHeldUntilTheEventAtWhichOthersLetGo) {
     stash_->note_held(handles_[0], true);
     save(2 * kBytes);
     stash_->note_held(handles_[1], true);
-    stash_->note_held(handles_[1], false);  // before the next event, which is also the default assumption
+    stash_->note_held(handles_[1], false);  // as the stash assumes without a note
     save(3 * kBytes);
     stash_->note_held(handles_[0], false);
     save(4 * kBytes);
@@ -167,7 +167,7 @@ TEST_F(HeldTensors, AreNotMovedWhereThatFreesNothing) {
     }
     read_all(false);
   }
-  // By size and length of absence, the plan would choose the first one.
+  // By size and length of absence, the plan would choose the first tensor.
   EXPECT_EQ(stash_->statistics().planned_out_bytes, kBytes);
   save_all(4);
   EXPECT_EQ(stash_->read(handles_[0], nullptr, kBytes).place, StashPlace::kInPlace);

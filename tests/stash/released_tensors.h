@@ -1,5 +1,6 @@
 #pragma once
-// A program that holds none of its saved tensors lets every tensor leave that the stash requests after a put.
+// For a program that holds none of its saved tensors: after a put, it releases every tensor that the stash
+// asks it to release.
 
 #include <cstddef>
 #include <vector>

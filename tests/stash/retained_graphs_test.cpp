@@ -178,7 +178,7 @@ INSTANTIATE_TEST_SUITE_P(SmallNodes, RetainedGraphs, kSmallNodes, name_of);
 INSTANTIATE_TEST_SUITE_P(LargeNodes, RetainedGraphs, ::testing::Values(Graph{.tensors_of_node = 3}), name_of);
 INSTANTIATE_TEST_SUITE_P(All, RetainedGraphsOfSmallNodes, kSmallNodes, name_of);
 
-// The budget must have room for a node's tensors, one tensor fetched ahead and one on its way out.
+// The budget must suffice for a node's tensors, one tensor fetched ahead and one on its way out.
 TEST_P(RetainedGraphs, EachBudgetThatCanBeKeptIsKept) {
   for (std::uint64_t tensors = GetParam().tensors_of_node + 2; tensors <= kTensors; ++tensors) {
     SCOPED_TRACE(tensors);
@@ -192,8 +192,9 @@ TEST_P(RetainedGraphs, EachBudgetThatCanBeKeptIsKept) {
   }
 }
 
-// The windows use up to four tensors, and the tensors of a node stay on the device until it is done. The test
-// omits nodes with three tensors, since the reported bytes in use count one of these twice.
+// Beyond the tensors that exceed the budget, only few leave: up to four for the windows, and the other
+// tensors of a node, which stay on the device until the node is done. The test omits nodes with three
+// tensors, since the reported bytes in use count one of these twice.
 TEST_P(RetainedGraphsOfSmallNodes, NoMoreLeavesThanForTheFirstPassAlone) {
   for (std::uint64_t tensors = 1; tensors <= kTensors; ++tensors) {
     SCOPED_TRACE(tensors);

@@ -455,8 +455,8 @@ class StarvedProgram {
   Handles handles_{};
 };
 
-// Without a budget all tensors leave with their saves. With one, kept tensors leave near the budget, and then
-// a plan decides.
+// Without a budget all tensors leave with their saves. With a budget, kept tensors leave when the bytes in
+// use approach it, and in later steps a plan decides.
 class StarvedStash : public ::testing::TestWithParam<std::uint64_t> {};
 
 INSTANTIATE_TEST_SUITE_P(Budgets, StarvedStash, ::testing::Values(0, 3000));

@@ -218,7 +218,7 @@ class CudaStashJudge final : public StashJudge {
   }
 
  private:
-  // The tests do not cover failures of the program's own calls, so these are repeated.
+  // The tests do not cover failures of the program's own calls, so a failed call is repeated.
   template <class Call>
   static void insist(const Call& call) {
     if (call() != CudaStatus::kSuccess && call() != CudaStatus::kSuccess) {

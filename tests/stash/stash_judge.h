@@ -38,7 +38,7 @@ class StashJudge {
                     const std::vector<JudgedAccess>& writes) = 0;
   // All later work on `later` comes after all work submitted to `earlier` so far.
   virtual void order(StreamHandle later, StreamHandle earlier) = 0;
-  // True if all work submitted to `stream` so far is done, for programs that decide by that.
+  // True if all work submitted to `stream` so far is done. Some programs decide by this.
   virtual bool is_done(StreamHandle stream) = 0;
   // The host pauses for a while.
   virtual void rest() {}

@@ -271,8 +271,8 @@ TEST_P(StashOrder, ASourceThatIsHeldIsReleasedAfterItsCopy) {
 
 // --- failures ----------------------------------------------------------------------------------------------
 
-// Each device call fails once. Either the caller gets an error or the tensor stays. A repeated call works,
-// readers find the saved contents, and nothing leaks.
+// Each device call fails once. Either the caller gets an error or the tensor stays on the device. A repeated
+// call works, readers find the saved contents, and nothing leaks.
 TEST_P(StashOrder, EveryCallFailsInTurn) {
   std::uint64_t told = 0;
   std::uint64_t tried = 0;

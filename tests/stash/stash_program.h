@@ -1,6 +1,6 @@
 #pragma once
-// A program that saves tensors through a stash like a framework's adapter: reference-counted storages that
-// are freed in the order of their stream, hooks that put, read and drop, and random steps.
+// A program that saves tensors through a stash like a framework's adapter. It has reference-counted storages
+// that are freed in the order of their stream, hooks that put, read and drop, and random steps.
 
 #include <algorithm>
 #include <cstdint>
@@ -20,8 +20,9 @@
 
 namespace vdnn::testing {
 
-// The framework's allocator: freed memory serves the same stream at once, and no other stream. If the offload
-// stream may still read a block, the block's next user waits for that, as with vdnn's pool and used_on().
+// The framework's allocator: freed memory is available to the same stream at once, and to no other stream. If
+// the offload stream may still read a block, the block's next user waits for the offload stream, as with
+// vdnn's pool and used_on().
 class CachingMemory {
  public:
   explicit CachingMemory(StashJudge& judge) : judge_(judge), arena_(judge.arena()) {}

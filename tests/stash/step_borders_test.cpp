@@ -116,7 +116,7 @@ class OverlappingSteps : public ::testing::TestWithParam<std::uint64_t> {
 
 INSTANTIATE_TEST_SUITE_P(Budgets, OverlappingSteps, ::testing::Values(0, 6 * kBytes));
 
-// A branch that is never read lives until the next step has made another one.
+// A branch that is never read lives until the next step has made another branch.
 TEST_P(OverlappingSteps, AnUnreadBranchLivesIntoTheNextStep) {
   StashHandle branch = 0;
   for (std::uint64_t i = 0; i < kSteps; ++i) {
@@ -131,8 +131,8 @@ TEST_P(OverlappingSteps, AnUnreadBranchLivesIntoTheNextStep) {
   expect_learned(1);
 }
 
-// For example, a program collects losses with unread branches in a list. Host memory grows by the kept
-// tensors.
+// The program keeps one tensor of each step forever, for example in a list of losses with unread branches.
+// Host memory grows by these tensors.
 TEST_P(OverlappingSteps, GraphsAreKeptForGood) {
   for (std::uint64_t i = 0; i < kSteps; ++i) {
     program_.save(100);
@@ -142,7 +142,8 @@ TEST_P(OverlappingSteps, GraphsAreKeptForGood) {
   expect_learned(1, 1);
 }
 
-// At any time the graph of one model exists. Each step reads the other model's tensors, which come back late.
+// Each model's forward pass runs before the other model's backward pass, so saved tensors are alive at any
+// time. Tensors may come back late.
 TEST_P(OverlappingSteps, TwoModelsTakeTurns) {
   std::vector<StashHandle> second;
   for (std::uint64_t i = 0; i < kSteps; ++i) {
@@ -173,7 +174,7 @@ TEST_P(OverlappingSteps, OneModelMakesFiveStepsForEachOfTheOther) {
   EXPECT_EQ(program_.figures().plans, before.plans);
 }
 
-// The known kind continues to serve steps from which the program keeps a tensor.
+// Steps from which the program keeps a tensor still count as steps of the known kind.
 TEST_P(OverlappingSteps, BeginToOverlapLater) {
   StashHandle kept = 0;
   for (std::uint64_t i = 0; i < kSteps; ++i) {

@@ -179,7 +179,7 @@ class Run {
   std::size_t next_ = 0;  // in plan.reads
 };
 
-// For each event, true if any tensor would be away if all tensors that may leave left at once.
+// For each event, true if any tensor would be away, supposing that all tensors that may leave did so at once.
 std::vector<bool> events_that_count(const StepRecord& step) {
   std::vector<bool> all(step.tensors.size());
   for (std::size_t i = 0; i < all.size(); ++i) {
@@ -194,7 +194,7 @@ std::vector<bool> events_that_count(const StepRecord& step) {
   return counts;
 }
 
-// The model in step_plan.h: the most bytes in use with these tensors away, reserve included.
+// The model in step_plan.h: the most bytes in use, reserve included, if these tensors are away.
 std::uint64_t peak_with(const StepRecord& step, const StepLimits& limits, const std::vector<bool>& leaves) {
   const std::vector<bool> counts = events_that_count(step);
   Run run(step, leaves, limits.flight_bytes);
@@ -266,8 +266,8 @@ std::optional<std::uint64_t> fewest_bytes(const StepRecord& step, const StepLimi
 }
 
 // The sequence of narrowing windows. The first is at most as wide as all tensors; each next one is half as
-// wide. The smallest is an eighth of the two largest tensors, or of the window if that is less. The last has
-// no windows.
+// wide. The smallest is an eighth of the two largest tensors, or of the window if that is less. The last
+// limits have no windows.
 std::vector<StepLimits> narrowing_windows(const StepRecord& step, const StepLimits& widest) {
   std::vector<std::uint64_t> sizes;
   for (const StepTensor& tensor : step.tensors) {
@@ -365,9 +365,9 @@ TEST(StepPlan, DoesAllThatCanBeDoneWhereTheBudgetCannotBeKept) {
   }
 }
 
-// With as many tensors as a deep network saves, the search is cut off. The plan still meets the budget with
-// little more than the lower bound. With two passes the bound is less tight, since at each event some tensors
-// are back.
+// With as many tensors as a deep network saves, the search is cut off. The plan still meets the budget, with
+// few more leaving bytes than the lower bound. With two passes the bound is less tight, since at each event
+// some tensors are back.
 TEST(StepPlan, LargeStepsKeepTheBudgetNearTheLowerBound) {
   for (std::uint64_t seed = 0; seed < 20; ++seed) {
     SCOPED_TRACE(seed);
@@ -436,8 +436,8 @@ TEST(StepPlan, AnyNumberIsABudgetAndAWindow) {
   }
 }
 
-// Counts work instead of time. It is about n log n, so twice the tensors may need a little more than twice
-// the work.
+// Counts work instead of time. The work is about n log n, so twice the tensors may need a little more than
+// twice the work.
 TEST(StepPlan, CostsLittleMoreThanTwiceAsMuchForTwiceTheTensors) {
   for (const auto& [percent, passes] : {std::pair(90, 1), {50, 1}, {20, 1}, {90, 2}, {50, 2}}) {
     SCOPED_TRACE(percent);
@@ -475,7 +475,8 @@ TEST(StepPlan, NothingLeavesWhereAllFits) {
   EXPECT_FALSE(is_empty(plan_step(step, {.budget_bytes = peak - 1}).leaves));
 }
 
-// For example, the high use may come from before the step or from the optimizer.
+// The budget is exceeded only at an event at which no tensor can be away. Examples are memory in use before
+// the step begins or in the optimizer.
 TEST(StepPlan, WhatIsInUseWhereNothingCanBeAwayMovesNothing) {
   std::mt19937_64 random(1);
   StepRecord step = random_step(random, 30, {});
@@ -558,7 +559,7 @@ TEST(FetchSchedule, WaitsUntilTheBudgetHasRoom) {
   EXPECT_EQ(fetch_times(busy, 100, 41), (std::vector<std::size_t>{0, 1, 1, 1, 4}));
 }
 
-// Random steps fetch ahead as many tensors as possible, not only those that they must.
+// Plans of random steps fetch many tensors ahead, without a higher peak than planned.
 TEST(FetchSchedule, FetchesAheadWithinTheBudget) {
   std::size_t ahead = 0;
   for (std::uint64_t seed = 0; seed < 200; ++seed) {

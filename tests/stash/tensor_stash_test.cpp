@@ -173,7 +173,7 @@ TEST(TensorStash, TheFirstStepMovesNoMoreThanItHasTo) {
   training.finish();
 }
 
-// The first step has more room than later ones.
+// The first step has more free memory than later steps.
 TEST(TensorStash, ThePlanIsMadeForWhatIsInUseInLaterSteps) {
   Training training({.budget_bytes = 80 * kUnit});
   EXPECT_EQ(training.step(network()).out_bytes, 0U);
@@ -323,8 +323,8 @@ TEST(TensorStash, WithoutHostMemoryTensorsStay) {
   training.finish();
 }
 
-// If host memory is less than a step needs, the same tensors stay each time. The stash unlocks no pages for
-// other tensors.
+// If host memory is less than a step needs, the same tensors stay on the device each time. The stash unlocks
+// no pages for other tensors.
 TEST(TensorStash, ARepeatedStepLocksNoPageWhereHostMemoryIsTooSmall) {
   for (const std::uint64_t host_units : {5, 9, 11, 20, 23, 30}) {
     SCOPED_TRACE(host_units);
@@ -418,7 +418,7 @@ TEST(TensorStash, StepsOfChangingSizesShareHostMemory) {
   EXPECT_GT(stash.statistics().left, kSteps * kTensors / 2U);
   EXPECT_LT(stash.statistics().page_locks - locks_before, kSteps / 4U)
       << "with exact sizes nearly every step locks pages";
-  // Smaller steps that follow for good release the memory, except that of kinds that repeated by chance.
+  // If all following steps are smaller, the memory is released, except that of kinds that repeated by chance.
   for (int i = 0; i < 400; ++i) {
     ASSERT_NO_FATAL_FAILURE(run_step(stash, kTensors, 1000));
   }
@@ -443,7 +443,7 @@ TEST(TensorStashNotices, AnExhaustedHostBudgetIsToldOnce) {
   training.finish();
 }
 
-// The notice comes with the plan that knows the bytes in use of later steps, not with the first plan.
+// The notice is given with the plan that knows the bytes in use of later steps, not with the first plan.
 TEST(TensorStashNotices, ABudgetThatCannotBeKeptIsToldOnceWithWhatIsNeeded) {
   Training training({.budget_bytes = 4 * kUnit});
   for (int i = 0; i < 4; ++i) {
@@ -576,7 +576,7 @@ TEST(TensorStashInFlight, IsReadInPlace) {
   std::ranges::fill(source, 0xff);
 }
 
-// A tensor that others keep alive need not come back, so it does not leave again.
+// A tensor that the program keeps alive need not be fetched, so it does not leave again.
 TEST_F(StashOnHost, WhatOthersHoldStaysInLaterSteps) {
   Bytes held(1000, 7);
   Bytes other(1000, 8);
@@ -608,8 +608,8 @@ TEST_F(StashOnHost, HandlesOutliveTheirStep) {
   EXPECT_EQ(stash_.statistics().steps, 2U);
 }
 
-// A network of two layers and the output of a metric, to which the program assigns anew after its next
-// forward pass.
+// A network of two layers and the output of a metric. The program replaces the output after its next forward
+// pass.
 class KeptFromStepToStep : public StashOnHost {
  protected:
   PutAnswer save(std::uint64_t signature) {
@@ -650,8 +650,9 @@ TEST_F(KeptFromStepToStep, StepsEndAndAreLearned) {
   EXPECT_EQ(stash_.statistics().live_handles, 1U);
 }
 
-// From now on the program reads that tensor, so steps end with its drop again.
-TEST_F(KeptFromStepToStep, AReadTensorIsNoSuch) {
+// After four steps that keep the tensor, the program reads and drops it within the step. Steps then end with
+// that drop again.
+TEST_F(KeptFromStepToStep, StepsEndWithTheDropOnceTheTensorIsRead) {
   for (int i = 0; i < 4; ++i) {
     step(true);
   }
@@ -766,7 +767,8 @@ class StashOnCuda : public ::testing::Test {
   std::optional<TensorStash> stash_;
 };
 
-// No work of the stash becomes part of a program's graph, and the capture continues.
+// The program captures a CUDA graph while it uses the stash. No work of the stash becomes part of the graph,
+// and no call ends the capture.
 class StashCaptures : public StashOnCuda {};
 
 TEST_F(StashCaptures, TensorsStayAndNothingIsFetched) {
@@ -794,7 +796,8 @@ TEST_F(StashCaptures, SourcesAreReleasedAfterwards) {
   EXPECT_THAT(stash_->released(stream_, 4), ::testing::ElementsAre(first));
 }
 
-// The other stream waits for the copy. Since the producer is captured, the host waits in its place.
+// The other stream waits for the copy. Since the producing stream is captured, the host waits in place of
+// that stream.
 TEST_F(StashCaptures, SourcesOfACapturedStreamAreReleasedOnAnother) {
   make({.flight_bytes = 1500});
   const StashHandle first = put(0, stream_).handle;
@@ -880,7 +883,7 @@ class StashStreams : public StashOnCuda {
   }
 };
 
-TEST_F(StashStreams, SourcesOfOneThatHasGoneAreReleased) {
+TEST_F(StashStreams, SourcesOfADestroyedStreamAreReleased) {
   make({.flight_bytes = 1500});
   const StashHandle first = put(0, side_).handle;
   const StashHandle second = put(1, side_).handle;
@@ -891,7 +894,7 @@ TEST_F(StashStreams, SourcesOfOneThatHasGoneAreReleased) {
   stash_->drop(first);
 }
 
-TEST_F(StashStreams, TargetsOfOneThatHasGoneAreLetGoOf) {
+TEST_F(StashStreams, TargetsOfADestroyedStreamAreReleased) {
   make({.ahead_bytes = 0, .flight_bytes = 0});
   const StashHandle handle = put(0, stream_).handle;
   stash_->released(stream_, 4);
@@ -901,7 +904,7 @@ TEST_F(StashStreams, TargetsOfOneThatHasGoneAreLetGoOf) {
   stash_->drop(handle);
 }
 
-TEST_F(StashStreams, KeptTensorsOfOneThatHasGoneStay) {
+TEST_F(StashStreams, KeptTensorsOfADestroyedStreamStay) {
   make({.budget_bytes = kBytes, .flight_bytes = 0});
   const StashHandle first = put(0, side_).handle;
   const StashHandle second = put(1, stream_).handle;
@@ -928,7 +931,7 @@ class NamedStreams final : public ForwardingStashBackend {
 };
 
 // CUDA may reuse the handle of a destroyed stream for another stream.
-TEST(TensorStashStreams, AHandleThatIsAnotherStreamsByNowIsNotMistakenForIt) {
+TEST(TensorStashStreams, AReusedStreamHandleIsNotMistakenForTheEarlierStream) {
   std::uint64_t id = 1;
   std::uint64_t asked = 0;
   std::vector<unsigned char> bytes(1000);

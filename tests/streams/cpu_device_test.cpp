@@ -396,8 +396,8 @@ TEST(CpuDevice, TimeBlockedOnAnotherStreamIsWaiting) {
   const CpuFixture cpu;
   cpu.device->set_tracing(true);
   std::vector<TraceEvent> waits;
-  // A bar needs a wait of more than 10 us. Since that depends on the scheduler, the test repeats until b
-  // waits that long.
+  // A trace has bars only for waits of more than 10 us. Since the length of a wait depends on the scheduler,
+  // the test repeats until b waits that long.
   for (int attempt = 0; attempt < 1000 && waits.empty(); ++attempt) {
     std::atomic<bool> waiting = false;
     cpu.work(cpu.a, "long", [&] {
@@ -460,7 +460,7 @@ TEST(CpuDelays, ChangeNothing) {
   }
 }
 
-TEST(CpuDelays, NeitherDoesTheCheckOfAccesses) {
+TEST(CpuDelays, ChangeNothingWithCheckedAccesses) {
   EXPECT_EQ(ping_pong({.check_accesses = true}), ping_pong({}));
   EXPECT_EQ(ping_pong({.delay_seed = 3, .check_accesses = true}), ping_pong({}));
 }

@@ -291,7 +291,7 @@ TEST(CudaDevice, WhatContextAndLibrariesTakeIsSubtractedFirst) {
 }
 
 // CUDA loads the code of kernels at their first launch. Regression: all free memory was the budget, so the
-// code no longer fitted beside it.
+// code of kernels no longer fitted beside the budget.
 TEST(CudaDevice, TheDefaultBudgetLeavesAReserve) {
   constexpr std::uint64_t kMiB = 1 << 20;
   const auto made = [](std::uint64_t free_bytes, const CudaDeviceOptions& options) {
@@ -547,7 +547,7 @@ TEST(CudaDevice, SubmittingNeverWaitsAndASteadyStateTakesNothing) {
   EXPECT_EQ(fake->calls("cudaHostRegister"), 1U);
 }
 
-TEST(CudaDevice, AWaitIsForItsPointAndNotForWhatTheStreamWasGivenSince) {
+TEST(CudaDevice, AWaitIsForItsPointAndNotForLaterSubmissions) {
   bool overtaken = false;
   for (std::uint64_t seed = 0; seed < 20; ++seed) {
     const auto device = make_device(strict_fake(small_gpus(seed)));
@@ -565,8 +565,8 @@ TEST(CudaDevice, AWaitIsForItsPointAndNotForWhatTheStreamWasGivenSince) {
   EXPECT_TRUE(overtaken) << "b's work never ran earlier than work for which it does not wait";
 }
 
-// Regression: an event could return to its pool between its lookup and the wait for it. The wait was then for
-// the work that is held here.
+// Regression: an event could return to its pool between its lookup and the wait for it. In this test, the
+// wait would then be for work that is held back, so stream b would never finish.
 TEST(CudaDevice, AnEventThatIsAboutToBeWaitedForIsNotUsedAgain) {
   const auto fake = strict_fake();
   const auto device = make_device(fake);
@@ -686,7 +686,7 @@ TEST(CudaGraph, RunsInEveryOrderThatStreamsAndWaitsPermitAndInNoOther) {
               testing::UnorderedElementsAre("01243512436", "01243512346", "01234512436", "01234512346"));
 }
 
-TEST_F(GraphTest, AReplayIsOneCallAndNoneOfWhatItDoes) {
+TEST_F(GraphTest, AReplayIsOneCallInPlaceOfTheCapturedOnes) {
   const std::unique_ptr<DeviceGraph> graph = capture([this] { step(); });
   device->synchronize_all();
   const auto calls = [this] {
@@ -737,7 +737,7 @@ TEST_F(GraphTest, WhatIsThrownInTheMiddleEndsTheCaptureAndIsTheCauseUntilRecover
 
 // Captured work that will never run counts as reached at once, but earlier work on its frontier must still be
 // awaited.
-TEST_F(GraphTest, WhatABrokenOffCaptureWouldHaveComeAfterIsWaitedForAllTheSame) {
+TEST_F(GraphTest, WorkBeforeABrokenOffCaptureIsStillWaitedFor) {
   bool go_on = false;
   submit(*device, outside, [&](void* native) {
     EXPECT_EQ(FakeCuda::hold(native, [&] { return go_on; }), CudaStatus::kSuccess);
@@ -886,7 +886,7 @@ TEST_F(GraphTest, WhatIsRefusedInsideIsNoPartOfTheGraph) {
   EXPECT_EQ(said, "1212");
 }
 
-TEST_F(GraphTest, WhereALaunchCannotBeRecordedItFailsLateAndIsWaitedForAllTheSame) {
+TEST_F(GraphTest, AReplayWhoseEndCannotBeRecordedFailsLateAndIsStillWaitedFor) {
   for (const char* const call : {"cudaStreamWaitEvent", "cudaEventRecord"}) {
     const std::unique_ptr<DeviceGraph> graph = capture([this] { step(); });
     device->synchronize_all();
@@ -899,7 +899,7 @@ TEST_F(GraphTest, WhereALaunchCannotBeRecordedItFailsLateAndIsWaitedForAllTheSam
   }
 }
 
-// Regression: the driver queried the event for its recording in the capture, where queries are invalid.
+// Regression: the driver queried an event that was last recorded in a capture, which CUDA refuses.
 TEST_F(GraphTest, AnEventOfACaptureServesASubmissionWhoseEndCannotBeRecorded) {
   capture([this] { step(); });
   device->synchronize_all();
@@ -958,9 +958,10 @@ TEST(CudaDevice, ACommitThatFailsHalfwayIsOutOfMemoryWithNumbersAndLeavesNothing
   EXPECT_EQ(fake->mapped_bytes(), 8 * kGranule);
 }
 
-// A commit of eight granules fails, since others left only six. When the commit is undone, CUDA refuses to
-// unmap the third granule. Regression: the driver forgot that mapped granule. The next commit mapped another
-// one there, which CUDA reports as an invalid value, and the reservation could not be released.
+// A commit of eight granules fails, since other programs left only six. When the commit is undone, CUDA
+// refuses to unmap the third granule. Regression: the driver forgot that mapped granule. The next commit
+// mapped another one there, which CUDA reports as an invalid value, and the reservation could not be
+// released.
 class CudaDeviceThatLeftAGranule : public ::testing::Test {
  protected:
   CudaDeviceThatLeftAGranule() {
@@ -1045,8 +1046,8 @@ TEST(CudaDevice, ProfilersSeeTheNameOfWhatIsSubmitted) {
 
 // --- failures ---------------------------------------------------------------------------------------------
 
-// If CUDA keeps memory page-locked, it would take the next mapping at that address for page-locked memory.
-// Regression: the driver unmapped such memory, even while the process and CUDA end.
+// If CUDA refuses to unlock memory and the driver unmaps it, CUDA would take the next mapping at that address
+// for page-locked memory. Regression: the driver unmapped such memory, even while the process and CUDA end.
 TEST(CudaDevice, MemoryThatCudaKeepsPageLockedStaysMapped) {
   const auto fake = strict_fake();
   auto device = make_device(fake);
@@ -1070,7 +1071,7 @@ TEST(CudaDevice, AFailedPageLockLeavesNoErrorForTheNextLaunchToFind) {
                 AllOf(HasSubstr("cuda:1: cudaHostRegister"), HasSubstr("cudaErrorMemoryAllocation")));
   }
   EXPECT_EQ(device->counters().pinned_bytes, 0U);
-  // Regression: on such systems the error surfaced here, as if it were the kernel's.
+  // Regression: the error of cudaHostRegister surfaced here, as if it were the kernel's.
   submit_kernel(*device, stream, [] {});
   device->synchronize_all();
 }
@@ -1122,7 +1123,7 @@ TEST(CudaDevice, ASubmissionThatCudaRefusedIsNoneAndTheNextTakesItsPlace) {
   }
 }
 
-TEST(CudaDevice, WhereItsEndCannotBeRecordedASubmissionFailsLateAndIsWaitedForAllTheSame) {
+TEST(CudaDevice, ASubmissionWhoseEndCannotBeRecordedFailsLateAndIsStillWaitedFor) {
   const auto fake = strict_fake();
   const auto device = make_device(fake);
   const StreamId stream = device->create_stream("a");
@@ -1136,7 +1137,7 @@ TEST(CudaDevice, WhereItsEndCannotBeRecordedASubmissionFailsLateAndIsWaitedForAl
 }
 
 // Regression: the host waited immediately, even for collectives that other ranks never reached.
-TEST(CudaDevice, WhereItsEndCannotBeRecordedTheHostDoesNotWaitForASubmissionUntilItIsAsked) {
+TEST(CudaDevice, TheHostDoesNotAtOnceWaitForASubmissionWhoseEndCannotBeRecorded) {
   for (std::uint64_t seed = 0; seed < 5; ++seed) {
     const auto fake = strict_fake(small_gpus(seed));
     const auto device = make_device(fake);
@@ -1166,7 +1167,7 @@ TEST(CudaDevice, WhereItsEndCannotBeRecordedTheHostDoesNotWaitForASubmissionUnti
   }
 }
 
-TEST(CudaDevice, WhatIsBeingSubmittedIsNotTakenForPastByWhoSynchronizesMeanwhile) {
+TEST(CudaDevice, WorkThatIsBeingSubmittedIsNotDoneForAThreadThatSynchronizes) {
   const auto device = make_device(strict_fake());
   const StreamId a = device->create_stream("a");
   const StreamId b = device->create_stream("b");
@@ -1249,7 +1250,7 @@ TEST(CudaDevice, ErrorsThatCorruptTheContextLoseTheDevice) {
 // succeeds.
 class EveryCallFails : public testing::TestWithParam<std::tuple<CudaStatus, bool>> {};
 
-TEST_P(EveryCallFails, IsSaidByNameAndLeavesNothing) {
+TEST_P(EveryCallFails, IsReportedByNameAndLeaksNothing) {
   const auto [status, virtual_memory] = GetParam();
   // Without virtual memory, granules are not small.
   const std::uint64_t budget = virtual_memory ? kBudget : 8 << 20;

@@ -690,8 +690,8 @@ TEST_P(DeviceConformance, AGraphDoesAgainWhatWasCaptured) {
   }
 }
 
-// Other threads may continue meanwhile. Regression: on `cuda` such calls reached CUDA, which invalidated the
-// capture.
+// Other threads may continue meanwhile. Regression: on `cuda`, calls that might wait reached CUDA, which
+// invalidated the capture.
 TEST_P(DeviceConformance, AThreadThatCapturesIsRefusedWhatMightWaitAndItsCaptureGoesOn) {
   const std::array streams{device->create_stream("memory")};
   const StreamId other = device->create_stream("other");

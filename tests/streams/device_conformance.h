@@ -27,10 +27,10 @@ struct DeviceFactory {
   std::string name;  // letters and digits
   std::function<std::unique_ptr<Device>(std::uint64_t budget_bytes, std::uint64_t host_budget_bytes)> make;
   // Runs `body` when the native stream reaches this submission. Empty if the driver calls Work::run only when
-  // the stream reaches it.
+  // the stream reaches the submission.
   std::function<void(void* native_stream, std::function<void()> body)> launch = {};
-  // Copies bytes when the native stream reaches this submission. One side is device memory, the other
-  // ordinary memory that stays until then. Empty if the host can copy, as `body`.
+  // Copies bytes when the native stream reaches this submission. One side is device memory; the other is
+  // ordinary memory, which must exist until then. Empty if a `body` can copy on the host.
   std::function<void(void* native_stream, void* to, const void* from, std::size_t bytes)> move = {};
 };
 
@@ -45,19 +45,20 @@ inline std::string device_name(const testing::TestParamInfo<DeviceFactory>& info
 class DeviceConformance : public testing::TestWithParam<DeviceFactory> {
  protected:
   static constexpr std::uint64_t kGranules = 4;  // in the budget
-  // Has room for the large granules of GPUs.
+  // Suffices for the large granules of GPUs.
   static constexpr std::uint64_t kHostBudget = 10'000'000;
 
   DeviceConformance();
 
-  // Empty, or the reason why work does not run and copies move nothing. Fails if they do so nevertheless.
+  // Returns the reason why work does not run and copies move nothing; empty if they do. Fails the test if
+  // they do in spite of a reason.
   std::string why_not_run() const;
 
   // A Work::run that runs `body`, which accesses no device memory.
   static std::function<void(void*)> on_device(std::function<void()> body);
   Point work(StreamId stream, std::string_view name, std::function<void()> run = {});
-  // Work that writes `contents` into the range; they must exist until then. With empty contents it writes
-  // nothing.
+  // Submits work that writes `contents` into the range, and nothing if they are empty. The contents must
+  // exist until the work has run.
   Point write(StreamId stream, std::string_view name, AddressRange range,
               std::span<const std::uint8_t> contents = {});
   // Work that reads the range into `into`.

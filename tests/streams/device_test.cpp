@@ -40,8 +40,9 @@ TEST(DeviceBase, OnlyWhatAWaitLacksReachesTheDriver) {
   EXPECT_EQ(device.take_events(), expected);
 }
 
-// Regression: all these waits reached the driver; they were a third of the waits of a step that offloads.
-TEST(DeviceBase, OfPointsThatAreWaitedForAtOnceThoseThatOthersComeAfterDoNotReachTheDriver) {
+// If one waited point already comes after another, only the later one needs a wait of the driver. Regression:
+// redundant waits reached the driver, too. They were a third of all waits of a step that offloads.
+TEST(DeviceBase, RedundantPointsOfAWaitDoNotReachTheDriver) {
   FakeDevice device;
   const StreamId a = device.create_stream("a");
   const StreamId b = device.create_stream("b");
@@ -66,8 +67,8 @@ TEST(DeviceBase, OfPointsThatAreWaitedForAtOnceThoseThatOthersComeAfterDoNotReac
   EXPECT_TRUE(device.frontier(d).dominates(all));
 }
 
-// A wait that follows a submission says nothing about the submission's end.
-TEST(DeviceBase, WhatAStreamWaitedForSinceASubmissionIsNotImpliedByIt) {
+// A submission does not come after a wait that its stream makes later.
+TEST(DeviceBase, APointDoesNotImplyLaterWaitsOfItsStream) {
   FakeDevice device;
   const StreamId a = device.create_stream("a");
   const StreamId b = device.create_stream("b");

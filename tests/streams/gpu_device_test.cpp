@@ -111,7 +111,7 @@ TEST_F(GpuDevice, MoreThanTheBudgetIsRefusedWithTheCardUnharmed) {
   EXPECT_EQ(cudaGetLastError(), cudaSuccess);
 }
 
-// Empty if the second GPU can access memory of the first; otherwise the reason why not.
+// Returns the reason why the second GPU cannot access memory of the first; empty if it can.
 std::string why_no_peer() {
   int gpus = 0;
   check(cudaGetDeviceCount(&gpus));

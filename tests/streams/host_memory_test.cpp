@@ -41,7 +41,7 @@ TEST_F(HostMemory, TheLeastLimitOfTheGroupAndThoseAroundItCounts) {
   EXPECT_EQ(limit(), 5'000'000'000U);
 }
 
-// A container sees its control group as the outermost one, while the group's name is that on the host.
+// A container sees its control group as the outermost one, but under the name that the group has on the host.
 TEST_F(HostMemory, AGroupThatIsSeenAsTheOutermostIsFound) {
   write("proc/self/cgroup", "0::/docker/7f3a");
   write("sys/fs/cgroup/memory.max", "4096000");

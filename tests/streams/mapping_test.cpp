@@ -48,7 +48,7 @@ std::uint64_t written_bytes(std::uint64_t address) {
   return std::stoull(kernel_value(address, "Anonymous")) * 1024;
 }
 
-// The number of its pages in memory.
+// The number of the mapping's pages that are in memory.
 std::ptrdiff_t resident(const Mapping& mapping) {
   std::vector<unsigned char> pages(mapping.range().bytes / kPageBytes);
   EXPECT_EQ(mincore(pointer_to<void>(mapping.range().begin), mapping.range().bytes, pages.data()), 0);

@@ -28,8 +28,8 @@ TEST(Progress, WhatIsCompletedNeedsNoWait) {
   progress.wait_for(2);
 }
 
-// Each thread waits for its own counts, small and large, so that a wake-up for the smallest count leaves
-// others waiting. A lost wake-up hangs this test; an early one fails an expectation.
+// Each thread waits for its own counts, small and large, so that other threads still wait after a wake-up for
+// the smallest count. A lost wake-up hangs this test; an early one fails an expectation.
 TEST(Progress, EveryWaiterHearsOfItsOwnCount) {
   Progress progress;
   const auto wait_and_look = [&progress](std::uint64_t seed) {
@@ -60,7 +60,7 @@ long sleeps() {
   return usage.ru_nvcsw;
 }
 
-// Regression: every completed op woke all threads that waited for later ones.
+// Regression: every completed op woke all threads that waited for later ops.
 TEST(Progress, AWaiterSleepsThroughWhatItDoesNotWaitFor) {
   Progress progress;
   std::atomic<bool> started = false;

@@ -124,7 +124,8 @@ TEST(SimRaces, WhatTheHostWaitedForIsOrdered) {
   }
 }
 
-// Regression: only a wait of the host counted as ordered, not a query.
+// Regression: work that a query of the host had found done did not count as ordered before the host's later
+// work. Only waits counted.
 TEST(SimRaces, WhatTheHostHasSeenReachedIsOrdered) {
   SimFixture sim(checked(true, false));
   const Point last = sim.work(sim.compute, "a", {}, {{sim.on_device(0, 64)}});

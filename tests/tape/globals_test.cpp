@@ -2,7 +2,7 @@
 // two sources. The symbol tables of the libraries name every writable object, whichever macro or template
 // defines it: those in .data and .bss (.tdata, .tbss for thread_local). Constants are in .rodata, or in
 // .data.rel.ro if they contain addresses. But a constant initialised at run time is in .bss as well, with a
-// guard variable, and g++ puts some constexpr arrays of enums into .data. So the test also checks in the
+// guard variable. And g++ puts some constexpr arrays of enums into .data. So the test also checks in the
 // sources whether an object is declared const. It ignores variables of other libraries' headers (streams of
 // the standard library, logging).
 
@@ -81,7 +81,7 @@ std::vector<std::string> writable_objects(const std::string& symbols) {
 }
 
 // True if `text` declares the object (a demangled name) as a constant. A star in between would make it a
-// pointer, which may change although its target may not.
+// pointer, which can change although its target cannot.
 bool declared_const(const std::string& object, const std::string& text) {
   const std::string name = object.substr(object.rfind(':') + 1);
   const std::regex declaration("\\bconst(expr)?\\s[^;={}()*]*\\b" + name + "\\b");
@@ -134,7 +134,7 @@ TEST(Globals, TheLibrariesHaveNone) {
   EXPECT_GE(exceptions, kAdmitted.size()) << "an exception is no longer needed";
 }
 
-TEST(Globals, TheSourcesTellConstants) {
+TEST(Globals, ConstantsAreFoundInTheSources) {
   const std::string text =
       "static const std::array<Profile, 3> kTable{{}};\nconstexpr std::array kTags{1};\n"
       "const char* pointer = nullptr;\nstatic std::map<int, int> cache;\nint f(const int x) { static int n; "

@@ -1,6 +1,6 @@
-// Planning depends only on the tape. Sources in src/tape and src/plan, and all headers that they reach, must
-// not include a driver, an allocator, an op library, the executor, a network or training. The build cannot
-// enforce that, because all public headers are in one folder.
+// Planning depends only on the tape. Sources in src/tape and src/plan, and all headers that they reach, are
+// checked. They must not include a driver, an allocator, an op library, the executor, a network or training.
+// The build cannot enforce that, because all public headers are in one folder.
 
 #include <gtest/gtest.h>
 
@@ -106,7 +106,7 @@ TEST(Includes, TheReaderFindsEveryForm) {
             (std::vector<std::string>{"<vector>", "\"vdnn/tape.h\""}));
 }
 
-TEST(Includes, TheRuleRejectsEveryOtherRoom) {
+TEST(Includes, TheRuleRejectsEveryOtherDirectory) {
   const fs::path plan = "src/plan/plan.cpp";
   for (const char* include :
        {"\"vdnn/device.h\"", "\"vdnn/device_pool.h\"", "\"vdnn/op_library.h\"", "\"vdnn/cpu_ops.h\"",

@@ -112,7 +112,7 @@ class CompiledAutograd(unittest.TestCase):
 
 
 def rpc_gradients(around_forward):
-    """Four layers; the other process computes every second one."""
+    """Four layers; the other process computes every second layer."""
     from torch.distributed import autograd, rpc
 
     torch.manual_seed(0)

@@ -174,7 +174,7 @@ class Folders(DoorTest):
         self.check_python_serves("cannot be used", CXX=self.good_compiler())
 
     def test_read_only(self):
-        """A read-only cache serves if it has the binary; otherwise it is refused."""
+        """A read-only cache is used if it contains the binary; otherwise it is refused."""
         (self.cache / "vdnn").mkdir(parents=True)
         under = self.read_only(self.cache)
         self.check_python_serves("cannot be used .*Read-only|cannot be used .*Permission", under=under, CXX=self.good_compiler())
@@ -280,7 +280,7 @@ class Processes(DoorTest):
         processes = [self.start("-c", PROGRAM, CXX=compiler) for _ in range(2)]
         wait_until(lambda: self.number_of_calls() > 0, processes[0])
         self.assertEqual(self.binaries(), [])
-        # Both have opened the lock.
+        # Both processes have opened the lock file.
         for process in processes:
             wait_until(lambda process=process: self.has_opened_the_lock(process) or self.number_of_calls() == 2, process)
         (self.folder / "go").touch()
@@ -311,7 +311,7 @@ class Processes(DoorTest):
             self.assertEqual((output.strip(), errors), ("native True True", ""))
 
     def test_killed_midway(self):
-        """The next process compiles, even if the killed one's compiler continues and writes later."""
+        """The next process compiles, even if the compiler of the killed process continues and writes later."""
         process = self.start("-c", PROGRAM, CXX=self.slow_compiler())
         wait_until(lambda: self.number_of_calls() > 0, process)
         process.send_signal(signal.SIGKILL)

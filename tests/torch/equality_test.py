@@ -1,4 +1,4 @@
-"""Over four steps, gradients, weights and buffers with vdnn.torch equal those without to the bit, whatever it moves.
+"""Over four steps, vdnn.torch changes no bit of gradients, weights and buffers, whatever it moves.
 
 Plain networks run with every budget. Networks with autocast or other memory layouts run with one budget, and with every budget
 if VDNN_LONG_RUN is set.
@@ -13,7 +13,7 @@ import torch
 
 import vdnn.torch
 
-# With these budgets everything leaves, some tensors leave by a plan, and nothing leaves.
+# With the first budget all tensors leave, with the second some leave by a plan, and with the third none leaves.
 BUDGETS = (0, "6MiB", "1GiB")
 BUDGETS_OF_VARIANTS = BUDGETS if os.environ.get("VDNN_LONG_RUN") else BUDGETS[:1]
 

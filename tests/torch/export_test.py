@@ -116,8 +116,8 @@ class Predictions(Files):
 
     def test_peak_within_a_budget(self):
         """The step is learned while nothing moves. In the same budget, vdnn.torch moves the fewest bytes, and the planner moves
-        whatever costs no time. So the two peaks differ by the bytes that either leaves unused, at most 15 %. With the peak
-        that the planner predicts as its budget, vdnn.torch stays within the budget and uses at least 97 % of it."""
+        whatever costs no time. Each may leave a part of the budget unused, so the two peaks differ by up to 15 %. If the peak
+        that the planner predicts becomes the budget of vdnn.torch, vdnn.torch keeps it and uses at least 97 % of it."""
         for make in (unet, unet3d):
             for tier in TIERS:
                 with self.subTest(network=make.__name__, tier=tier):
@@ -134,8 +134,8 @@ class Predictions(Files):
                     self.assertGreaterEqual(tight, 0.97 * plan["peak_bytes"])
 
     def test_smallest_budget(self):
-        """The smallest budget is within 5 % of the peak when vdnn.torch moves everything that helps. They differ because the
-        planner, unlike hooks, need not move whole tensors at the moments of hook calls."""
+        """The smallest budget is within 5 % of the peak when vdnn.torch moves everything that helps. The two
+        differ because the planner, unlike hooks, need not move whole tensors at the moments of hook calls."""
         for make in (unet, unet3d):
             with self.subTest(network=make.__name__):
                 train(make, "native", UNLIMITED)
@@ -146,7 +146,7 @@ class Predictions(Files):
 
     @staticmethod
     def kept(make, tier, budget):
-        """Returns the peak from the first step on whose plan knows the optimizer's state."""
+        """Returns the peak of the steps whose plan knows the optimizer's state."""
         return max(train(make, tier, budget)[2:])
 
     def test_offloading_leaves_no_trace_in_the_file(self):

@@ -161,8 +161,8 @@ class PlacedNetwork(nn.Module):
 
 
 class BranchedNetwork(nn.Module):
-    """On a GPU, every second branch and its backward pass run on a stream of its own. With `beside`, it begins before the
-    first branch."""
+    """On a GPU, every second branch and its backward pass run on a second stream. With `beside`, that branch begins before
+    the first one."""
 
     def __init__(self, beside=False):
         super().__init__()

@@ -84,7 +84,8 @@ class Steady(unittest.TestCase):
         cls.alone = Run()
 
     def check_steady(self, run, first=1):
-        """Checks the steps from `first` on. With an optimizer that is 2, whose plan is the first with the optimizer's state."""
+        """Checks the steps from `first` on. With an optimizer, `first` is 2, since the first step makes the
+        optimizer's state."""
         for late in run.by_step("fetched_late")[1:]:
             self.assertLessEqual(late, 2)
         self.assertEqual(run.by_step("page_locks")[first:], [0] * (STEPS - first))
@@ -177,7 +178,8 @@ class Steady(unittest.TestCase):
                 self.assertLessEqual(run.figures[-1]["host_peak_bytes"], 8 << 20)
                 self.assertGreater(run.figures[-1]["left"], 0)
                 report = str(vdnn.torch.Report(tier, {"cpu": run.figures[-1]}))
-                self.assertIn(f"{run.figures[-1]['refused']} tensors stayed since the host budget was exhausted", report)
+                refused = run.figures[-1]["refused"]
+                self.assertIn(f"{refused} tensors stayed on the device because the host budget was exhausted", report)
 
 
 class DefaultHostBudget(unittest.TestCase):

@@ -1,6 +1,6 @@
 """Steps with varying shapes, dropped layers, checkpointed parts, retain_graph, create_graph, abandoned forward passes and
 exceptions. Copies are delayed at random, and memory that PyTorch frees is poisoned. Gradients must be those of PyTorch alone,
-bit for bit, and no handle may be left. `stress_test.py SEEDS` runs that many seeds; a failure names its seed."""
+bit for bit, and no handle may remain alive. `stress_test.py SEEDS` runs that many seeds; a failure names its seed."""
 
 import contextlib
 import ctypes
@@ -48,7 +48,7 @@ class Irregular(torch.nn.Module):
 
 
 def one_step(network, draw):
-    """Runs one random step. Returns a loss that is left over, with its graph, like a program that keeps one."""
+    """Runs one random step. Returns a loss whose graph remains alive, like a program that keeps its losses."""
     kind = draw.random()
     shapes = [(draw.choice([2, 2, 2, 3]), 3, draw.choice([16, 16, 24]), 16) for _ in range(3 if kind < 0.3 else 1)]
     batches = [torch.randn(*shape) for shape in shapes]

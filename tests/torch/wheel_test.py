@@ -17,7 +17,7 @@ import torch
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 TIERS = ("native", "python")
 
-# The two lines that enable vdnn.torch, and a training.
+# The two lines that enable vdnn.torch, and a few training steps.
 PROGRAM = """
 import sys
 import torch

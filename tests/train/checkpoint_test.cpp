@@ -104,7 +104,7 @@ class Resumed : public testing::TemporaryDirectory, public ::testing::WithParamI
   }
   fs::path after(std::uint64_t step) const { return directory_ / ("step-" + std::to_string(step)); }
 
-  // The result of a training that writes a checkpoint after every step.
+  // The result of a training run that writes a checkpoint after every step.
   TrainingResult uninterrupted() const {
     const PlannedRun run = plan_run(GetParam().network(), run_options(GetParam().training));
     const DatasetSplits splits = data(run.own_network());
@@ -118,8 +118,8 @@ class Resumed : public testing::TemporaryDirectory, public ::testing::WithParamI
     return result;
   }
 
-  // The result of a training resumed under another policy, in its smallest budget, with another preference of
-  // algorithms.
+  // The result of a training run resumed under another policy, in its smallest budget, with another
+  // preference of algorithms.
   TrainingResult resumed(std::uint64_t step, Policy policy, std::uint64_t seed_offset = 0) const {
     const Checkpoint checkpoint(after(step));
     const Network network = GetParam().network();

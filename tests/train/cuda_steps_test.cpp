@@ -67,7 +67,7 @@ class NotedProgram final : public ops::ForwardingProgram {
   FakeCuda& fake_;
 };
 
-// A training on a GPU of which only CUDA is fake.
+// A training run on a GPU of which only CUDA is fake.
 class Training {
  public:
   Training(const Subject& subject, std::uint64_t seed, std::uint64_t granule_bytes)
@@ -185,7 +185,7 @@ void each_policy(const std::string& model, const Test& test) {
 class CudaSteps : public ::testing::TestWithParam<std::string> {};
 
 void expect_clean_steps(const Subject& subject, std::uint64_t seed, std::uint64_t steps = kSteps) {
-  // Larger than a GPU's, so that mapping takes less time.
+  // Larger than a GPU's granule, so that mapping takes less time.
   constexpr std::uint64_t kGranule = std::uint64_t{64} << 20U;
   Training training(subject, seed, kGranule);
   training.step();
@@ -213,7 +213,7 @@ TEST_P(CudaSteps, NeverWaitNorRaceNorLeakNorMoveNorTakeMemoryAfterTheFirst) {
 }
 
 // Captures one graph per staged batch and place for results, and then replays each. The device compares
-// replayed with captured work, address by address. This test compares captured steps with the first one.
+// replayed with captured work, address by address. This test compares captured steps with the first step.
 TEST_P(CudaSteps, AreTheSameAsGraphs) {
   constexpr std::uint64_t kCaptured = std::uint64_t{2} * kStagedBatches;
   std::uint64_t seed = 0;
@@ -305,7 +305,7 @@ INSTANTIATE_TEST_SUITE_P(Models, CudaSteps, ::testing::ValuesIn(model_names()), 
   return name;
 });
 
-// --- the judge is awake ------------------------------------------------------------------------------------
+// --- lost calls are noticed --------------------------------------------------------------------------------
 
 // True if the judge notices that the second step loses its `nth` call; empty if the step has fewer calls.
 std::optional<bool> found_without(const Subject& subject, const char* call, std::uint64_t nth) {
@@ -343,15 +343,16 @@ Count count_found(const char* call) {
   return count;
 }
 
-// Not every wait matters. A frontier has a point for each stream on its way, so one wait often implies
-// another. And some waits only determine the time of a prefetch, on which no data depends.
-TEST(LostCalls, MostWaitsAreMissed) {
+// Not every wait matters. A frontier has one point for each stream that contributed to it, and waiting for
+// one of them often implies waiting for another. Some other waits only determine when a prefetch starts, and
+// no data depends on that.
+TEST(LostCalls, MostLostWaitsAreNoticed) {
   const Count count = count_found("cudaStreamWaitEvent");
   EXPECT_GT(2 * count.found, count.calls);
 }
 
 // Every submission has an event. Streams wait for only few of these.
-TEST(LostCalls, EventsThatAreWaitedForAreMissed) {
+TEST(LostCalls, SomeLostEventsAreNoticed) {
   EXPECT_GT(count_found("cudaEventRecord").found, 0U);
 }
 

@@ -316,7 +316,7 @@ TEST_P(SynchronizedTest, RanksAreOneRankWithTheirBatchesTogetherUnderEveryPolicy
 INSTANTIATE_TEST_SUITE_P(Policies, SynchronizedTest, ::testing::ValuesIn(kAllPolicies),
                          [](const auto& test) { return to_string(test.param); });
 
-// Otherwise the test above would show nothing.
+// Shows that the test above depends on synchronisation: without it, ranks end with different weights.
 TEST(Synchronized, WithoutItRanksHaveStatisticsOfTheirOwn) {
   RunOptions wish = options(Policy::kOffloadNone, SgdSpec{.momentum = 0.9F}, {.ranks = kRanks});
   wish.training.clip_norm = std::nullopt;

@@ -1,4 +1,4 @@
-// Random delays in the streams of `cpu` produce orders that never occur on a quiet machine. Results must not
+// Random delays in the streams of `cpu` produce orders that never occur on an idle machine. Results must not
 // change.
 
 #include <gtest/gtest.h>

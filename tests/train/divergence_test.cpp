@@ -1,4 +1,4 @@
-// Trainings that diverge: the error names the step, no rank saves anything after that step, and
+// Training runs that diverge: the error names the step, no rank saves anything after that step, and
 // find_nonfinite() finds the first value that is not finite. The tests plant the number in the data or in a
 // layer.
 
@@ -335,7 +335,8 @@ TEST_F(Divergence, ATrainingMayGoOn) {
   EXPECT_TRUE(std::isnan(result.loss));
 }
 
-// The trainer reads losses one step late, and sums them over micro-steps. It must save nothing in between.
+// The trainer reads losses one step late, and sums them over micro-steps. Between a step and the reading of
+// its loss, it must save nothing.
 TEST_F(Divergence, NothingIsSavedInBetweenWhateverElseTheTrainingDoes) {
   const SampleKey bad{.index = 7, .epoch = 8};
   for (const std::uint32_t micro_steps : {1U, 3U}) {

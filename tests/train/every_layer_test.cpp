@@ -1,4 +1,4 @@
-// Every kind of layer in one network, in two and three dimensions of space. Policies and budgets change no
+// Every kind of layer in one network, in two and three spatial dimensions. Policies and budgets change no
 // bit, and the peak is as predicted. Every op accesses only declared memory, and no op accesses released
 // memory. The schedules pass the checker and the oracle.
 
@@ -74,8 +74,8 @@ TEST_P(EveryLayer, OpsTouchWhatTheyDeclareAndNothingElse) {
   }
 }
 
-// Every value that backward reads leaves in between. Either all are recomputed, or every second one is
-// offloaded. Addresses come from the pool or from the plan.
+// Every value that the backward pass reads leaves the device between the passes. Either all values are
+// recomputed, or every second one is offloaded. Addresses come from the pool or from the plan.
 TEST_P(EveryLayer, WhatIsMadeAgainHasTheSameBits) {
   for (const bool checked : {false, true}) {
     RunOptions run_options = options(Policy::kOffloadNone);
@@ -100,7 +100,7 @@ TEST_P(EveryLayer, WhatIsMadeAgainHasTheSameBits) {
   }
 }
 
-// Values come back several times, fetched from the host or recomputed.
+// Values are fetched from the host or recomputed several times.
 TEST_P(EveryLayer, SeveralLivesHaveTheSameBits) {
   const PlannedRun none = plan_run(testing::every_layer_network(GetParam()), options(Policy::kOffloadNone));
   const std::string expected = train(none, {});

@@ -145,7 +145,7 @@ void expect_out_of_memory_to_be_told(const GpuCase& test) {
   const PlannedRun run = plan_run(options);
   {
     const std::unique_ptr<Device> other = test.gpus->make_device({.reserve_bytes = 0});
-    // The other program leaves some bytes, which the card keeps, but too few for the run.
+    // The other program leaves some bytes of the card free, but too few for the run.
     const std::uint64_t most = (other->properties().budget_bytes - smallest / 2) / kGranule * kGranule;
     const AddressRange taken = other->reserve(most);
     other->commit(taken);

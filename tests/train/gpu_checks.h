@@ -21,10 +21,10 @@ struct GpuCase {
 // the step. The loss differs by at most a hundredth of that. Sums in another order may differ by as much.
 void expect_the_step_of_cpu(const GpuCase& test, double tolerance);
 
-// Four steps have the same losses and weights, to the bit, under every policy, in the smallest budget and in
-// ten times that, with and without graphs. The device commits the predicted bytes, and page-locked memory
-// stays within the prediction. The second and third steps call neither allocator. The card's free memory
-// shrinks by at most the budget.
+// Four steps have the same losses and weights, to the bit, under every policy, with and without graphs. The
+// budgets are the smallest one and ten times that. The device commits the predicted bytes, and page-locked
+// memory stays within the prediction. The second and third steps call neither the device's nor the host's
+// allocator. The card's free memory shrinks by at most the budget.
 void expect_one_result_and_the_predicted_memory(const GpuCase& test);
 
 // A budget of one granule less than the smallest is refused with an error that states the smallest. If the

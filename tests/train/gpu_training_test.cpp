@@ -352,7 +352,7 @@ TEST_F(GpuTraining, EvaluatesAndGoesOnFromAState) {
   EXPECT_EQ(other.device().properties().name, "cuda:0");
 }
 
-// Regression: such a label passed unnoticed, the loss was NaN, and the parameters were updated.
+// Regression: a label that is no class passed unnoticed, the loss was NaN, and the parameters were updated.
 TEST_F(GpuTraining, ALabelThatIsNoClassIsRefusedAndTheNextBatchIsTaken) {
   for (const bool graph : {false, true}) {
     RunOptions asked = options("cuda:0");
@@ -1103,7 +1103,7 @@ Network mixed() {
 
 class MixedPrecision : public GpuTraining {
  protected:
-  // So large that fp16 gradients are infinite until the scale has been halved several times.
+  // A loss scale so large that fp16 gradients are infinite until the scale has been halved several times.
   static constexpr float kAbsurd = 0x1p40F;
 
   PlannedRun planned(DataType storage, bool graph, float initial = kAbsurd,
@@ -1173,7 +1173,8 @@ TEST_F(MixedPrecision, AnOverflowSkipsTheStepToTheBitUntilTheScaleHasRecovered) 
   }
 }
 
-// The device does not count skipped steps either; a graph's kernels read the number of the step from memory.
+// As without graphs, skipped steps do not count in the number of the step; a graph's kernels read that number
+// from memory.
 TEST_F(MixedPrecision, GraphsAndEveryPolicyHaveTheBitsOfStepsOneByOne) {
   for (const DataType storage : {DataType::kF16, DataType::kBf16}) {
     std::set<std::string> hashes;

@@ -25,7 +25,7 @@ namespace {
 using ::testing::HasSubstr;
 using ::testing::ThrowsMessage;
 
-// So large that fp16 gradients overflow by a factor of 2^4.
+// A loss scale so large that fp16 gradients overflow until the scale has been halved more than five times.
 constexpr float kAbsurd = 0x1p40F;
 
 Network small_network() {
@@ -81,7 +81,7 @@ bool is_running(const std::string& name) {
   return name.find("running") != std::string::npos;
 }
 
-TEST_F(LossScaledTraining, AnOverflowLeavesParametersAndStatesToTheBitAndHalvesTheScale) {
+TEST_F(LossScaledTraining, AnOverflowChangesNoParameterOrStateAndHalvesTheScale) {
   for (const std::optional<float> clip_norm : {std::optional<float>(), std::optional<float>(0.5F)}) {
     Session session(planned({.initial = kAbsurd, .clip_norm = clip_norm}), {.seed = 2});
     const TrainingState before = session.state();
@@ -235,8 +235,8 @@ std::vector<TrainingResult> train_by_ranks(const PlannedRun& run) {
   return results;
 }
 
-// An overflow of one rank reaches all ranks, since gradients are summed. Four ranks have the bits of one rank
-// that accumulates.
+// If one rank's gradients overflow, so do the sums that all ranks get, and all ranks skip the step. Four
+// ranks end with the same bits as one rank that accumulates four micro-steps.
 TEST(LossScaledRanks, SkipTogetherAndHaveTheBitsOfOneThatAccumulates) {
   const PlannedRun alone = shared_run({.micro_steps = kRanks});
   const TrainingResult accumulated =
@@ -251,7 +251,7 @@ TEST(LossScaledRanks, SkipTogetherAndHaveTheBitsOfOneThatAccumulates) {
   }
 }
 
-// An overflow of the sum in the type of the messages also counts.
+// Ranks send and sum gradients in fp16. A step is skipped even if only that sum overflows.
 TEST(LossScaledRanks, SkipTogetherWhereTheyReduceInFp16) {
   const std::vector<TrainingResult> results =
       train_by_ranks(shared_run({.ranks = kRanks, .reduce_precision = DataType::kF16}));
@@ -316,7 +316,7 @@ TEST(LossScaledDivergence, EndsATrainingThatOverflowsWhateverTheScale) {
               ThrowsMessage<Diverged>(HasSubstr("step 4 has diverged: its loss is nan")));
 }
 
-TEST(LossScaledOptions, OfScalesThatCannotBeAreRefused) {
+TEST(LossScaledOptions, InvalidScalesAreRefused) {
   for (const float initial :
        {0.0F, -1.0F, std::numeric_limits<float>::quiet_NaN(), std::numeric_limits<float>::infinity()}) {
     EXPECT_THAT([&] { planned({.initial = initial}); },

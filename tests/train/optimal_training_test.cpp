@@ -1,6 +1,6 @@
 // Policies move bytes but do not change results. Budgets force real training on `cpu` under `optimal` to
-// offload, to recompute, or to do both. It ends with the bits of `none` with the same algorithms, in the
-// predicted memory.
+// offload, to recompute, or to do both. The training uses the predicted memory, and ends with the bits of
+// `none` with the same algorithms.
 
 #include <gtest/gtest.h>
 

@@ -155,9 +155,9 @@ class LimitedWorkspace : public OptimalZoo {
     return plan_run(run);
   }
 
-  // Limits, each with the least allowed ratio to the step without a limit. They are powers of two, as users
-  // choose them, and one other number. Since the search is not exact, a limit may lead to a slightly faster
-  // plan.
+  // Returns limits. With each comes the least allowed ratio of the step time under that limit to the step
+  // time without a limit. The limits are powers of two, as users choose them, and one other number. The
+  // search is not exact, so a plan under a limit may be slightly faster.
   static std::vector<std::pair<std::uint64_t, double>> limits(const Tape& tape) {
     std::uint64_t most = 0;
     for (const Op& op : tape.ops()) {
@@ -250,7 +250,7 @@ class LeastMemory : public OptimalZoo {
 };
 
 // Regression: vgg16 needed 1.13 times that floor, resnet50 1.17, densenet121 1.30, resnet20 1.29 and
-// mobilenet 1.11. A value came back only once and stayed until its last reader.
+// mobilenet 1.11. A value was fetched only once and stayed on the device until its last reader.
 TEST_P(LeastMemory, IsNearWhatTheLargestOpNeeds) {
   const PlannedRun run = plan_run(options(Policy::kOptimal, kAmple));
   const double ratio =

@@ -122,8 +122,8 @@ TEST(PlannedStep, PlansAreValidAndTakeWhatIsPredicted) {
   }
 }
 
-// The program holds the encoder's feature maps that the decoder concatenates. While it does, offloading them
-// frees nothing.
+// The program holds the encoder's feature maps that the decoder concatenates. While the program holds them,
+// offloading them frees no memory.
 TEST(PlannedStep, OffloadingLowersThePeakOfAUnetInItsBudget) {
   const PlannedRun none = plan_run(options_of(example("unet"), Policy::kOffloadNone));
   const PlannedRun least = plan_again(none, Policy::kOptimal, 1);

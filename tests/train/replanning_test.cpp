@@ -1,5 +1,5 @@
-// A session plans anew between two steps. Weights have the same bits as without that, and memory is as
-// predicted. After any failure the previous plan stays in force.
+// A session plans anew between two steps. Weights have the same bits as without the new plan, and memory is
+// as predicted. After any failure the previous plan stays in force.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -216,7 +216,7 @@ TEST(ReplanningOptimal, PlansForTheLinkThatThereIs) {
       const Schedule before = session.run().schedule;
       const ReplanReport report = session.replan(with_link(run, times));
       EXPECT_FALSE(report.algorithms_changed);
-      // On the fast link, the plan for the slow one may already be the fastest, if it moves nothing.
+      // On the fast link, the plan for the slow link may already be the fastest, if it moves nothing.
       if (times < 1) {
         EXPECT_EQ(report.outcome, Outcome::kReplanned) << report.reason;
       }
@@ -408,7 +408,7 @@ TEST_F(ReplanningFiles, ACheckpointBehindItGoesOnWithTheSameWeights) {
     ASSERT_GT(session.evaluation_batch(), 0) << "evaluation must have a plan that changes";
     MeasuredCosts costs = expected_costs(run);
     if (change_algorithms) {
-      // The costs make the algorithms that ran slow, so that others are faster.
+      // According to these costs, the algorithms that ran are slow, and other algorithms are faster.
       for (OpId id = 0; id < run.tape->ops().size(); ++id) {
         const Op& op = run.tape->op(id);
         costs.ops[op.name][op.algorithms[run.schedule.algorithms[id]].name]->seconds = 1;

@@ -671,7 +671,7 @@ TEST(Session, ARestoredStateMendsAStepThatRanOutOfMemory) {
   tight.host_memory_bytes = plan_run(small_network(), tight).prediction.host_bytes;
   Session session(plan_run(small_network(), tight), {.seed = 5});
   const TrainingState fresh = session.state();
-  // Allocates the rest of the host's budget, so that a feature map finds no room.
+  // Allocates the rest of the host's budget, so that a feature map finds no host memory.
   std::vector<AddressRange> hoard;
   while (const auto block = session.pinned().allocate_for_host(512)) {
     hoard.push_back(*block);

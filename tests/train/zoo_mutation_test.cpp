@@ -1,9 +1,9 @@
 // The checker over the whole zoo, on both catalogs, under every policy and preference of algorithms. The test
-// breaks schedules in every way of mutation.h. The checker must find each break that changes the meaning
-// according to the oracle. The test counts how many of these also show on `sim` with its checks. Breaks that
-// the oracle calls harmless run on `sim` in several random orders, where the checks find nothing. For small
-// networks they also run on `cpu`, with the losses and final weights of the unbroken schedule. Each network
-// is broken in each way under at least one policy.
+// breaks schedules in every way of mutation.h. The checker must find each break that, according to the
+// oracle, changes the meaning. The test counts how many of these breaks the checks of `sim` find, too. Breaks
+// that the oracle calls harmless run on `sim` in several random orders, where the checks find nothing. For
+// small networks they also run on `cpu`, with the losses and final weights of the unbroken schedule. Each
+// network is broken in each way under at least one policy.
 
 #include <gtest/gtest.h>
 
@@ -31,7 +31,7 @@
 namespace vdnn::testing {
 namespace {
 
-// Breaks of one kind times instructions of the schedule.
+// CampaignOptions::work. The number of breaks of each kind is this divided by the number of instructions.
 const std::uint64_t kWork = extent({.usual = 120, .in_long_run = 8000});
 
 std::string simulate(const Tape& tape, const Schedule& schedule, std::uint64_t seed, int orders) {
@@ -59,7 +59,8 @@ class CpuTraining {
  public:
   explicit CpuTraining(PlannedRun run) : run_(std::move(run)) {}
 
-  // Empty if `schedule` has the losses and final weights of the unbroken schedule with the same algorithms.
+  // Returns an error unless `schedule` has the losses and final weights of the unbroken schedule with the
+  // same algorithms.
   std::string objection(const Schedule& schedule) {
     std::string& expected = expected_[schedule.algorithms];
     if (expected.empty()) {
@@ -133,8 +134,8 @@ Candidate trained_candidate(const std::string& model, Policy policy, AlgorithmPr
   return {.subject = std::move(subject), .training = std::make_shared<CpuTraining>(std::move(run))};
 }
 
-// In the arena every buffer shares bytes with most others, and the oracle examines all of them, so longer
-// networks take too long.
+// In the arena, every buffer shares bytes with most other buffers, and the oracle examines all of these. So
+// longer networks take too long.
 constexpr std::size_t kMostPlacedOps = 500;
 
 // Every policy, with both preferences if their schedules differ, one schedule with several lives, and one
@@ -186,7 +187,7 @@ class ZooMutation : public ::testing::TestWithParam<std::string> {
     break_in_the_missing_ways(candidates, tallies);
     print(std::cout, title, tallies);
     add(total(), tallies);
-    // Otherwise this test could pass without testing anything.
+    // Without breaks, this test would pass without testing anything.
     const Tally counts = sum(tallies);
     EXPECT_GT(counts.found_running, 0);
     EXPECT_GT(counts.harmless_run, 0);

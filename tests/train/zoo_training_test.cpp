@@ -1,7 +1,7 @@
-// Every network of the zoo that fits into a test trains on `cpu`. Some steps at a small size end with the
-// same weights to the last bit under every policy, in the smallest budget and in a large one. They use
-// exactly the predicted memory. (vgg116 to vgg416 have 5 GiB of state at any input size; zoo_plan_test only
-// plans them.)
+// Every network of the zoo that fits into a test trains on `cpu`. Under every policy, in the smallest budget
+// and in a large one, some steps at a small size end with the same weights to the last bit. They use exactly
+// the predicted memory. (vgg116 to vgg416 have 5 GiB of state at any input size; zoo_plan_test only plans
+// them.)
 
 #include <gtest/gtest.h>
 

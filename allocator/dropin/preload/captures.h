@@ -1,8 +1,8 @@
 #pragma once
-// The captures that the program has begun by hooked functions. While one goes on, nothing may wait for a
-// whole GPU. CUDA reports whether a given stream is captured, but lists no captures. So the streams are
-// listed here, and CUDA is asked about each, since a capture may also end with its stream or by a function
-// that is not hooked.
+// The captures that the program has begun through hooked functions. During a capture, nothing may wait for a
+// whole GPU. CUDA reports whether a given stream is captured, but lists no captures. So this class lists the
+// captured streams and asks CUDA about each: a capture may also end because its stream is destroyed, or
+// through a function that is not hooked.
 
 #include <cuda_runtime_api.h>
 
@@ -22,7 +22,7 @@ struct NamedStream {
   int ordinal = -1;
   std::thread::id thread = std::this_thread::get_id();
 
-  // Whether the handle means another stream on each thread and GPU.
+  // Whether the handle means a different stream on each thread and GPU.
   bool is_of_thread() const { return handle == cudaStreamPerThread; }
   bool is(const NamedStream& other) const {
     return handle == other.handle &&
@@ -33,22 +33,22 @@ struct NamedStream {
 // Thread-safe.
 class Captures {
  public:
-  // Adds a capture that is about to begin, and that any() counts from now on. Returns its number. Throws
+  // Adds a capture that is about to begin. any() counts it from now on. Returns the capture's number. Throws
   // std::bad_alloc.
   std::uint64_t begin(const NamedStream& stream);
-  // Reports whether the capture has begun in fact.
+  // Records whether the attempt to begin the capture has succeeded.
   void has_begun(std::uint64_t capture, bool begun);
   // The number of the capture that was begun last.
   std::uint64_t last() const;
-  // The stream, or its capture if it has one, has ended. Captures with numbers above `last` belong to another
-  // stream, which has got the handle since.
+  // Removes the capture of a stream after the stream or the capture has ended. Keeps captures with numbers
+  // above `last`: they belong to another stream, which has received the same handle since.
   void end(const NamedStream& stream, std::uint64_t last);
-  // Removes the oldest capture of that GPU and returns the stream on which it was begun; empty if there is
-  // none.
+  // Removes the oldest capture of the GPU `ordinal` and returns the stream on which the capture was begun;
+  // empty if there is none.
   std::optional<NamedStream> take(int ordinal);
 
-  // Whether any capture goes on. `is_captured(stream)` asks CUDA about a stream whose capture has begun; it
-  // must not call this object.
+  // Whether any capture is in progress. `is_captured(stream)` asks CUDA about a stream whose capture has
+  // begun; the function must not call this object.
   template <class Ask>
   bool any(const Ask& is_captured) {
     if (count_ == 0) {
@@ -74,7 +74,7 @@ class Captures {
   }
 
   std::atomic<std::size_t> count_{0};
-  mutable std::mutex mutex_;  // guards what follows
+  mutable std::mutex mutex_;  // guards the members below
   std::vector<Capture> captures_;
   std::uint64_t last_ = 0;
 };

@@ -93,7 +93,7 @@ CUresult end_capture(CUstream stream, CUgraph* graph) {
 CUresult end_capture_per_thread(CUstream stream, CUgraph* graph) {
   return end_capture(of_thread(stream), graph);
 }
-#if CUDA_VERSION >= 12030  // the first version that declares it
+#if CUDA_VERSION >= 12030  // the first version that declares cuStreamBeginCaptureToGraph()
 CUresult begin_capture_to_graph(CUstream stream, CUgraph graph, const CUgraphNode* after,
                                 const CUgraphEdgeData* edges, std::size_t count, CUstreamCaptureMode mode) {
   void* next = nullptr;
@@ -129,8 +129,8 @@ CUresult ipc_handle(CUipcMemHandle* handle, CUdeviceptr address) {
   });
 }
 
-// A function of the driver that allocates for any caller. If there is no memory, the pools give back their
-// free memory and it is called again. Each such function has a number of its own.
+// Wraps a function of the driver that allocates, for any caller. If there is no memory, the pools give back
+// their free memory, and the driver's function is called again. `kNumber` differs for each such function.
 template <int kNumber, class Function>
 struct Taking;
 
@@ -159,7 +159,7 @@ CUresult look_up(const char* name, void** function, int version, cuuint64_t flag
   }
   return result;
 }
-// The signature of CUDA 11.3, without an answer.
+// The signature of CUDA 11.3, without the parameter `answer`.
 template <Asker kAsker>
 CUresult look_up_without_answer(const char* name, void** function, int version, cuuint64_t flags) {
   return look_up<kAsker>(name, function, version, flags, nullptr);
@@ -167,12 +167,12 @@ CUresult look_up_without_answer(const char* name, void** function, int version, 
 
 struct Hook {
   std::string_view name;
-  int version;  // the first with this signature
+  int version;  // the first version with this signature
   std::string_view symbol;
   void* function;   // for callers that are served
-  void* for_other;  // null: the driver's own
+  void* for_other;  // null: the driver's own function
   bool per_thread = false;
-  void (*keep)(void* next) = nullptr;  // called with the driver's own
+  void (*keep)(void* next) = nullptr;  // called with the driver's own function
 };
 
 // `Driver` is the type of the driver's function.
@@ -181,7 +181,8 @@ Hook for_served(std::string_view name, int version, std::string_view symbol, Dri
                 bool per_thread = false) {
   return {name, version, symbol, reinterpret_cast<void*>(function), nullptr, per_thread};
 }
-// For functions that allocate. Callers that are served get `function` if it is given; all others get Taking.
+// For functions that allocate. Served callers get `function`, or Taking::take if `function` is null. All
+// other callers get Taking::take.
 template <int kNumber, class Driver>
 Hook taking(std::string_view name, int version, std::string_view symbol, Driver function = nullptr,
             bool per_thread = false) {
@@ -197,8 +198,8 @@ Hook for_all(std::string_view name, int version, std::string_view symbol, Driver
           per_thread};
 }
 
-// For each name, the newest version comes first. Of one version, the entry for programs with per-thread
-// default streams comes first.
+// For each name, the newest version comes first. Among entries of one version, the one for programs with
+// per-thread default streams comes first.
 const auto& hooks() {
   static const std::array all = {
     taking<0, PFN_cuMemAlloc_v3020>("cuMemAlloc", 3020, "cuMemAlloc_v2", allocate),

@@ -1,5 +1,5 @@
 #pragma once
-// The functions that programs get in place of those of CUDA's driver.
+// Functions that programs call in place of functions of CUDA's driver.
 
 #include <cuda.h>
 
@@ -8,16 +8,17 @@
 
 namespace vdnn::preload {
 
-// The caller that looks a function up: one that the pool serves, or another. The other allocates from the
-// driver, but it may free memory or end streams of the program.
+// The caller that looks a function up. kServed: the pools serve its allocations. kOther: it allocates from
+// the driver, but it may free memory or destroy streams of the program.
 enum class Asker : std::uint8_t { kServed, kOther };
 
-// The function that cuGetProcAddress() returns for `name` and `version`; null for the driver's own, `next`.
-// `per_thread`: for programs in which stream 0 is the calling thread's default stream.
+// The function that cuGetProcAddress() returns for `name` and `version`; null if the caller is to use the
+// driver's own, `next`. `per_thread`: for programs in which stream 0 is the calling thread's default stream.
 void* find_driver_hook(Asker asker, std::string_view name, int version, bool per_thread, void* next);
-// The function that dlsym() returns for `symbol` of the driver's library; null for the driver's own, `next`.
+// The function that dlsym() returns for `symbol` of the driver's library; null if the caller is to use the
+// driver's own, `next`.
 void* find_driver_hook(Asker asker, std::string_view symbol, void* next);
-// Whether the symbol has a hook, whoever looks it up.
+// Whether the symbol has a hook for any caller.
 bool is_hooked(std::string_view symbol);
 
 }  // namespace vdnn::preload

@@ -57,7 +57,7 @@ cudaError_t runtime(CUresult result) {
   return static_cast<cudaError_t>(result);
 }
 
-// An argument of the runtime as the driver's type: addresses are numbers there.
+// Converts an argument of the runtime to the driver's type: the driver's addresses are numbers.
 template <class To, class From>
 To as(From value) {
   if constexpr (std::is_same_v<To, From>) {
@@ -164,7 +164,8 @@ Entry own(const char* name, RuntimeFunction function) {
   forwarded<&DriverTable::driver_call, decltype(&::call)>(#call)
 #define VDNN_PRELOAD_OWN(call, function) own<decltype(&::call)>(#call, function)
 
-// Static in a function, since another library may look up CUDA before static objects of this one are made.
+// Static in a function, since another library may look up CUDA before this library's static objects are
+// constructed.
 const auto& entries() {
   static const std::array all = {
       VDNN_PRELOAD_FORWARDED(cudaDeviceCanAccessPeer, cuDeviceCanAccessPeer),

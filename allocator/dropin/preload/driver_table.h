@@ -1,5 +1,5 @@
 #pragma once
-// The functions of CUDA's driver that this library calls, from the driver's own look-up.
+// The functions of CUDA's driver that this library calls, found with cuGetProcAddress().
 
 #include <cuda.h>
 #include <cudaTypedefs.h>
@@ -32,7 +32,7 @@ namespace vdnn::preload {
                                                               cuThreadExchangeStreamCaptureMode, 10010)
 
 struct DriverTable {
-  // Looks up all others.
+  // Looks up all other functions.
   PFN_cuGetProcAddress_v12000 cuGetProcAddress = nullptr;
 // NOLINTNEXTLINE(bugprone-macro-parentheses): the macro makes a declaration
 #define VDNN_PRELOAD_DRIVER_MEMBER(call, version) PFN_##call##_v##version call = nullptr;

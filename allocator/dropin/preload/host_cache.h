@@ -1,6 +1,6 @@
 #pragma once
 // Page-locked memory that a program has freed, kept for the next request of the same size and flags. Sizes
-// are exact: page-locking is expensive, the search is not, and rounding would lock memory in vain.
+// are not rounded to classes: that would lock memory that the program does not use.
 
 #include <compare>
 #include <cstdint>
@@ -25,25 +25,24 @@ struct HostMemory {
   HostBlock block;
 };
 
-// Thread-safe. Keeps addresses and touches no memory. Only add() needs the heap.
+// Thread-safe. Stores addresses and never accesses the memory. Only add() needs the heap.
 class HostCache {
  public:
   explicit HostCache(std::uint64_t limit_bytes) : limit_bytes_(limit_bytes) {}
 
-  // Hands out kept memory like `block`; null if there is none.
+  // Hands out kept memory with the GPU, flags and size of `block`; null if there is none.
   void* take(const HostBlock& block);
-  // Adds memory that the runtime has allocated; it is in use. Throws std::bad_alloc, and nothing changes
-  // then.
+  // Adds memory in use that the runtime has allocated. If it throws std::bad_alloc, nothing has changed.
   void add(void* address, const HostBlock& block);
-  // Whether the memory is in use and was handed out here.
+  // Whether the cache knows the memory and it is in use.
   bool is_in_use(void* address) const;
-  // Takes memory back. True: it is kept. False: it is forgotten, and the caller must free it by the runtime.
-  // Memory that work may still use (`busy`) is not kept.
+  // Takes memory back. True: the cache keeps it. False: the cache has forgotten it, and the caller must free
+  // it with the runtime. The cache does not keep memory that work may still use (`busy`).
   bool give(void* address, bool busy = false);
-  // Forgets one kept block of that GPU, or of any, which the caller must free by the runtime; empty if none
-  // is kept.
+  // Removes one kept block of the GPU `ordinal`, or of any GPU, and returns it; the caller must free it with
+  // the runtime. Empty if no block is kept.
   std::optional<HostMemory> release(std::optional<int> ordinal = std::nullopt);
-  // The GPU is reset, which frees its memory in use.
+  // Forgets the memory in use of a GPU that is being reset, since the reset frees it.
   void forget(int ordinal);
 
  private:
@@ -67,9 +66,10 @@ class HostCache {
   };
 
   const std::uint64_t limit_bytes_;
-  mutable std::mutex mutex_;  // guards what follows
+  mutable std::mutex mutex_;  // guards the members below
   std::uint64_t kept_bytes_ = 0;
-  // Both have the same type of node, so a block moves between them without memory and cannot get lost.
+  // Both sets have the same type of node, so a block moves between them without an allocation that could
+  // fail.
   std::multiset<HostMemory, ByBlock> kept_;
   std::set<HostMemory, ByAddress> in_use_;
 };

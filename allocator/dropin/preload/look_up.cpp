@@ -1,13 +1,13 @@
 // The hook for programs with CUDA's runtime linked in (nvcc's default). Such a runtime opens the driver's
-// library, asks dlsym() for cuGetProcAddress(), and that for all other functions. So this library defines a
-// dlsym() of its own, in front of the loader's (look_up.S), which returns our functions (driver_hooks.h) in
-// place of the driver's.
+// library, gets cuGetProcAddress() from dlsym(), and looks up all other functions with cuGetProcAddress().
+// So this library defines a dlsym() of its own, in front of the loader's (look_up.S), which returns our
+// functions (driver_hooks.h) in place of the driver's.
 //
-// Libraries with a runtime of their own allocate from the driver unless they are to be served, too
-// (Settings::libraries): they may share their memory in ways that memory of a pool cannot be shared.
+// By default, libraries with a runtime of their own allocate from the driver, since they may share their
+// memory in ways that a pool's memory does not support. With Settings::libraries, the pools serve them, too.
 //
-// A thread that opens a library holds the loader's lock, and the library's constructors may come here. So no
-// lock of ours is held where the loader is called.
+// A thread that opens a library holds the loader's lock, and the library's constructors may call this
+// dlsym(). So this library holds no lock when it calls the loader.
 
 #include <dlfcn.h>
 #include <link.h>
@@ -69,7 +69,8 @@ void say_once(const char* why) {
   }
 }
 
-// Returns whether there is a driver now. `library` may be another one that happens to have one of its names.
+// Sets the driver if `library` is the driver's; another library may happen to have functions of the same
+// name. Returns whether the driver is set.
 bool use_driver(void* library) {
   if (vdnn::preload::driver() != nullptr) {
     return true;
@@ -93,7 +94,7 @@ bool use_driver(void* library) {
   }
 }
 
-// Another library may have functions with the same names.
+// Whether the driver's library contains `function`: another library may have functions of the same name.
 bool is_of_driver(const void* function) {
   const auto object = [](const void* address) -> const void* {
     Dl_info info{};
@@ -120,7 +121,7 @@ void* find_instead(void* library, const char* name, const void* caller) noexcept
   }
 }
 
-// The version of dlsym() that glibc has had from the start, and keeps.
+// The oldest symbol version of dlsym(), which every glibc has.
 #if defined(__x86_64__)
 constexpr const char* kVersion = "GLIBC_2.2.5";
 #else
@@ -129,8 +130,8 @@ constexpr const char* kVersion = "GLIBC_2.17";
 
 }  // namespace
 
-// Each call of dlsym() in the process comes here, also those of sanitizers that are not initialised yet. So
-// nothing that sanitizers intercept may be called.
+// Each call of dlsym() in the process calls this function, even calls by sanitizers that are not initialised
+// yet. So this function must not call anything that sanitizers intercept.
 __attribute__((no_sanitize("address", "thread", "undefined"))) void* vdnn_preload_look_up(
     void* library, const char* name, const void* caller) noexcept {
   if (__atomic_load_n(&vdnn_preload_next_dlsym, __ATOMIC_ACQUIRE) == nullptr) {

@@ -52,7 +52,7 @@ NextRuntime load(void* (*find)(const char* name)) {
   return runtime;
 }
 
-// Looked up in the driver through the runtime.
+// Looks up the driver's functions through the runtime.
 ContextCalls find_context_calls(const NextRuntime& next) {
   constexpr unsigned kVersion = 12000;
   const auto by_version =
@@ -110,9 +110,9 @@ CUcontext primary_in_use(const ContextCalls& calls, int ordinal) {
   return primary;
 }
 
-// Whether the thread, whose GPU is `ordinal`, has another context than the primary one.
+// Whether the current context of the thread, whose GPU is `ordinal`, is not the GPU's primary one.
 bool has_own_context(const ContextCalls& calls, int ordinal) {
-  // The primary context of each GPU that was seen last, so that most calls ask the driver only once.
+  // For each GPU, the primary context that was seen last, so that most calls ask the driver only once.
   static std::array<std::atomic<CUcontext>, 64> seen_primary{};
   std::atomic<CUcontext>& seen = seen_primary.at(static_cast<std::size_t>(ordinal) % seen_primary.size());
   CUcontext current = nullptr;

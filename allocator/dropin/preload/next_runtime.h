@@ -8,18 +8,20 @@
 
 namespace vdnn::preload {
 
+// The functions that the hooks replace.
 #define VDNN_PRELOAD_CALLS(apply)                                                                    \
   apply(cudaMalloc) apply(cudaFree) apply(cudaMallocAsync) apply(cudaFreeAsync) apply(cudaHostAlloc) \
       apply(cudaFreeHost) apply(cudaMemGetInfo) apply(cudaStreamDestroy) apply(cudaDeviceReset)      \
           apply(cudaIpcGetMemHandle) apply(cudaStreamBeginCapture) apply(cudaStreamEndCapture)
 
-// The other functions that are called.
+// Functions that this library calls but has no hooks for.
 #define VDNN_PRELOAD_HELPERS(apply)                                                                          \
   apply(cudaDeviceSynchronize) apply(cudaGetDevice) apply(cudaGetDeviceCount) apply(cudaGetLastError)        \
       apply(cudaGraphDestroy) apply(cudaSetDevice) apply(cudaStreamIsCapturing) apply(cudaStreamSynchronize) \
           apply(cudaThreadExchangeStreamCaptureMode)
 
-// The driver's functions for contexts, with either runtime. All are null if one of them is not found.
+// The driver's functions for contexts, whether the runtime is shared or linked in. All are null if one of
+// them is not found.
 struct ContextCalls {
   PFN_cuStreamGetCtx_v9020 cuStreamGetCtx = nullptr;
   PFN_cuCtxGetCurrent_v4000 cuCtxGetCurrent = nullptr;
@@ -44,20 +46,21 @@ struct NextRuntime {
   ContextCalls contexts;
 };
 
-// Throws DeviceError if the process has no shared runtime, or one that is too old.
+// Throws DeviceError if the process has no shared runtime, or if that runtime is too old.
 NextRuntime find_next_runtime();
 // Valid once there is a driver (driver_runtime.h).
 NextRuntime make_driver_runtime();
 
-// The calling thread's GPU. -1 if it has none, or if its context is not the GPU's primary one: such contexts
-// are left to the program.
+// The calling thread's GPU. -1 if the thread has none, or if its context is not the GPU's primary one: pools
+// do not serve such contexts.
 int gpu_of_thread(const NextRuntime& next);
 
-// The GPU of a stream that the program has made; the thread's GPU if it cannot be found out.
+// The GPU of a stream that the program has made; the thread's GPU if the driver does not report the
+// stream's.
 int gpu_of_stream(const NextRuntime& next, cudaStream_t stream);
 
-// Calls work() with that GPU as the calling thread's, and restores the thread's GPU and context. Returns the
-// error of work(), or of the change.
+// Calls work() with the GPU `ordinal` as the calling thread's, and restores the thread's GPU and context.
+// Returns the error of work(), or of changing the GPU.
 template <class Work>
 cudaError_t on_gpu(const NextRuntime& next, int ordinal, const Work& work);
 

@@ -36,7 +36,7 @@ void say(const char* text) {
   std::fprintf(stderr, "vdnn preload: %s\n", text);
 }
 
-// For work that the program can do without.
+// Calls `work()` and ignores its failure: the program can do without this work.
 template <class Work>
 void attempt(const Work& work) {
   try {
@@ -74,8 +74,8 @@ cudaError_t Gpu::synchronize() {
   if (error != cudaSuccess || last == 0) {
     return error;
   }
-  // Blocks that were put off after the wait had begun stay put off, also those that were freed, reused and
-  // put off again: work that was not waited for may use them.
+  // Blocks that were put off after the wait began stay put off, since the wait does not cover all work on
+  // them. This includes blocks that were freed, reused and put off again.
   const std::lock_guard lock(mutex_);
   std::erase_if(put_off_, [&](const auto& block) { return block.second <= last && free_idle(block.first); });
   has_put_off_ = !put_off_.empty();
@@ -88,7 +88,7 @@ bool Gpu::free_idle(std::uint64_t address) {
   } catch (const std::bad_alloc&) {
     return false;
   } catch (const std::exception&) {
-    return true;  // it is not in use
+    return true;  // the block is not in use
   }
   return true;
 }
@@ -125,7 +125,8 @@ std::shared_ptr<Gpu> Preload::gpu(int ordinal) {
 
 std::shared_ptr<Gpu> Preload::make_gpu(int ordinal) {
   try {
-    // All memory of the GPU: other processes may free what they use now.
+    // By default, the budget is all memory of the GPU, not only the free memory: other processes may free
+    // memory later.
     std::size_t free = 0;
     std::size_t total = 0;
     if (const cudaError_t error = on_gpu(next_, ordinal, [&] { return next_.cudaMemGetInfo(&free, &total); });
@@ -138,9 +139,8 @@ std::shared_ptr<Gpu> Preload::make_gpu(int ordinal) {
         {.peer_access = pools_.settings.peers, .is_capturing_any = [this] { return any_capture(); }});
     if (!backend->properties().maps && pools_.settings.memory_bytes == 0) {
       throw DeviceError(
-          "it has no virtual memory management, so that a pool takes all its memory at once: "
-          "VDNN_PRELOAD_MEMORY "
-          "must say how much");
+          "the GPU has no virtual memory management, so a pool allocates all its memory at once: "
+          "set VDNN_PRELOAD_MEMORY to its size");
     }
     return std::make_shared<Gpu>(
         next_, ordinal, std::move(backend),
@@ -207,7 +207,8 @@ std::optional<bool> Preload::is_captured(cudaStream_t stream) const {
     return answer != cudaStreamCaptureStatusNone;
   }
   next_.cudaGetLastError();
-  // The legacy stream would wait for a captured stream; the program gets this error from CUDA.
+  // With this error the stream is the legacy stream, which would wait for a captured stream. The program
+  // gets the error from CUDA.
   return error == cudaErrorStreamCaptureImplicit ? std::optional(true) : std::nullopt;
 }
 
@@ -298,7 +299,7 @@ cudaError_t Preload::free_to_pool(Call call, void* address, const Give& give, co
     return pass(call, pass_on());
   }
   return on_gpu(next_, mine->ordinal, [&]() -> cudaError_t {
-    const std::shared_ptr<Gpu> here = std::move(mine);  // may be its last user
+    const std::shared_ptr<Gpu> here = std::move(mine);  // may be the last reference to the GPU
     try {
       return give(*here);
     } catch (const CaptureConflict&) {
@@ -311,7 +312,7 @@ cudaError_t Preload::free_to_pool(Call call, void* address, const Give& give, co
   });
 }
 
-// The host waits, since the pool orders streams of its own GPU only.
+// The host waits, since the pool orders only streams of its own GPU.
 cudaError_t Preload::free_after(Gpu& gpu, std::uint64_t address, int ordinal, cudaStream_t stream) {
   if (!gpu.pool.find(address)) {
     throw InvalidArgument("no block in use begins there");
@@ -324,7 +325,7 @@ cudaError_t Preload::free_after(Gpu& gpu, std::uint64_t address, int ordinal, cu
   return error;
 }
 
-// For an ordered free on a stream where a capture forbids recording an event.
+// Frees a block when a capture forbids recording an event on the stream of the free.
 cudaError_t Preload::free_unordered(StreamPool& pool, std::uint64_t address) noexcept {
   try {
     pool.free_unordered(address);
@@ -417,8 +418,7 @@ cudaError_t Preload::memory_info(std::size_t* free, std::size_t* total) {
 cudaError_t Preload::ipc_handle(cudaIpcMemHandle_t* handle, void* address) {
   if (pools_.owner(address_of(address)) && !pools_.ipc_refused.exchange(true)) {
     say("cudaIpcGetMemHandle: memory of a pool is mapped by granules and cannot be shared with other "
-        "processes; "
-        "with VDNN_PRELOAD_IPC=1 cudaMalloc gives memory that can");
+        "processes; set VDNN_PRELOAD_IPC=1 so that memory of cudaMalloc can");
   }
   return next_.cudaIpcGetMemHandle(handle, address);
 }
@@ -519,8 +519,8 @@ std::vector<std::shared_ptr<Gpu>> Preload::pooled_gpus() {
   return pooled;
 }
 
-// A failure to tell the pools is harmless: they find out that the stream has gone. The result is that of the
-// runtime.
+// A failure to tell the pools is harmless: they detect later that the stream has gone. Returns the runtime's
+// result.
 cudaError_t Preload::destroy_stream(cudaStream_t stream) {
   attempt([&] {
     for (std::shared_ptr<Gpu>& gpu : pooled_gpus()) {
@@ -544,7 +544,7 @@ cudaError_t Preload::begin_capture(cudaStream_t stream, cudaStreamCaptureMode mo
   return begin_capture(stream, [&] { return next_.cudaStreamBeginCapture(stream, mode); });
 }
 
-// A call that fails has ended the capture all the same, unless this stream or thread cannot end it.
+// A failed call ends the capture, too, unless CUDA does not let this stream or this thread end it.
 cudaError_t Preload::end_capture(cudaStream_t stream, cudaGraph_t* graph) {
   const std::uint64_t last = pools_.captures.last();
   const cudaError_t error = next_.cudaStreamEndCapture(stream, graph);
@@ -563,10 +563,11 @@ void Preload::end(std::shared_ptr<Gpu> gpu) {
   }
 }
 
-// Captures forbid waiting for the GPU. CUDA may refuse to end captures of other threads.
+// Ends the captures, since they forbid waiting for the GPU. CUDA may refuse to end captures of other
+// threads.
 void Preload::end_captures(int ordinal) {
   if (ordinal < 0) {
-    return;  // another context than the primary one: its captures go on
+    return;  // not in the primary context, so captures go on
   }
   while (const std::optional<NamedStream> stream = pools_.captures.take(ordinal)) {
     on_gpu(next_, ordinal, [&] {
@@ -598,7 +599,7 @@ void Preload::forget_device(int ordinal) {
   }
 }
 
-// In another context than the primary one it does not reset the GPU (CUDA Runtime API, cudaDeviceReset).
+// In a context other than the primary one, cudaDeviceReset() does not reset the GPU (CUDA Runtime API).
 cudaError_t Preload::reset_device() {
   forget_device(gpu_of_thread(next_));
   return next_.cudaDeviceReset();
@@ -654,8 +655,8 @@ class Undying {
     return place.made;
   }
   Type* made() const { return places_[is_second_ ? 1 : 0].made; }
-  // Leaves the object as it is: made() returns null until make() makes the second one. Further calls do
-  // nothing.
+  // Abandons the object without destroying it: made() returns null until make() makes a second object.
+  // Further calls of leave() do nothing.
   void leave() { is_second_ = true; }
 
  private:
@@ -685,7 +686,7 @@ Undying<Preload>& driver_preload() {
 }
 
 // In a child of fork() CUDA must not be used, threads that do not exist there may hold locks, and only the
-// parent may free its memory. Calls of the child are passed on to CUDA, which refuses them.
+// parent may free the parent's memory. So calls of the child are passed on to CUDA, which refuses them.
 std::atomic<bool> is_child{false};
 
 void leave_to_parent() {

@@ -1,16 +1,17 @@
 #pragma once
-// The core of libvdnn_preload.so: a stream pool (vdnn/stream_pool.h) serves each GPU that the program
-// allocates on. It is made at the GPU's first allocation. Memory that no pool has allocated is passed on to
-// CUDA. So is every call if no pool can be made, and every request that a pool cannot serve for a reason
+// The core of libvdnn_preload.so: each GPU that the program allocates on is served by a stream pool of its
+// own (vdnn/stream_pool.h), which is made at the GPU's first allocation. Calls that concern memory of no pool
+// are passed on to CUDA. A request, too, is passed on if its GPU's pool cannot be made, or fails for a reason
 // other than lack of memory. No exception leaves this library.
 //
-// cudaFree synchronises the GPU, as CUDA's does, so that the block is idle and any stream may get it. With
-// Settings::ordered_free it does not: then blocks of cudaMalloc belong to the legacy default stream and are
-// freed in its order. That is right for programs that use such memory on that stream only, or that have
-// synchronised with all other uses before they free it.
+// cudaFree synchronises the GPU, as CUDA's cudaFree does, so that the block is idle and any stream may get
+// it. With Settings::ordered_free, cudaFree does not synchronise: blocks of cudaMalloc belong to the legacy
+// default stream and are freed in its order. That is right for programs that use such memory on that stream
+// only, or that have synchronised with all other uses before they free the memory.
 //
-// While any stream is captured, nothing may wait for a GPU. A cudaFree then puts the free of its block off
-// until the host may wait for the GPU: at the next cudaFree, or when memory runs short.
+// While any stream is captured, nothing may wait for a GPU. Then cudaFree postpones freeing its block until
+// the host may wait for the GPU. After the capture, the next cudaFree or a shortage of memory causes that
+// wait.
 //
 // cudaMallocAsync and cudaFreeAsync are passed on to CUDA while their stream is captured. There they become
 // nodes of the graph, and the graph owns the memory, whose address is valid at each launch.
@@ -65,17 +66,17 @@ class Gpu {
   // Waits for the GPU, which must be the calling thread's, and frees the blocks that were put off.
   cudaError_t synchronize();
 
-  const NextRuntime& next;  // the functions that it was made with
+  const NextRuntime& next;  // CUDA's functions
   const int ordinal;
   const std::unique_ptr<PoolBackend> backend;
   StreamPool pool;
 
  private:
-  // False if the heap has no memory for it now.
+  // False if the heap has no memory for the free now.
   bool free_idle(std::uint64_t address);
 
-  mutable std::mutex mutex_;  // guards what follows
-  // By address: the number of the call of put_off().
+  mutable std::mutex mutex_;  // guards the members below
+  // From the address of a block to the number of the put_off() call that postponed its free.
   std::unordered_map<std::uint64_t, std::uint64_t> put_off_;
   std::uint64_t last_put_off_ = 0;
   std::atomic<bool> has_put_off_{false};
@@ -86,8 +87,9 @@ struct Count {
   std::atomic<std::uint64_t> passed{0};  // passed on to CUDA
 };
 
-// The pools of the process. All its ways to CUDA share them, since one part may free memory that another has
-// allocated. Never destroyed: static objects may free memory at the very end.
+// The pools of the process. Callers of the shared runtime, of runtimes linked in and of the driver share
+// them, since one may free memory that another has allocated. Never destroyed: static objects may free
+// memory at the very end.
 struct Pools {
   explicit Pools(const Settings& settings_);
 
@@ -102,9 +104,9 @@ struct Pools {
   std::array<Count, kCalls> counts;
   HostCache host;
   Captures captures;
-  std::atomic<std::uint64_t> looked_up{0};  // look-ups that returned our functions for those of the driver
+  std::atomic<std::uint64_t> looked_up{0};  // look-ups answered with our function, not the driver's
   std::atomic<bool> ipc_refused{false};
-  std::shared_mutex mutex;  // guards what follows
+  std::shared_mutex mutex;  // guards the members below
   bool finished = false;
   std::map<int, std::shared_ptr<Gpu>> gpus;  // by ordinal; null if no pool can be made
 };
@@ -125,8 +127,8 @@ class Preload {
   cudaError_t free(void* address, cudaStream_t stream);
   cudaError_t allocate_host(void** address, std::size_t bytes, unsigned flags);
   cudaError_t free_host(void* address);
-  // `take()` asks CUDA for memory. If there is none, it is called once more after pools have given back their
-  // free memory.
+  // `take()` requests memory from CUDA. If there is none, the pools give back their free memory, and take()
+  // is called once more.
   template <class Take>
   cudaError_t with_memory(const Take& take) {
     cudaError_t error = take();
@@ -136,13 +138,13 @@ class Preload {
     }
     return error;
   }
-  // Gives free memory of the pool of the calling thread's GPU back, or of all pools if the thread has none.
-  // Returns whether there was any.
+  // Gives back the free memory of the pool of the calling thread's GPU, or of all pools if the thread has no
+  // GPU. Returns whether there was any.
   bool give_back_kept() noexcept;
   cudaError_t memory_info(std::size_t* free, std::size_t* total);
   cudaError_t destroy_stream(cudaStream_t stream);
   cudaError_t begin_capture(cudaStream_t stream, cudaStreamCaptureMode mode);
-  // Likewise by `begin()`, another function that begins a capture.
+  // Like begin_capture() above, but begins the capture with `begin()`.
   template <class Begin>
   cudaError_t begin_capture(cudaStream_t stream, const Begin& begin) {
     std::uint64_t capture = 0;
@@ -158,7 +160,7 @@ class Preload {
   cudaError_t end_capture(cudaStream_t stream, cudaGraph_t* graph);
   const NextRuntime& next() const { return next_; }
   cudaError_t reset_device();
-  // To be called before the GPU is reset.
+  // Call it before the GPU is reset.
   void forget_device(int ordinal);
   cudaError_t ipc_handle(cudaIpcMemHandle_t* handle, void* address);
 
@@ -167,30 +169,30 @@ class Preload {
   static void finish() noexcept;
 
  private:
-  // The pool of that GPU, which is made if need be; null if there can be none.
+  // The pool of the GPU `ordinal`; makes it if necessary. Null if no pool can be made.
   std::shared_ptr<Gpu> gpu(int ordinal);
   // The pool of the calling thread's GPU; null if the program has not allocated there.
   std::shared_ptr<Gpu> existing_gpu();
   std::shared_ptr<Gpu> make_gpu(int ordinal);
   std::vector<std::shared_ptr<Gpu>> pooled_gpus();
-  // The functions of CUDA that pools call. Throws DeviceError if one is missing.
+  // CUDA's functions for the pools. Throws DeviceError if one is missing.
   std::shared_ptr<CudaApi> cuda();
-  // Waits for all GPUs that the program uses, any of which may read page-locked memory; makes no context on
-  // others. False if one of them may not be waited for.
+  // Waits for all GPUs that the program uses, since any of them may read page-locked memory; creates no
+  // context on other GPUs. False if a capture forbids waiting for one of them.
   bool synchronize_used();
 
-  // Whether work submitted to the stream becomes part of a graph, or is refused because of one; empty if the
-  // runtime does not answer.
+  // Whether work submitted to the stream becomes part of a graph, or is refused because of a capture; empty
+  // if the runtime does not answer.
   std::optional<bool> is_captured(cudaStream_t stream) const;
   NamedStream named(cudaStream_t stream) { return {.handle = stream, .ordinal = gpu_of_stream(stream)}; }
-  // Whether a capture that was begun on the stream goes on. True if CUDA cannot be asked.
+  // Whether a capture that was begun on the stream is still in progress. True if CUDA cannot be asked.
   bool goes_on(const NamedStream& stream);
   bool any_capture();
   // Whether the calling thread's whole GPU may be waited for: no stream is captured, as far as is known.
   bool may_synchronize();
 
-  // Allocates by `take(pool)` from the pool of that GPU. Calls `pass()` if there is no pool, or if the pool
-  // fails for a reason other than lack of memory.
+  // Allocates with `take(pool)` from the pool of the GPU `ordinal`. Calls `pass()` if there is no pool, or
+  // if the pool fails for a reason other than lack of memory.
   template <class Take, class Pass>
   cudaError_t allocate_from_pool(Call call, int ordinal, void** address, const Take& take, const Pass& pass);
   // Calls `give(gpu)`, which frees the address in the GPU's pool, or `pass()` if it lies in no pool.
@@ -198,7 +200,7 @@ class Preload {
   cudaError_t free_to_pool(Call call, void* address, const Give& give, const Pass& pass);
   // The ordinal of the stream's GPU; -1 as for gpu_of_thread().
   int gpu_of_stream(cudaStream_t stream);
-  // Returns whether the blocks that were put off are free now.
+  // Waits for the GPU if no capture forbids it. Returns whether the blocks that were put off are free now.
   bool synchronize(Gpu& gpu);
   // Waits for a stream of the GPU `ordinal` that is not captured, and then frees the block of `gpu`.
   cudaError_t free_after(Gpu& gpu, std::uint64_t address, int ordinal, cudaStream_t stream);
@@ -206,12 +208,12 @@ class Preload {
   template <class Work>
   cudaError_t beside_captures(const Work& work) const;
   static cudaError_t free_unordered(StreamPool& pool, std::uint64_t address) noexcept;
-  // Reports lack of memory as the runtime does, which includes its last error.
+  // Reports lack of memory as the runtime does, and sets the runtime's last error.
   cudaError_t refuse() const;
   cudaError_t pass(Call call, cudaError_t result);
-  // Ends all captures that were begun on that GPU, as its reset does.
+  // Ends all captures that were begun on the GPU `ordinal`, as its reset does.
   void end_captures(int ordinal);
-  // Frees the page-locked memory that is kept for that GPU, or for all.
+  // Frees the page-locked memory that is kept for the GPU `ordinal`, or for all GPUs.
   void release_host_memory(std::optional<int> ordinal = std::nullopt);
   // Destroys the pool, with its GPU as the calling thread's.
   static void end(std::shared_ptr<Gpu> gpu);
@@ -219,7 +221,7 @@ class Preload {
   const NextRuntime next_;
   Pools& pools_;
   std::atomic<int> gpus_{0};  // number of GPUs that the process sees; 0: not known yet
-  std::mutex cuda_mutex_;     // guards what follows
+  std::mutex cuda_mutex_;     // guards cuda_
   std::shared_ptr<CudaApi> cuda_;
 };
 

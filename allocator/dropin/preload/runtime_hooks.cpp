@@ -11,8 +11,8 @@ cudaStream_t of_thread(cudaStream_t stream) {
   return stream == nullptr ? cudaStreamPerThread : stream;
 }
 
-// Preload itself passes calls on to the runtime when something is thrown inside; any other exception is
-// reported here.
+// Preload itself catches what its pools throw and passes the call on to the runtime. This function turns any
+// other exception into an error.
 template <class Work>
 cudaError_t with_preload(const Work& work) noexcept {
   try {
@@ -23,8 +23,8 @@ cudaError_t with_preload(const Work& work) noexcept {
   }
 }
 
-// A function of the runtime that allocates. If there is no memory, the pools give back their free memory and
-// it is called again. `name` is its name in the library.
+// Calls a function of the runtime that allocates. If there is no memory, the pools give back their free
+// memory, and the function is called again. `name` is the function's name in the library.
 template <class... Parameters, class... Arguments>
 cudaError_t take_of_runtime(const char* name, cudaError_t (*)(Parameters...),
                             Arguments... arguments) noexcept {
@@ -55,7 +55,8 @@ cudaError_t cudaMallocAsync(void** address, std::size_t bytes, cudaStream_t stre
 cudaError_t cudaFreeAsync(void* address, cudaStream_t stream) {
   return with_preload([&](Preload& preload) { return preload.free(address, stream); });
 }
-// CUDA declares these only for programs that are compiled for per-thread default streams.
+// CUDA declares functions with the suffix _ptsz only for programs that are compiled for per-thread default
+// streams.
 cudaError_t cudaMallocAsync_ptsz(void** address, std::size_t bytes, cudaStream_t stream) {
   return with_preload([&](Preload& preload) { return preload.allocate(address, bytes, of_thread(stream)); });
 }
@@ -109,7 +110,7 @@ cudaError_t cudaStreamBeginCapture(cudaStream_t stream, cudaStreamCaptureMode mo
 cudaError_t cudaStreamBeginCapture_ptsz(cudaStream_t stream, cudaStreamCaptureMode mode) {
   return with_preload([&](Preload& preload) { return preload.begin_capture(of_thread(stream), mode); });
 }
-#if CUDART_VERSION >= 12030  // the first version that declares it
+#if CUDART_VERSION >= 12030  // the first version that declares this function
 cudaError_t cudaStreamBeginCaptureToGraph(cudaStream_t stream, cudaGraph_t graph,
                                           const cudaGraphNode_t* after, const cudaGraphEdgeData* edges,
                                           std::size_t count, cudaStreamCaptureMode mode) {

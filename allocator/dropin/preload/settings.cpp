@@ -17,7 +17,8 @@ std::uint64_t size_of(const char* name, std::uint64_t otherwise) {
   return text.empty() ? otherwise : parse_size(text);
 }
 
-// Whether the variable is `yes`. It may also be `no`, empty or not set.
+// Whether the variable has the value `yes`. Throws unless it has that value, has the value `no`, is empty or
+// is not set.
 bool choice(const char* name, const std::string& yes, const std::string& no) {
   const std::string text = value_of(name);
   if (text != yes && text != no && !text.empty()) {

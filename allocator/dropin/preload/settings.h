@@ -4,10 +4,10 @@
 // * VDNN_PRELOAD_MEMORY=SIZE: budget of the pool of each GPU; default: all memory of the GPU.
 // * VDNN_PRELOAD_FREE=ordered: cudaFree does not synchronise; default: synchronous. See docs/allocator.md.
 // * VDNN_PRELOAD_IPC=1: memory of cudaMalloc can be shared with other processes, since it bypasses the pool.
-// * VDNN_PRELOAD_HOST_CACHE=SIZE: most page-locked memory that is kept for the next cudaMallocHost or
-//   cudaHostAlloc; 0: none; default: 256 MiB.
+// * VDNN_PRELOAD_HOST_CACHE=SIZE: limit of the freed page-locked memory that is kept for the next
+//   cudaMallocHost or cudaHostAlloc; 0: none is kept; default: 256 MiB.
 // * VDNN_PRELOAD_LIBRARIES=1: libraries with a runtime linked in are served, too; default: they are not.
-// * VDNN_PRELOAD_PEERS=0: other GPUs get no access to memory of a pool; default: GPUs that can reach it do.
+// * VDNN_PRELOAD_PEERS=0: other GPUs cannot access the memory of a pool; default: GPUs that are peers can.
 // * VDNN_PRELOAD_SUMMARY=1 or a file: writes a summary at the end, to standard error or to the file.
 
 #include <cstdint>
@@ -26,7 +26,7 @@ struct Settings {
   std::string summary;  // "": none; "1": standard error; a file
 };
 
-// Throws InvalidArgument if a variable has another value.
+// Throws InvalidArgument if a variable has a value that is not listed above.
 Settings read_settings();
 
 }  // namespace vdnn::preload

@@ -15,7 +15,7 @@ namespace {
 
 constexpr TorchPoolId kDefaultPool{0, 0};
 
-// As guarded(), for a body that returns a status itself.
+// Like guarded(), for a body that returns a status itself.
 template <class Body>
 vdnn_status guarded_status(const Body& body) noexcept {
   vdnn_status status = VDNN_OK;
@@ -170,8 +170,8 @@ std::vector<std::shared_ptr<TorchAllocator::Pool>> TorchAllocator::cached_unused
   return cached;
 }
 
-// Pools are trimmed, which may wait for the GPU, and destroyed without the lock, so that other threads
-// allocate and free on the GPU meanwhile.
+// Trims and destroys pools without the lock: both may wait for the GPU, and other threads can allocate and
+// free meanwhile.
 void TorchAllocator::drop_unused(Gpu& gpu) {
   std::vector<std::shared_ptr<Pool>> trimmed = cached_unused(gpu);
   for (const std::shared_ptr<Pool>& pool : trimmed) {
@@ -180,8 +180,8 @@ void TorchAllocator::drop_unused(Gpu& gpu) {
   std::vector<std::shared_ptr<Pool>> ended;
   const std::lock_guard lock(gpu.mutex);
   trimmed.clear();  // so that is_unused() counts no references of this function
-  // If the device has refused to take memory back, the pool stays until the next attempt: a refusal in its
-  // destructor would leak the memory.
+  // If the device has refused to take memory back, the pool stays until the next attempt: a refusal in the
+  // pool's destructor would leak the memory.
   const auto first = std::stable_partition(gpu.pools.begin(), gpu.pools.end(), [](const auto& pool) {
     return !is_unused(pool) || vacancy_of(pool->allocator.get()) != Vacancy::kEmpty;
   });
@@ -193,7 +193,7 @@ void* TorchAllocator::allocate(std::int64_t bytes, int device, void* stream, vdn
   void* block = nullptr;
   const vdnn_status found = guarded_status([&] {
     if (bytes < 0) {
-      throw InvalidArgument("a block of " + std::to_string(bytes) + " bytes");
+      throw InvalidArgument("a block cannot have " + std::to_string(bytes) + " bytes");
     }
     const std::shared_ptr<Pool> pool = pool_for(device, stream);
     return vdnn_allocator_allocate(pool->allocator.get(), static_cast<std::uint64_t>(bytes), stream,
@@ -306,7 +306,8 @@ vdnn_status TorchAllocator::change_budget(int device, const Change& change) noex
     Gpu& of = gpu(device);
     const std::lock_guard lock(of.mutex);
     if (std::ranges::any_of(of.pools, [](const auto& pool) { return pool->allocator != nullptr; })) {
-      throw InvalidArgument("the budget of GPU " + std::to_string(device) + " is fixed with its first block");
+      throw InvalidArgument("the budget of GPU " + std::to_string(device) +
+                            " cannot change after its first block");
     }
     change(of);
     return VDNN_OK;
@@ -316,7 +317,8 @@ vdnn_status TorchAllocator::change_budget(int device, const Change& change) noex
 void TorchAllocator::set_memory_fraction(double fraction, int device) noexcept {
   change_budget(device, [&](Gpu& of) {
     if (!(fraction > 0 && fraction <= 1)) {
-      throw InvalidArgument("a fraction of " + std::to_string(fraction) + " of the memory");
+      throw InvalidArgument("a fraction of " + std::to_string(fraction) +
+                            " of the memory: use more than 0, at most 1");
     }
     of.fraction = fraction;
   });
@@ -325,7 +327,7 @@ void TorchAllocator::set_memory_fraction(double fraction, int device) noexcept {
 vdnn_status TorchAllocator::set_budget(std::uint64_t bytes, int device) noexcept {
   return change_budget(device, [&](Gpu& of) {
     if (bytes == 0) {
-      throw InvalidArgument("a budget of 0 bytes");
+      throw InvalidArgument("a budget cannot be 0 bytes");
     }
     of.budget_bytes = bytes;
   });
@@ -352,7 +354,7 @@ void TorchAllocator::end(int device, TorchPoolId id) noexcept {
     const std::lock_guard lock(of.mutex);
     const std::shared_ptr<Pool> pool = find(of, id);
     if (pool == nullptr || !pool->filter) {
-      throw InvalidArgument("there is no such pool, or nothing was begun");
+      throw InvalidArgument("there is no such pool, or no allocation to it has begun");
     }
     pool->filter = nullptr;
     return VDNN_OK;
@@ -366,7 +368,7 @@ void TorchAllocator::release(int device, TorchPoolId id) noexcept {
       const std::lock_guard lock(of.mutex);
       const std::shared_ptr<Pool> pool = find(of, id);
       if (pool == nullptr || pool->uses == 0) {
-        throw InvalidArgument("there is no such pool, or it was released");
+        throw InvalidArgument("there is no such pool, or it was released already");
       }
       --pool->uses;
     }

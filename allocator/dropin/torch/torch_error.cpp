@@ -32,14 +32,14 @@ struct TorchErrors {
       construct = construct_error_with_cow_string;
       constructor = find(base, "_ZN3c105ErrorC2ENS_14SourceLocationESs");
     }
-    // If the class defines no function of its own, the table is in the libraries that throw it.
+    // If the class defines no function of its own, the table is in the libraries that throw the class.
     for (const char* const library : {"libc10.so", "libc10_cuda.so"}) {
       if (table == nullptr) {
         table = static_cast<void**>(find(loaded(library), "_ZTVN3c1016OutOfMemoryErrorE"));
       }
     }
-    // PyTorch's own type, so that PyTorch catches the exception although this library may contain another
-    // one.
+    // From PyTorch's own C++ runtime, so that PyTorch catches the exception although this library may
+    // contain another runtime.
     allocate = reinterpret_cast<decltype(allocate)>(find(base, "__cxa_allocate_exception"));
     throw_it = reinterpret_cast<decltype(throw_it)>(find(base, "__cxa_throw"));
   }

@@ -5,10 +5,10 @@
 //       "libvdnn_torch.so", "vdnn_torch_malloc", "vdnn_torch_free")
 //   torch.cuda.memory.change_current_allocator(allocator)
 //
-// The others are optional; their addresses are passed to allocator.allocator().set_record_stream_fn() and so
-// on. Their types are those of torch/csrc/cuda/CUDAPluggableAllocator.h; streams are cudaStream_t.
-// torch_allocator.h describes each. The allocator lives as long as the process, since PyTorch frees while the
-// process ends.
+// The other hooks are optional. A program passes their addresses to the setters of allocator.allocator(),
+// for example set_record_stream_fn(). The types are those of torch/csrc/cuda/CUDAPluggableAllocator.h;
+// streams are cudaStream_t. torch_allocator.h describes what each hook does. The allocator is never
+// destroyed, since PyTorch frees blocks while the process ends.
 
 #include <sys/types.h>
 
@@ -26,7 +26,8 @@ VDNN_TORCH_HOOK void vdnn_torch_free(void* block, ssize_t bytes, int device, voi
 VDNN_TORCH_HOOK void vdnn_torch_init(int devices);
 VDNN_TORCH_HOOK void vdnn_torch_reset();  // empties the caches
 VDNN_TORCH_HOOK void vdnn_torch_set_memory_fraction(double fraction, int device);
-// Sets the budget in bytes, before the GPU's first block. PyTorch has no hook for it.
+// Sets the budget in bytes. Call it before the first allocation on the GPU. PyTorch itself does not call
+// this function.
 VDNN_TORCH_HOOK vdnn_status vdnn_torch_set_budget(std::uint64_t bytes, int device);
 VDNN_TORCH_HOOK void* vdnn_torch_get_base_allocation(void* block, std::size_t* bytes);
 VDNN_TORCH_HOOK void vdnn_torch_record_stream(void* block, void* stream);
@@ -34,11 +35,12 @@ VDNN_TORCH_HOOK void vdnn_torch_begin_allocate_to_pool(int device, vdnn::TorchPo
                                                        vdnn::TorchStreamFilter filter);
 VDNN_TORCH_HOOK void vdnn_torch_end_allocate_to_pool(int device, vdnn::TorchPoolId id);
 VDNN_TORCH_HOOK void vdnn_torch_release_pool(int device, vdnn::TorchPoolId id);
-// The value of torch.cuda.memory_allocated(), which does not work with pluggable allocators.
+// The bytes of blocks in use. It replaces torch.cuda.memory_allocated(), which does not work with pluggable
+// allocators.
 VDNN_TORCH_HOOK std::uint64_t vdnn_torch_allocated_bytes(int device);
-// The same bytes, their peak, and the bytes that were ever allocated and freed.
+// The bytes of blocks in use, their peak, and the total bytes ever allocated and ever freed.
 VDNN_TORCH_HOOK void vdnn_torch_allocated(int device, vdnn_allocator_figure* allocated);
-// The figures of the GPU's default pool, in place of torch.cuda.memory_stats().
+// The statistics of the GPU's default pool. They replace torch.cuda.memory_stats().
 VDNN_TORCH_HOOK vdnn_status vdnn_torch_statistics(int device, vdnn_allocator_statistics* statistics);
-// The reason why the last failed call of this thread failed.
+// The reason of the calling thread's last failure.
 VDNN_TORCH_HOOK const char* vdnn_torch_last_error();

@@ -3,7 +3,7 @@
     import vdnn.torch
     vdnn.torch.enable(budget="10GiB")        # or: with vdnn.torch.offload(budget="10GiB"): loss = model(x)
 
-While they are not needed, tensors that autograd saves for backward leave the GPU on a separate stream. They come back before
+Tensors that autograd saves for backward leave the GPU on a separate stream while they are not needed. They come back before
 they are read. In the first step vdnn learns which tensors are saved and when they are read. From the second step on, a plan for
 the budget decides which tensors leave. Results stay equal to the bit. docs/torch.md explains the tiers, the limits and the
 costs.
@@ -43,7 +43,7 @@ __all__ = [
 ]
 
 _lock = threading.RLock()
-_made: dict[Settings, Hooks] = {}  # kept as long as the process, so that settings keep their learned steps
+_made: dict[Settings, Hooks] = {}  # never removed, so that settings keep their learned steps
 _enabled: Hooks | None = None
 _last: Hooks | None = None
 
@@ -69,14 +69,13 @@ def enable(
     """From now on, tensors that autograd saves leave the device as far as the budget requires.
 
     budget: limit for all tensors of a device ("10GiB", or bytes). 0: every eligible tensor leaves. May be omitted after
-    use_pool(budget=...); the limit is then 10/11 of that budget, since a pool holds up to 10 % more than its blocks.
-        use_pool(budget=...): 10/11 of that budget, since a pool holds up to 10 % more than its blocks.
+        use_pool(budget=...); the limit is then 10/11 of that budget, since a pool holds up to 10 % more than its blocks.
     host_budget: limit for page-locked host memory per GPU. None: half of the machine's memory (or of the control group's limit),
-        divided by the number of ranks that torchrun started there, or of GPUs if that is larger. Once it is exhausted, tensors
-        stay.
+        divided by the number of the machine's GPUs or of the ranks that torchrun started on it, whichever is larger. Once this
+        memory is exhausted, tensors stay on the device.
     tier: "native" (C++ hooks, all threads; compiled on first use), "python" (any PyTorch, the calling thread only), or
         "auto": native if possible, else python with one line of log.
-    min_size: smaller tensors stay.
+    min_size: smaller tensors stay on the device.
     window: limit in bytes both for tensors on their way out and for tensors that are back before they are read. None: the two
         largest tensors of the step. A smaller window saves memory and leaves less time for copies.
 
@@ -93,8 +92,8 @@ def enable(
 
 
 def disable() -> None:
-    """Ends enable(). Tensors that were saved earlier are still served as long as their graphs live. Does nothing if not
-    enabled."""
+    """Ends enable(). Tensors that were saved earlier can still be read while their graphs live. Does nothing if vdnn.torch is
+    not enabled."""
     global _enabled
     with _lock:
         if _enabled is not None:
@@ -111,8 +110,8 @@ def offload(
     min_size: int | str = "1MiB",
     window: int | str | None = None,
 ) -> Iterator[None]:
-    """Like enable(), for tensors saved inside the block; backward may run outside. Blocks with equal options share learned
-    steps."""
+    """Like enable(), but only for tensors saved inside the `with` block; backward may run outside it. Blocks with equal options
+    share learned steps."""
     hooks = _hooks_of(make_settings(budget, host_budget, tier, min_size, window))
     hooks.start()
     try:
@@ -122,7 +121,8 @@ def offload(
 
 
 def _leave_to_parent() -> None:
-    """Runs in a child of fork(), for example a DataLoader worker. Tensors stay until the child enables vdnn.torch itself."""
+    """Runs in a child of fork(), for example a DataLoader worker. Tensors stay on the device until the child enables vdnn.torch
+    itself."""
     global _lock, _enabled, _last
     _lock = threading.RLock()  # a thread of the parent may have held the old lock
     for hooks in _made.values():
@@ -157,7 +157,7 @@ def export(
     batch: samples of the step. `vdnn max-batch` and `--batch` need it. program: a name for readers. None: the script's name.
     device: for example "cuda:1". May be omitted if only one device's tensors were saved.
 
-    Raises TypeError or ValueError for an invalid argument, RuntimeError before a step was learned, and OSError if the file
+    Raises TypeError or ValueError for an invalid argument, RuntimeError if no step was learned yet, and OSError if the file
     cannot be written.
     """
     samples, name, target = _export.checked_batch(batch), _export.checked_program(program), _export.checked_target(path)

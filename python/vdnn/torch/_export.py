@@ -54,7 +54,7 @@ def checked_target(path: str | os.PathLike[str]) -> pathlib.Path:
 
 
 def learned_step_of(hooks: Hooks | None, device: str | torch.device | None) -> dict[str, Any]:
-    """The step that was learned last on `device`, without what only its program knows (batch, names)."""
+    """The step that was learned last on `device`. The batch and the names, which only the program knows, are missing."""
     stashes = hooks.stashes() if hooks else {}
     if not stashes:
         raise RuntimeError("no step was learned: enable vdnn.torch and train one step, forward and backward")
@@ -91,7 +91,7 @@ def text_of(step: dict[str, Any], batch: int | None, program: str) -> str:
 
 
 def write_atomically(target: pathlib.Path, text: str) -> None:
-    """Replaces the file so that readers find either the old or the whole new one."""
+    """Replaces the file so that readers find either the old file or the whole new file."""
     new = target.with_name(f".{target.name}.{os.getpid()}.new")
     try:
         with open(new, "w", encoding="utf-8") as file:
@@ -102,4 +102,4 @@ def write_atomically(target: pathlib.Path, text: str) -> None:
     except OSError as error:
         raise type(error)(f"the learned step cannot be written to {str(target)!r}: {error.strerror}") from error
     finally:
-        new.unlink(missing_ok=True)  # it exists only after a failure
+        new.unlink(missing_ok=True)  # the file exists only after a failure

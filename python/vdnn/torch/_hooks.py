@@ -1,4 +1,4 @@
-"""The choice of the tier that serves a program."""
+"""Chooses the tier for a program."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ class Hooks(Protocol):
     tier: str
 
     def start(self) -> None:
-        """Passes saved tensors through the hooks from now on."""
+        """From now on, autograd passes saved tensors through the hooks."""
 
     def stop(self) -> None:
         """Ends the last start()."""

@@ -47,7 +47,7 @@ class Statistics(ctypes.Structure):
     _fields_ = [("version", c_uint32), ("reserved", c_uint32), *((name, c_uint64) for name in STATISTICS)]
 
 
-# Names without vdnn_stash_, and the types of the arguments after the stash.
+# The functions' names without vdnn_stash_, and the types of their arguments after the stash.
 _CALLS = {
     "streams": [POINTER(c_void_p), POINTER(c_void_p)],
     "put": [c_void_p, c_uint64, c_void_p, c_uint64, c_uint64, c_uint64, c_uint64, POINTER(c_uint64), POINTER(c_uint32)],
@@ -77,7 +77,7 @@ class StashError(RuntimeError):
 
 
 def library_path() -> pathlib.Path:
-    """The path of libvdnn_stash.so: VDNN_STASH_LIBRARY, else beside this file, as in a wheel."""
+    """The path of libvdnn_stash.so: VDNN_STASH_LIBRARY if set, else the copy beside this file, as in a wheel."""
     if named := os.environ.get(ENVIRONMENT):
         return pathlib.Path(named)
     return pathlib.Path(__file__).parent / "lib" / "libvdnn_stash.so"
@@ -130,7 +130,7 @@ def make_options(device: int, **values: int) -> Options:
 
 
 def default_host_bytes() -> int:
-    """The default budget of page-locked memory for all stashes of the machine."""
+    """The default budget of page-locked memory for all stashes of the machine together."""
     size = c_uint64()
     check(LIBRARY.vdnn_stash_default_host_bytes(byref(size)))
     return size.value

@@ -8,9 +8,10 @@ from ._native_hooks import DoesNotFit, count_cpu_memory, open_door
 
 
 def measure_memory() -> None:
-    """Counts the memory of tensors on the CPU from now on, including those that Python sees now. Tier "native" also does so.
+    """Counts the memory of tensors on the CPU from now on, including the tensors that Python sees now.
 
-    Does nothing if there is a GPU, whose memory PyTorch counts. Raises RuntimeError if the binary cannot be made.
+    Hooks of tier "native" for the CPU start this count, too. Does nothing if there is a GPU, whose memory PyTorch counts.
+    Raises RuntimeError if the binary cannot be made.
     """
     if torch.cuda.is_available():
         return

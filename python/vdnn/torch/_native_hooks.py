@@ -67,7 +67,7 @@ counts_cpu_memory = threading.Event()  # set once the memory of tensors on the C
 
 
 def count_cpu_memory(*, poison: bool = False) -> None:
-    """Counts the memory of tensors on the CPU from now on: those that Python sees now, and all later ones.
+    """Counts the memory of tensors on the CPU from now on: of the tensors that Python sees now, and of all that are made later.
 
     poison: for tests; fills freed memory, so that reads of freed memory are detected.
     """
@@ -92,7 +92,7 @@ class NativeHooks:
 
     tier = "native"
 
-    # Hooks that were started and not stopped; only the last ones serve.
+    # Hooks that were started and not stopped; only the last ones are active.
     _started: list[NativeHooks] = []
 
     def __init__(self, settings: Settings) -> None:

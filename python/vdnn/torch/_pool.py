@@ -13,7 +13,7 @@ from ._sizes import parse_size
 
 ENVIRONMENT = "VDNN_TORCH_LIBRARY"
 
-# PyTorch's setters, and the library's functions for them.
+# PyTorch's setters, and the functions of libvdnn_torch.so that they receive, without vdnn_torch_.
 _HOOKS = {
     "set_init_fn": "init",
     "set_reset_fn": "reset",
@@ -37,7 +37,7 @@ _budget: int | None = None
 
 
 def library_path() -> pathlib.Path:
-    """The path of libvdnn_torch.so: VDNN_TORCH_LIBRARY, else beside this file, as in a wheel."""
+    """The path of libvdnn_torch.so: VDNN_TORCH_LIBRARY if set, else the copy beside this file, as in a wheel."""
     if named := os.environ.get(ENVIRONMENT):
         return pathlib.Path(named)
     return pathlib.Path(__file__).parent / "lib" / "libvdnn_torch.so"
@@ -77,11 +77,11 @@ def _plug_in(library: ctypes.CDLL) -> None:
 def use_pool(budget: int | str | None = None) -> None:
     """Serves PyTorch's GPU memory from vdnn's pools from now on, one pool for each GPU.
 
-    budget: limit for all memory of a GPU ("10GiB", or bytes); None: all of the GPU's memory. A request beyond it raises
-        torch.OutOfMemoryError. It also determines the default budget of enable() and offload().
+    budget: limit for all memory of a GPU ("10GiB", or bytes); None: all of the GPU's memory. A request beyond this limit raises
+        torch.OutOfMemoryError. The limit also determines the default budget of enable() and offload().
 
-    Must be called before the first tensor is on a GPU; the pools last as long as the process. Raises RuntimeError if it is
-    called too late, ValueError or TypeError for an invalid budget.
+    Call it before the first tensor is on a GPU; the pools last as long as the process. Raises RuntimeError if the call is too
+    late, ValueError or TypeError for an invalid budget.
     """
     global _library, _budget
     bytes_wanted = None if budget is None else parse_size(budget, "budget")

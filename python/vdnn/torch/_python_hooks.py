@@ -1,18 +1,18 @@
 """Tier "python": saved-tensor hooks in Python, for every PyTorch from 2.4 on.
 
-A hook sees a tensor when autograd saves it (`pack`) and when a backward node needs it (`unpack`). Tensors that may not leave
-are kept as PyTorch would keep them. The others follow the contract of vdnn/stash.h. Each storage at one version has a `Block`,
-with one handle of the stash. Each tensor that autograd saves over that storage has a `Saved`.
+A hook sees a tensor when autograd saves it (`pack`) and when a backward node needs it (`unpack`). Tensors that are not allowed
+to leave are kept as PyTorch would keep them. All other tensors follow the contract of vdnn/stash.h. Each storage at one version
+has a `Block`, with one handle of the stash. Each tensor that autograd saves over that storage has a `Saved`.
 
 A block is identified by a weak reference to its storage. While a block holds this reference, PyTorch does not reuse the address
 of the StorageImpl, so (address, version) identifies the contents as long as the handle lives.
 
-A tensor without a history is deferred: it is put at a later save, once nobody else holds its storage, or never. So buffers
-stay, which operations update without counting a version (see door/device_stash.h).
+A tensor without a history is deferred: it is put at a later save, once nobody else holds its storage, or never. So a buffer
+stays on the device. Operations update buffers without counting a version (see door/device_stash.h).
 
 Python hooks disable PyTorch's check that a saved tensor has not been changed in place, so these hooks check it themselves. The
-result of `detach()` shares the version counter of its tensor. Replacing its `.data` by an empty tensor releases the storage and
-keeps the counter.
+result of `detach()` shares the version counter of its tensor. Replacing that result's `.data` by an empty tensor releases the
+storage and keeps the counter.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ from ._settings import Settings
 _PLAIN_TYPES = frozenset((torch.Tensor, torch.nn.Parameter))
 _SIGNATURE_MASK = (1 << 63) - 1
 _PARTS_OF_AGE = 4  # a deferred block is checked again when its age has grown by 1/_PARTS_OF_AGE
-_PARTS_OF_TIME = 64  # likewise for a block that others hold, while a step is learned
+_PARTS_OF_TIME = 64  # while a step is learned, a watched block is checked again when its watch has grown by 1/_PARTS_OF_TIME
 
 
 def refuse_changed_tensor(kind: str, shape: torch.Size, found: int, expected: int) -> None:
@@ -74,9 +74,9 @@ class Block:
         self.puts = 0  # saves that the stash knows: all of `users`, or none
         self.saved_at = 0  # for a deferred block: the number of saves when it was saved
         self.is_deferred = False
-        self.is_watched = False  # whether to tell the stash when nobody else holds it any more
-        self.savers: dict[int, torch.cuda.Stream] = {}  # GPU streams that saved its tensors
-        self.leaves = False  # whether it is, or was, on its way out
+        self.is_watched = False  # whether to tell the stash when nobody else holds the block any more
+        self.savers: dict[int, torch.cuda.Stream] = {}  # GPU streams that saved the block's tensors
+        self.leaves = False  # whether the block is leaving, or has left
 
     def is_unchanged(self) -> bool:
         return self.counter._version == self.version
@@ -106,7 +106,7 @@ class Saved:
         self.stride = tensor.stride()
         self.offset = tensor.storage_offset()
         self.dtype = tensor.dtype
-        # A leaf that is still alive is returned itself, with its attributes.
+        # A reader gets a leaf that is still alive itself, with its attributes.
         self.leaf = weakref.ref(tensor) if tensor.is_leaf else None
 
     def __del__(self) -> None:
@@ -209,7 +209,8 @@ class DeviceStash:
         return tensor
 
     def drop(self, block: Block) -> None:
-        """Destructors call this at any point of any thread, even in the garbage collector while this thread holds the lock."""
+        """Destructors call this at any point of any thread, even in the garbage collector while this thread holds the lock. So
+        it never waits for the lock."""
         self._dropped.append(block)
         self._drain()
 
@@ -231,10 +232,10 @@ class DeviceStash:
         return answers
 
     def _watch(self, block: Block) -> None:
-        """Begins to watch a block: before each save and read of a step that is learned, the stash is told whether others hold
-        it."""
+        """Begins to watch a block that others hold: before saves and reads of a step that is learned, the block is checked, and
+        the stash is told when nobody else holds it any more."""
         if not block.is_held_by_others():
-            return  # it is deferred
+            return  # it was deferred until nobody else held it
         self._watched.append((self._looks, self._looks + 1, block))
         block.is_watched = True
         check(LIBRARY.vdnn_stash_note_held(self._pointer, block.handle, 1))
@@ -265,7 +266,7 @@ class DeviceStash:
         while self._deferred and self._deferred[0][0] <= self._saves:
             block = heapq.heappop(self._deferred)[2]
             if not block.is_deferred or not block.users:
-                continue  # it was put or dropped in the meantime
+                continue  # the block was put or dropped in the meantime
             if block.held_by_others() is not None:
                 self._defer(block)
             elif block.is_unchanged():
@@ -318,7 +319,8 @@ class DeviceStash:
                 check(LIBRARY.vdnn_stash_fetch(self._pointer, handle, block.target.data_ptr(), stream))
 
     def _note_saver(self, block: Block, storage: torch.UntypedStorage, stream: int) -> None:
-        """Tells the allocator which streams saved the source, since with hooks it is freed before backward."""
+        """Tells the allocator which streams saved the source. The hooks free the source before backward, while these streams
+        may still use it."""
         block.savers[stream] = torch.cuda.current_stream(self.device)
         if block.leaves:
             self._record_stream(storage, block.savers[stream])
@@ -355,8 +357,8 @@ class DeviceStash:
         return answers
 
     def _release_at_put(self, block: Block, answer: int) -> None:
-        """Frees the source of a leaving tensor at once if vdnn's pool orders its reuse after the offload stream; otherwise
-        holds it."""
+        """Frees the source of a leaving tensor at once if vdnn's pool orders the memory's reuse after the offload stream.
+        Otherwise keeps the source."""
         if answer & _library.VERDICT != _library.LEAVES:
             return
         block.leaves = True

@@ -19,7 +19,7 @@ class Settings:
 
     budget_bytes: int
     host_bytes: int  # for the stash of one device; 0: a share of the machine's default
-    min_bytes: int  # smaller tensors stay
+    min_bytes: int  # smaller tensors stay on the device
     device_type: str  # "cuda", or "cpu" if there is no GPU
     tier: str
     window_bytes: int = 0  # 0: the two largest tensors
@@ -67,9 +67,10 @@ def make_settings(
 
 
 def _share_of_host_memory() -> int:
-    """The host budget of one device's stash. The machine's stashes share one bound, since page-locked memory is not swapped.
+    """The host budget of one device's stash. All stashes of the machine share one limit, since page-locked memory is not
+    swapped.
 
-    Each rank that torchrun starts is assumed to use one GPU, even if it sees all. A single process may use all GPUs.
+    Each rank that torchrun starts is assumed to use one GPU, even if the rank sees all GPUs. A single process may use all GPUs.
     """
     ranks = os.environ.get("LOCAL_WORLD_SIZE", "")
     stashes = max(int(ranks) if ranks.isdecimal() else 1, torch.cuda.device_count(), 1)
@@ -77,7 +78,7 @@ def _share_of_host_memory() -> int:
 
 
 def _optional_size(value: int | str | None, name: str) -> int:
-    """The size of an option; 0, the stash's default, for None."""
+    """The size of an option; 0 for None, which is the stash's default."""
     if value is None:
         return 0
     size = parse_size(value, name)

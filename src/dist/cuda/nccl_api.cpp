@@ -75,7 +75,7 @@ class RealNcclApi final : public NcclApi {
   RealNcclApi() {
     int version = 0;
     nccl_.ncclGetVersion(&version);
-    // An older release does not know this header's configuration.
+    // An older release of NCCL does not know this build's ncclConfig_t.
     constexpr int kMinor = NCCL_VERSION_CODE / 100 * 100;
     if (version < kMinor) {
       throw DeviceError("NCCL is too old: the library is " + format_version(version) + ", this build for " +
@@ -131,14 +131,14 @@ class RealNcclApi final : public NcclApi {
   double now_seconds() override {
     return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
   }
-  // A step takes milliseconds: this pause neither delays it nor keeps a core busy.
+  // A step takes milliseconds, so a pause of 50 us does not delay it, and polling does not keep a core busy.
   void rest() override { std::this_thread::sleep_for(std::chrono::microseconds(50)); }
 
  private:
   const Nccl nccl_;
 };
 
-// NCCL lets the environment override ncclConfig_t::blocking.
+// NCCL_COMM_BLOCKING in the environment overrides ncclConfig_t::blocking.
 void require_no_blocking() {
   constexpr const char* kVariable = "NCCL_COMM_BLOCKING";
   if (environment(kVariable) == "1") {

@@ -1,8 +1,8 @@
 #pragma once
-// The calls of NCCL that the communicator makes, as one table, as CudaApi is for CUDA's. All calls go through
-// it, so that a fake can stand in (tests/fakes/fake_nccl.h), and NCCL's headers are not visible here.
+// The NCCL functions that the communicator calls, as an abstract class. All calls of NCCL go through this
+// class, so tests can replace NCCL by a fake (tests/fakes/fake_nccl.h). This header does not include NCCL's.
 //
-// Functions are named after NCCL's; errors are returned as NCCL numbers them.
+// The functions have NCCL's names. They return errors with NCCL's numbers.
 
 #include <cstdint>
 #include <memory>
@@ -14,7 +14,7 @@
 
 namespace vdnn {
 
-// The values that the communicator or tests distinguish.
+// The values of ncclResult_t that the communicator or its tests distinguish.
 enum class NcclStatus : int {
   kSuccess = 0,
   kUnhandledCudaError = 1,
@@ -28,7 +28,8 @@ enum class NcclStatus : int {
 
 using NcclComm = void*;  // an ncclComm_t
 
-// One thread at a time calls the functions with a communicator, with the communicator's GPU current.
+// Call the functions that have a parameter `comm` from one thread at a time, with that communicator's GPU
+// current. These functions do not block.
 class NcclApi {
  public:
   NcclApi() = default;
@@ -37,11 +38,11 @@ class NcclApi {
   NcclApi& operator=(const NcclApi&) = delete;
 
   virtual std::string error_string(NcclStatus status) const = 0;
-  // The text of the last error; may be empty.
+  // The text of the communicator's last error; may be empty.
   virtual std::string last_error(NcclComm comm) = 0;
 
   virtual NcclStatus get_unique_id(NcclId& id) = 0;
-  // Joins with the calling thread's current GPU. Non-blocking, like every function with `comm`.
+  // Begins to create this rank's communicator on the calling thread's current GPU.
   virtual NcclStatus comm_init_rank(NcclComm& comm, int size, const NcclId& id, int rank) = 0;
   virtual NcclStatus comm_get_async_error(NcclComm comm, NcclStatus& status) = 0;
   virtual NcclStatus comm_finalize(NcclComm comm) = 0;
@@ -49,21 +50,22 @@ class NcclApi {
   // Aborts and destroys `comm`.
   virtual NcclStatus comm_abort(NcclComm comm) = 0;
 
-  // NCCL launches the calls between these two together, at the end.
+  // NCCL launches the collectives between group_start() and group_end() together, in group_end().
   virtual NcclStatus group_start() = 0;
   virtual NcclStatus group_end() = 0;
-  // The sum over all ranks, in place, of `count` elements of a floating-point type.
+  // Sums `count` elements of a floating-point type over all ranks, in place.
   virtual NcclStatus all_reduce(std::uint64_t address, std::uint64_t count, DataType type, NcclComm comm,
                                 CudaStream stream) = 0;
   virtual NcclStatus broadcast(std::uint64_t address, std::uint64_t count, DataType type, int root,
                                NcclComm comm, CudaStream stream) = 0;
 
-  // The clock and the pause between polls; a fake advances its clock in rest().
+  // The clock for deadlines.
   virtual double now_seconds() = 0;
+  // Pauses between two polls. A fake advances its clock here.
   virtual void rest() = 0;
 };
 
-// NCCL itself. Throws DeviceError if it is missing or too old, and if NCCL_COMM_BLOCKING is 1 in the
+// Loads NCCL. Throws DeviceError if NCCL is missing or too old, and if NCCL_COMM_BLOCKING is 1 in the
 // environment.
 std::unique_ptr<NcclApi> make_nccl_api();
 

@@ -41,8 +41,8 @@ std::uint64_t elements_of(const Collective& collective) {
   return collective.range.bytes / size_of(collective.type);
 }
 
-// A stream and memory for a trial group of all-reduces, separate from the device's. Call its functions within
-// a scope of the context.
+// A stream and memory for a trial group of all-reduces, separate from the device's streams and memory. Call
+// the functions within a CudaContext::Scope.
 class ConnectionTrial {
  public:
   ConnectionTrial(CudaContext& context, std::uint64_t largest_bytes) : context_(context) {
@@ -66,8 +66,9 @@ class ConnectionTrial {
   ConnectionTrial& operator=(const ConnectionTrial&) = delete;
 
   CudaStream stream() const { return stream_; }
-  // Sizes from the largest down to four bytes, each a quarter of the last. NCCL picks one algorithm for
-  // all-reduces of a group whose sizes are within a factor of four, so each of these sizes gets its own.
+  // Ranges from the largest size down to four bytes, each a quarter of the previous one. In a group, NCCL
+  // picks one algorithm for all-reduces whose sizes are within a factor of four. So each of these sizes has
+  // its own algorithm.
   std::vector<Collective> parts(DataType type) const {
     std::vector<Collective> typed = parts_;
     for (Collective& part : typed) {
@@ -117,54 +118,56 @@ class NcclCommunicator final : public Communicator {
     Point point;
   };
 
-  // Takes part in the exchange of ids even after a failure here, since the others wait for it.
+  // Takes part in the exchange of ids even after a failure on this rank, since the other ranks wait for it.
   NcclId exchange_id(const NcclSource& nccl);
   void start(const NcclId& id);
   void connect();
   void wait_until_connected(CudaStream stream);
   std::uint64_t free_bytes();
 
-  // `call(stream)` makes NCCL's calls.
+  // Submits `call(stream)`, which calls NCCL.
   template <class Call>
   Point submit(StreamId stream, std::span<const Collective> parts, const CollectiveAccesses& accesses,
                const std::string& name, const Call& call);
-  // The caller holds the lock, as for all of NCCL's calls.
+  // all_reduce_as_one() and broadcast_alone() call NCCL, so hold the lock when you call them.
   NcclStatus all_reduce_as_one(std::span<const Collective> parts, CudaStream native);
   NcclStatus broadcast_alone(const Collective& collective, int root, CudaStream native) {
     return api_->broadcast(collective.range.begin, elements_of(collective), collective.type, root, comm_,
                            native);
   }
-  // Returns once NCCL has finished `call`, which returned `status`. Errors state what it `awaited`.
-  void finish(NcclStatus status, const std::string& call, double seconds, const std::string& awaited);
+  // Returns once NCCL has finished `call`, which returned `status`. If that takes more than `seconds`, the
+  // error states what is `missing`.
+  void finish(NcclStatus status, const std::string& call, double seconds, const std::string& missing);
   NcclStatus poll();
   void check_async();
-  // The first collective in `frontier` that has not completed, or "".
+  // The name of the first collective in `frontier` that has not completed, or "".
   std::string unfinished(const Frontier& frontier);
-  void forget_completed();  // guarded by the caller
+  void forget_completed();  // call with the lock held
 
-  std::string describe(NcclStatus status);  // guarded by the caller
+  std::string describe(NcclStatus status);  // call with the lock held
   DeviceError error(const std::string& what) const { return DeviceError(who_ + ": " + what); }
-  void throw_if_failed() const;  // guarded by the caller
-  // Records `cause` if it is the first, breaks everything off, and throws the first cause.
+  void throw_if_failed() const;  // call with the lock held
+  // Records `cause` if no cause has been recorded yet, breaks the communicator, and throws the first cause.
   [[noreturn]] void fail(const std::exception_ptr& cause);
   void end(const std::exception_ptr& cause);
   [[noreturn]] void fail(const std::string& what) { fail(std::make_exception_ptr(error(what))); }
-  [[noreturn]] void give_up(const std::string& call, double seconds, const std::string& awaited) {
-    fail(call + ": waited " + format_seconds(seconds) + " until " + awaited);
+  [[noreturn]] void give_up(const std::string& call, double seconds, const std::string& missing) {
+    fail(call + ": waited " + format_seconds(seconds) + ", but " + missing);
   }
 
   Device& device_;
   const NcclOptions options_;
-  const std::string who_;  // in errors
+  const std::string who_;  // begins each message
   CudaContext context_;
   const int exceptions_ = std::uncaught_exceptions();
   std::uint64_t library_bytes_ = 0;
   std::shared_ptr<NcclApi> api_;
-  // Guards the members below and NCCL's calls. Only ncclCommAbort waits, and it is called without the lock.
+  // Guards the members below and the calls of NCCL. Of these calls only ncclCommAbort blocks, so it is made
+  // without the lock.
   mutable std::mutex mutex_;
-  NcclComm comm_ = nullptr;  // null: destroyed
+  NcclComm comm_ = nullptr;  // null once destroyed
   std::exception_ptr cause_;
-  std::deque<Submitted> in_flight_;  // in order; completed ones at the front are removed
+  std::deque<Submitted> in_flight_;  // in order of submission; completed collectives at the front are removed
 };
 
 NcclCommunicator::NcclCommunicator(Device& device, const NcclOptions& options, const NcclSource& nccl,
@@ -187,11 +190,12 @@ NcclCommunicator::~NcclCommunicator() {
     throw_if_failed();
     const NcclStatus begun = api_->comm_finalize(comm_);
     lock.unlock();
-    finish(begun, "ncclCommFinalize", options_.wait_seconds, "the other ranks finish");
+    finish(begun, "ncclCommFinalize", options_.wait_seconds, "the other ranks have not finished");
     lock.lock();
-    api_->comm_destroy(std::exchange(comm_, nullptr));  // no other rank could be told
+    // A failure of this call can no longer be reported to other ranks.
+    api_->comm_destroy(std::exchange(comm_, nullptr));
   } catch (const std::exception&) {
-    // The call that failed has thrown it and destroyed the communicator.
+    // The call that failed has thrown this exception and destroyed the communicator.
   }
 }
 
@@ -234,7 +238,7 @@ void NcclCommunicator::start(const NcclId& id) {
   try {
     const std::uint64_t before = free_bytes();
     const NcclStatus begun = api_->comm_init_rank(comm_, options_.size, id, options_.rank);
-    finish(begun, "ncclCommInitRankConfig", options_.start_seconds, "all ranks have come");
+    finish(begun, "ncclCommInitRankConfig", options_.start_seconds, "not all ranks have joined");
     connect();
     library_bytes_ = before - std::min(before, free_bytes());
   } catch (...) {
@@ -248,7 +252,7 @@ void NcclCommunicator::connect() {
     std::unique_lock lock(mutex_);
     const NcclStatus begun = call();
     lock.unlock();
-    finish(begun, name, options_.start_seconds, "all ranks were connected");
+    finish(begun, name, options_.start_seconds, "not all ranks are connected");
   };
   try {
     for (const DataType type : std::set{DataType::kF32, options_.bucket_type}) {
@@ -258,7 +262,8 @@ void NcclCommunicator::connect() {
     make("ncclBroadcast", [&] { return broadcast_alone(trial.smallest(), 0, trial.stream()); });
     wait_until_connected(trial.stream());
   } catch (...) {
-    fail(std::current_exception());  // ends the work for which the trial would wait
+    fail(std::current_exception());  // breaks the communicator: the trial's destructor would otherwise wait
+                                     // for its work
   }
 }
 
@@ -267,18 +272,18 @@ void NcclCommunicator::wait_until_connected(CudaStream stream) {
   while (!context_.is_ready(context_.api().stream_query(stream), "cudaStreamQuery")) {
     check_async();
     if (api_->now_seconds() >= deadline) {
-      give_up("NCCL's first collectives", options_.start_seconds, "all ranks were connected");
+      give_up("NCCL's first collectives", options_.start_seconds, "not all ranks are connected");
     }
     api_->rest();
   }
 }
 
 void NcclCommunicator::finish(NcclStatus status, const std::string& call, double seconds,
-                              const std::string& awaited) {
+                              const std::string& missing) {
   const double deadline = api_->now_seconds() + seconds;
   while (status == NcclStatus::kInProgress) {
     if (api_->now_seconds() >= deadline) {
-      give_up(call, seconds, awaited);
+      give_up(call, seconds, missing);
     }
     api_->rest();
     status = poll();
@@ -301,7 +306,8 @@ NcclStatus NcclCommunicator::poll() {
     const NcclStatus asked = api_->comm_get_async_error(comm_, state);
     return asked == NcclStatus::kSuccess ? state : asked;
   } catch (...) {
-    // Otherwise NCCL could still launch the collective, after later work of the stream.
+    // Breaks the communicator. Otherwise NCCL could still launch the collective, after later work of the
+    // stream.
     fail(std::current_exception());
   }
 }
@@ -324,7 +330,7 @@ NcclStatus NcclCommunicator::all_reduce_as_one(std::span<const Collective> parts
       begun = api_->all_reduce(part.range.begin, elements_of(part), part.type, comm_, native);
     }
   }
-  // Ends the group even after a refused call: otherwise the thread's next call would join it.
+  // Ends the group even after a refused call. Otherwise the thread's next call would belong to this group.
   const NcclStatus ended = api_->group_end();
   return begun == NcclStatus::kSuccess || begun == NcclStatus::kInProgress ? ended : begun;
 }
@@ -354,8 +360,9 @@ Point NcclCommunicator::submit(StreamId stream, std::span<const Collective> part
     throw_if_failed();
     const NcclStatus begun = call(native);
     lock.unlock();
-    // Work submitted to the stream before the launch would run ahead of it.
-    finish(begun, what, options_.wait_seconds, "it was launched");
+    // Waits for the launch. Otherwise work that the caller submits next to the stream could run ahead of the
+    // collective.
+    finish(begun, what, options_.wait_seconds, "it has not been launched");
   };
   check_async();
   const Point point = device_.submit(stream, {.name = parts.front().name,
@@ -372,7 +379,8 @@ Point NcclCommunicator::submit(StreamId stream, std::span<const Collective> part
 }
 
 void NcclCommunicator::check_async() {
-  finish(poll(), "ncclCommGetAsyncError", options_.wait_seconds, "all earlier submissions were launched");
+  finish(poll(), "ncclCommGetAsyncError", options_.wait_seconds,
+         "not all earlier submissions have been launched");
 }
 
 // --- waiting and failing -----------------------------------------------------------------------------------
@@ -386,7 +394,7 @@ void NcclCommunicator::wait(const Frontier& frontier) {
       if (api_->now_seconds() >= deadline) {
         if (const std::string awaited = unfinished(frontier); !awaited.empty()) {
           give_up(awaited, options_.wait_seconds,
-                  "it completed; a rank has died, hangs, or is in another collective");
+                  "it has not completed; a rank has died, hangs, or is in another collective");
         }
         deadline += options_.wait_seconds;
       }
@@ -443,7 +451,8 @@ void NcclCommunicator::end(const std::exception_ptr& cause) {
     cause_ = cause;
     broken = std::exchange(comm_, nullptr);
   }
-  // The abort joins NCCL's threads. The thread that waits with a deadline must not wait for that, too.
+  // The abort waits for NCCL's threads. It is made without the lock, since another thread that waits with a
+  // deadline needs the lock to poll.
   if (broken != nullptr) {
     const CudaContext::Scope scope = context_.enter_anyway();
     api_->comm_abort(broken);  // its result no longer matters

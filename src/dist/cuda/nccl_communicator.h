@@ -1,5 +1,5 @@
 #pragma once
-// The communicator of GPUs on any tables of NCCL's and CUDA's calls; see vdnn/nccl_communicator.h.
+// The communicator of GPUs, with NCCL and CUDA or with fakes of them; see vdnn/nccl_communicator.h.
 
 #include <functional>
 #include <memory>
@@ -10,7 +10,7 @@
 
 namespace vdnn {
 
-// Called once; throws DeviceError if there is no NCCL.
+// Returns the interface to NCCL; throws DeviceError if there is no NCCL. Each communicator calls it once.
 using NcclSource = std::function<std::shared_ptr<NcclApi>()>;
 
 std::unique_ptr<Communicator> make_nccl_communicator(Device& device, const NcclOptions& options,

@@ -29,9 +29,10 @@ void check(int status, const char* call) {
   }
 }
 
-// Starts and ends MPI. Both calls wait for all ranks and accept no deadline. So a separate thread makes them
-// (MPI requires the same thread for both), and the caller waits for that thread with a deadline. After a
-// timeout the thread stays and owns the shared state.
+// Starts and ends MPI. The calls for both (MPI_Init_thread and MPI_Finalize) wait for all ranks and accept no
+// deadline. So a separate thread makes the two calls, and the caller waits for that thread with a deadline.
+// It is one thread, since MPI requires the same thread for both calls. After a timeout the thread continues
+// and owns the shared state.
 class MpiLife {
  public:
   struct Started {
@@ -40,7 +41,7 @@ class MpiLife {
     int largest_tag = 0;
   };
 
-  // Throws the failure of the start, or DeviceError after the deadline.
+  // Throws the exception with which the start failed, or DeviceError if MPI has not started within `seconds`.
   explicit MpiLife(double seconds) {
     std::thread([shared = shared_] { live(*shared); }).detach();
     if (!wait_for(Phase::kStarted, seconds)) {
@@ -58,7 +59,7 @@ class MpiLife {
 
   const Started& started() const { return shared_->started; }
 
-  // True if MPI ended in time. Called once.
+  // Returns whether MPI ended within `seconds`. Call it once.
   bool finalize(double seconds) {
     move_to(Phase::kEnding);
     return wait_for(Phase::kEnded, seconds);
@@ -68,7 +69,7 @@ class MpiLife {
   enum class Phase { kStarting, kStarted, kEnding, kEnded, kLetGo };
   struct Shared {
     Started started;             // constant once MPI has started
-    std::exception_ptr failure;  // likewise
+    std::exception_ptr failure;  // why MPI did not start; not changed afterwards
     std::mutex mutex;            // guards the members below
     std::condition_variable moved;
     Phase phase = Phase::kStarting;
@@ -99,11 +100,11 @@ class MpiLife {
     shared.moved.notify_all();
   }
 
-  // True if MPI was started here; a program that has started MPI itself also ends it.
+  // Returns whether this call has started MPI. A program that has started MPI itself also ends it.
   static bool start(Started& started) {
     int over = 0;
     check(MPI_Finalized(&over), "MPI_Finalized");
-    if (over != 0) {  // almost every other call would end the process
+    if (over != 0) {  // after MPI_Finalize, almost every other call would end the process
       throw DeviceError("MPI has been finalized in this process, and cannot be started again");
     }
     int before = 0;
@@ -145,7 +146,8 @@ class MpiLife {
     }
   }
 
-  // The program does not use vdnn's lock, and collectives call MPI on other threads.
+  // A program that has started MPI itself does not hold vdnn's lock in its calls of MPI, and collectives of
+  // vdnn call MPI on other threads.
   static void require_program_threads() {
     int provided = 0;
     check(MPI_Query_thread(&provided), "MPI_Query_thread");
@@ -170,7 +172,7 @@ class MpiLife {
   const std::shared_ptr<Shared> shared_ = std::make_shared<Shared>();
 };
 
-// State that all messages share. Abandoned messages keep it alive.
+// The calls of MPI, shared by all messages. Abandoned messages keep this object alive.
 class MpiCalls {
  public:
   explicit MpiCalls(MPI_Comm comm) : comm_(comm) {}
@@ -193,12 +195,13 @@ class MpiCalls {
     return request;  // polled by test(). NOLINT(clang-analyzer-optin.mpi.MPI-Checker)
   }
 
-  // Whether a send is complete.
+  // Returns whether a send is complete.
   bool test(MPI_Request& request) {
     const std::lock_guard lock(mutex_);
     return test(request, MPI_STATUS_IGNORE);
   }
-  // The number of received bytes if a receive is complete. (For a send, MPI leaves the status undefined.)
+  // Returns the number of received bytes once a receive is complete. Do not call it for a send, whose status
+  // MPI leaves undefined.
   std::optional<int> test_receive(MPI_Request& request) {
     const std::lock_guard lock(mutex_);
     MPI_Status status;
@@ -245,14 +248,14 @@ class MpiCalls {
     return done != 0;
   }
 
-  // A call after the end would by default end the process.
+  // By default, a call of MPI after MPI_Finalize ends the process.
   void check_not_ended() const {
     if (ended_) {
       throw DeviceError("MPI: a message after the end");
     }
   }
 
-  std::mutex mutex_;  // held by every call
+  std::mutex mutex_;  // held during every call of MPI
   const MPI_Comm comm_;
   bool ended_ = false;
   std::vector<std::shared_ptr<std::byte[]>> left_behind_;
@@ -305,8 +308,9 @@ class MpiTransport final : public Transport {
                                         calls_->receive(from, number(tag), staged.bytes), staged);
   }
 
-  // A wait polls every millisecond. A longer gap means that the machine was suspended or all ranks were
-  // stopped, which must not count as silence of a rank.
+  // A wait polls at least every millisecond. A gap of seconds between two calls means that the machine was
+  // suspended or all ranks were stopped. Only one second of such a gap counts, so that it does not look like
+  // the silence of a rank.
   double now_seconds() override {
     constexpr std::chrono::seconds kLongest(1);
     const std::lock_guard lock(clock_mutex_);
@@ -329,17 +333,20 @@ class MpiTransport final : public Transport {
   }
 
   void end_ranks(int status) override {
-    // MPI_Abort asks the launcher to end the others and may hang, as may another thread's call.
+    // MPI_Abort makes the launcher end the other ranks. MPI_Abort can hang, and so can another thread's call
+    // that holds the lock.
     constexpr std::chrono::seconds kPatience(5);
     std::thread([calls = calls_, status] { calls->end_ranks(status); }).detach();
     std::this_thread::sleep_for(kPatience);
   }
 
  private:
-  // Exchanges of a channel may share a tag, since few are in flight and messages do not overtake each other.
+  // Several exchanges of a channel can have the same number, since few are in flight and messages do not
+  // overtake each other.
   int number(Tag tag) const {
     constexpr std::uint64_t kNumbers = 64;
-    constexpr std::uint64_t kLast = kNumbers - 1;  // separate, since it is in flight together with others
+    // For kLastOfChannel, which is in flight together with other exchanges.
+    constexpr std::uint64_t kLast = kNumbers - 1;
     const std::uint64_t within = tag.number == kLastOfChannel ? kLast : tag.number % kLast;
     const auto channels = (static_cast<std::uint64_t>(life_.started().largest_tag) + 1) / kNumbers;
     if (tag.channel >= channels) {

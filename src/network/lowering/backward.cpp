@@ -37,7 +37,8 @@ void BackwardLowering::choose_ops(std::uint32_t id) {
 
 void BackwardLowering::expect_contributions(std::uint32_t id) {
   const LayerState& mine = state_.layers[id];
-  // With fewer or more makers a gradient would be too small, or a parameter would never learn.
+  // Without a maker, a gradient would lack a contribution, or a parameter would never learn. With several
+  // makers, only one of their results would be used.
   const auto require_one_maker = [&](OperandRole role, std::uint32_t index, const std::string& what) {
     const auto makers = std::ranges::count_if(mine.kept, [&](std::size_t position) {
       return mentions(mine.recipe.backward[position].writes, role, index);
@@ -101,8 +102,8 @@ ValueId BackwardLowering::make(std::uint32_t id, const Operand& operand) {
   }
 }
 
-// A contribution to the gradient of a feature map. Its name includes the layer unless it is the only
-// contribution. A gradient that is not needed expects no contributions, so its name also includes the layer.
+// Declares a contribution to the gradient of a feature map. The name of the contribution includes the layer
+// unless exactly one contribution is expected. A gradient that is not needed expects none.
 ValueId BackwardLowering::make_input_gradient(std::uint32_t id, std::uint32_t index) {
   const std::uint32_t feature_map = state_.layer(id).inputs[index];
   std::string name = state_.network.feature_map_name(feature_map) + ".gradient";
@@ -119,15 +120,15 @@ ValueId BackwardLowering::make_input_gradient(std::uint32_t id, std::uint32_t in
 ValueId BackwardLowering::make_parameter_gradient(std::uint32_t id, std::uint32_t index) {
   LayerState& mine = state_.layers[id];
   const Value parameter = state_.parts.values[mine.parameters[index]];
-  const bool local =
-      options().ranks > 1 && options().micro_steps == 1;  // the sum over ranks gets the name ".gradient"
+  // With several ranks and one micro-step, ".gradient" is the name of the sum over ranks.
+  const bool local = options().ranks > 1 && options().micro_steps == 1;
   mine.parameter_gradients[index] =
       state_.declare(parameter.name + (local ? ".gradient.local" : ".gradient"),
                      ValueKind::kParameterGradient, parameter.type, parameter.bytes);
   return mine.parameter_gradients[index];
 }
 
-// Adds the contribution of layer `id` to the sum of the earlier contributions.
+// Adds `value`, the contribution of layer `id`, to the sum of the earlier contributions.
 void BackwardLowering::add_contribution(std::uint32_t id, std::uint32_t feature_map, ValueId value) {
   GradientSum& gradient = state_.gradients[feature_map];
   ++gradient.arrived;
@@ -149,13 +150,14 @@ void BackwardLowering::add_contribution(std::uint32_t id, std::uint32_t feature_
                          .layer_outputs = {type},
                          .reads = {gradient.value, value},
                          .writes = {sum}});
-  // The sum stays in the memory of the first contribution, for any number of contributions.
+  // For any number of contributions, their sum stays in the memory of the first contribution.
   std::erase_if(state_.parts.ops.back().may_overwrite,
                 [](const Overwrite& overwrite) { return overwrite.read != 0; });
   gradient.value = sum;
 }
 
-// Sums the rank's gradient over its micro-steps and hands it to the reductions.
+// Adds the gradient to the rank's sum over micro-steps, if there are several, and passes it to the
+// reductions.
 void BackwardLowering::finish_gradient(std::uint32_t id, std::uint32_t parameter) {
   if (options().micro_steps > 1) {
     updates_.accumulate(id, parameter);

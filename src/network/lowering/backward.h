@@ -1,8 +1,8 @@
 #pragma once
-// Lowers the backward pass, by two rules.
+// Lowers the backward pass. Two rules decide which gradients are computed and how they are summed.
 //
-// A gradient of a feature map is needed if a parameter contributes to the map. Other gradients are computed
-// only if their op also makes a needed gradient.
+// The gradient of a feature map is needed if the map depends on a parameter. A gradient that is not needed is
+// computed only if the op that makes it also makes a needed gradient.
 //
 // If a feature map forks, the contributions to its gradient are added in the order in which the backward pass
 // makes them. Each contribution is added as soon as it is made, so at most two are alive.
@@ -16,13 +16,13 @@
 
 namespace vdnn::lowering {
 
-// The state and the other parts must outlive this object.
+// All arguments must outlive this object.
 class BackwardLowering {
  public:
   BackwardLowering(LoweringState& state, Reductions& reductions, LossScaler& loss_scaler, Updates& updates)
       : state_(state), reductions_(reductions), loss_scaler_(loss_scaler), updates_(updates) {}
 
-  // Lowers all layers, the last first.
+  // Lowers all layers, from the last to the first.
   void run();
 
  private:

@@ -64,7 +64,7 @@ void ForwardLowering::fetch_recipe(std::uint32_t id) {
   try {
     mine.recipe = state_.catalog.recipe(state_.spec_of(id), state_.input_types(id), outputs,
                                         state_.training == nullptr ? Mode::kInference : Mode::kTraining);
-  } catch (const InvalidArgument& error) {  // the catalog does not know the layer's name
+  } catch (const InvalidArgument& error) {  // the catalog's message lacks the layer's name
     throw InvalidArgument("layer " + state_.layer(id).name + ": " + error.what());
   }
   check_operands(state_.layer(id).name, mine.recipe, state_.layer(id).inputs.size());
@@ -109,7 +109,7 @@ void ForwardLowering::declare_parameters(std::uint32_t id) {
   }
 }
 
-// Whether a loss over classes reads the layer's output, directly or through a conversion.
+// Whether a classification loss reads the layer's output, directly or through a conversion.
 bool ForwardLowering::makes_logits(std::uint32_t id) const {
   for (std::uint32_t reader = id + 1; reader < state_.layers.size(); ++reader) {
     const OpSpec& spec = state_.layer(reader).spec;

@@ -9,13 +9,13 @@
 
 namespace vdnn::lowering {
 
-// The state and the reductions must outlive this object.
+// Both arguments must outlive this object.
 class ForwardLowering {
  public:
   ForwardLowering(LoweringState& state, Reductions& reductions) : state_(state), reductions_(reductions) {}
 
   void declare_inputs();
-  // Call this for each layer, in order.
+  // Lowers layer `id`. Call it once for each layer, in the order of the layers.
   void lower(std::uint32_t id);
 
  private:

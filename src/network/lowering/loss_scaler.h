@@ -8,15 +8,16 @@
 
 namespace vdnn::lowering {
 
-// Does nothing if the options do not scale losses. The state must outlive this object.
+// If the options do not scale losses, the functions do nothing. The state must outlive this object.
 class LossScaler {
  public:
   explicit LossScaler(LoweringState& state) : state_(state) {}
 
   void declare_scale();
-  // Returns the gradient that the loss contributes to its prediction, times the scale.
+  // Multiplies `gradient`, the gradient of the loss with respect to its prediction, by the scale. Returns the
+  // product.
   ValueId scale_gradient(std::uint32_t loss, ValueId gradient);
-  // `gradient_norm`: kNone if no parameter has a gradient.
+  // Adds the op that updates the scale. `gradient_norm`: kNone if no parameter has a gradient.
   void lower_update(ValueId gradient_norm);
 
  private:

@@ -10,8 +10,8 @@ namespace vdnn::lowering {
 
 namespace {
 
-// If the recipe leaves an algorithm's cost open, the cost is derived from that of the previous algorithm in
-// the library's order.
+// If a recipe does not specify an algorithm's cost, the cost is derived from the previous algorithm's in the
+// library's order.
 std::vector<Algorithm> with_costs(std::vector<Algorithm> algorithms, const Cost& cost) {
   Cost previous = cost;
   for (std::size_t rank = 0; rank < algorithms.size(); ++rank) {
@@ -23,7 +23,7 @@ std::vector<Algorithm> with_costs(std::vector<Algorithm> algorithms, const Cost&
   return algorithms;
 }
 
-// The same loss with its gradients multiplied by `factor`.
+// Returns the loss `spec` with its gradients multiplied by `factor`.
 OpSpec scaled(OpSpec spec, float factor) {
   std::visit(
       [factor](auto& loss) {
@@ -53,7 +53,7 @@ LoweringState::LoweringState(Network of_network, const OpCatalog& of_device, con
 
 void LoweringState::find_ways_to_losses() {
   std::vector<bool> read(
-      network.feature_maps());  // by feature map: whether a layer that reaches a loss reads it
+      network.feature_maps());  // by feature map: whether a layer on a path to a loss reads it
   reaches_loss.assign(layers.size(), false);
   for (auto id = static_cast<std::uint32_t>(layers.size()); id-- > 0;) {
     reaches_loss[id] = is_loss(layer(id).spec) || read[layer(id).output];
@@ -108,7 +108,7 @@ ValueId LoweringState::declare_passed_on(std::uint32_t id, const Operand& operan
   return value;
 }
 
-// The value that an op of layer `id` reads as this operand; kNone if no op has made it yet.
+// The value that an op of layer `id` reads as `operand`; kNone if no op has made that value yet.
 ValueId LoweringState::read(std::uint32_t id, const Operand& operand) const {
   const LayerState& mine = layers[id];
   switch (operand.role) {

@@ -6,7 +6,7 @@ namespace vdnn::lowering {
 
 namespace {
 
-// A sum over ranks, without its writes. Each write overwrites its read.
+// Makes an op that sums `values` over ranks; the caller adds its writes. Each write may overwrite its read.
 Op all_reduce(std::string name, Phase phase, std::vector<ValueId> values) {
   Op op{.name = std::move(name),
         .phase = phase,
@@ -46,7 +46,7 @@ void Reductions::reduce_shares(std::uint32_t id, const OpRecipe& recipe) {
   state_.parts.ops.push_back(std::move(op));
 }
 
-// Metrics are summed in every micro-step.
+// Sums the metrics of the losses over ranks, in every micro-step.
 void Reductions::reduce_metrics() {
   if (options().ranks == 1) {
     return;
@@ -104,8 +104,8 @@ std::string Reductions::gradient_name(std::uint32_t id, std::size_t parameter) c
          (options().micro_steps > 1 ? ".gradient_sum" : ".gradient");
 }
 
-// Converts the elements in memory order, for any shape of the parameter. The op belongs to the update, so it
-// runs once for all micro-steps.
+// Converts the elements in memory order, so the shape of the parameter does not matter. The op belongs to the
+// update, so it runs once for all micro-steps.
 ValueId Reductions::convert_gradient(std::uint32_t id, ValueId gradient, DataType type,
                                      const std::string& name) {
   const Value from = state_.parts.values[gradient];
@@ -127,7 +127,7 @@ ValueId Reductions::convert_gradient(std::uint32_t id, ValueId gradient, DataTyp
   return converted;
 }
 
-// Converts the gradient to the type that ranks send. The sum over micro-steps stays in fp32.
+// Converts the gradient to the type in which ranks send it. With micro-steps, their sum was computed in fp32.
 void Reductions::narrow_gradient(std::uint32_t id, std::uint32_t parameter) {
   const DataType type = options().reduce_precision;
   ValueId& gradient = state_.layers[id].parameter_gradients[parameter];

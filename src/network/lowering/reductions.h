@@ -1,6 +1,7 @@
 #pragma once
 // Sums over ranks: statistics of synchronised layers, metrics, and gradients. Gradients are summed in
-// buckets, each as soon as the backward pass has filled it. Ranks may send them in a narrow type.
+// buckets. The sum of a bucket begins as soon as the backward pass has filled the bucket. Ranks may send
+// gradients in a narrow type.
 
 #include <cstdint>
 #include <string>
@@ -23,7 +24,7 @@ class Reductions {
   void add_gradient(std::uint32_t id, std::uint32_t parameter);
   // Sums the gradients in the bucket over all ranks.
   void reduce_bucket();
-  // Returns the gradient for the update, in fp32. Converts a sum that ranks made in a narrow type.
+  // Returns the gradient for the update, in fp32. If ranks have summed it in a narrow type, converts the sum.
   ValueId wide_gradient(std::uint32_t id, std::size_t parameter);
 
  private:
@@ -33,7 +34,8 @@ class Reductions {
   void narrow_gradient(std::uint32_t id, std::uint32_t parameter);
 
   LoweringState& state_;
-  std::vector<std::pair<std::uint32_t, std::uint32_t>> bucket_;  // layer, parameter: not reduced yet
+  // Layer and parameter of each gradient that is not reduced yet.
+  std::vector<std::pair<std::uint32_t, std::uint32_t>> bucket_;
   std::uint64_t bucket_bytes_ = 0;
   std::uint32_t buckets_ = 0;  // number of reduced buckets
 };

@@ -12,7 +12,7 @@ bool needs_gradient_norm(const TrainingOptions& options) {
   return options.clip_norm || options.scales_losses();
 }
 
-// Adds the op of a recipe for one parameter. `resolve(operand)` returns the value of each operand.
+// Adds the op of a recipe for one parameter. `resolve(operand)` returns the value of an operand.
 template <class Resolve>
 void Updates::add_parameter_op(Op op, const TensorType& parameter, const OpRecipe& recipe,
                                const Resolve& resolve) {

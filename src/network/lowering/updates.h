@@ -1,11 +1,12 @@
 #pragma once
-// Lowers the updates of parameters, and computations on gradients for them: sums over micro-steps and the
-// norm of all gradients.
+// Lowers the updates of parameters. Also lowers the computations on gradients that updates need: the sums
+// over micro-steps and the norm of all gradients.
 //
-// A parameter is updated right after the last backward op of its layer that reads it or makes its gradient,
-// so that gradients do not accumulate in memory. But if gradients are clipped by their common norm or summed
-// over ranks, or losses scaled, all updates follow the backward pass. Within the backward pass, an update
-// would make the remaining ops wait for the ranks.
+// Gradients should not accumulate in memory. So a parameter is updated right after the last backward op of
+// its layer that reads the parameter or makes its gradient. In three cases, all updates follow the backward
+// pass. If gradients are clipped or losses are scaled, updates depend on the norm of all gradients. If
+// gradients are summed over ranks, an update within the backward pass would make the remaining ops wait for
+// the other ranks.
 
 #include <cstdint>
 
@@ -17,18 +18,18 @@ namespace vdnn::lowering {
 // Whether updates depend on the norm of all gradients.
 bool needs_gradient_norm(const TrainingOptions& options);
 
-// The state and the reductions must outlive this object.
+// Both arguments must outlive this object.
 class Updates {
  public:
   Updates(LoweringState& state, Reductions& reductions) : state_(state), reductions_(reductions) {}
 
-  // Adds the gradient of a micro-batch to the sum over the step.
+  // Adds the op that adds a micro-batch's gradient to the sum over the update's micro-batches.
   void accumulate(std::uint32_t id, std::uint32_t parameter);
   // Adds the updates that become possible after backward op `position` of the layer.
   void lower_after(std::uint32_t id, std::size_t position);
-  // Adds the norm and the remaining updates after the backward pass.
+  // Call it after the backward pass: adds the norm of all gradients, if needed, and the remaining updates.
   void finish();
-  // kNone if there is no norm.
+  // The value of the norm; kNone if there is no norm.
   ValueId gradient_norm() const { return gradient_norm_; }
 
  private:

@@ -18,8 +18,8 @@ void build_lenet(NetworkBuilder& net, std::int64_t classes) {
   classify(net, x, {500}, classes);
 }
 
-// The single column of "One weird trick for parallelizing convolutional neural networks" (Krizhevsky 2014),
-// without dropout.
+// AlexNet in one column, as in "One weird trick for parallelizing convolutional neural networks" (Krizhevsky
+// 2014), without dropout.
 void build_alexnet(NetworkBuilder& net, std::int64_t classes) {
   Tensor x = net.input();
   x = convolution_relu(net, "conv1", x, square_convolution(64, 11, 4, 2));
@@ -33,7 +33,7 @@ void build_alexnet(NetworkBuilder& net, std::int64_t classes) {
   classify(net, x, {4096, 4096}, classes);
 }
 
-// The accurate model of Sermanet et al. 2014 (table 3), without dropout.
+// OverFeat: the accurate model of Sermanet et al. 2014 (table 3), without dropout.
 void build_overfeat(NetworkBuilder& net, std::int64_t classes) {
   Tensor x = net.input();
   x = convolution_relu(net, "conv1", x, square_convolution(96, 7, 2, 0));

@@ -1,6 +1,6 @@
-// Huang et al. 2017 (DenseNet-BC, table 1). Normalisation and ReLU come before the convolutions. Each layer's
-// new channels are appended to all earlier ones, by concatenations of two feature maps as in the authors'
-// code.
+// DenseNet-BC (Huang et al. 2017, table 1). Normalisation and ReLU come before the convolutions. Each layer's
+// new channels are appended to all earlier channels by a concatenation of two feature maps, as in the
+// authors' code.
 
 #include <array>
 
@@ -26,7 +26,7 @@ Tensor dense_layer(NetworkBuilder& net, const std::string& name, Tensor x) {
   return net.concatenation(name + "_concat", {x, y});
 }
 
-// Half the channels, half the size.
+// Halves the channels and the size.
 Tensor transition(NetworkBuilder& net, const std::string& name, Tensor x) {
   x = norm_relu_convolution(net, name, "", x, square_convolution(net.type(x).dims[1] / 2, 1, 1, 0));
   return net.pooling(name + "_pool", x, square_pooling(PoolingMode::kAverage, 2, 2, 0));

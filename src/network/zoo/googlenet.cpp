@@ -1,5 +1,5 @@
-// Szegedy et al. 2015 (table 1), as the vDNN paper runs it: without local response normalisation, without
-// the auxiliary classifiers and without dropout.
+// GoogLeNet (Szegedy et al. 2015, table 1) as in the vDNN paper: without local response normalisation,
+// auxiliary classifiers and dropout.
 
 #include "src/network/zoo/models.h"
 
@@ -7,7 +7,7 @@ namespace vdnn::zoo {
 
 namespace {
 
-// Filters of each branch. "reduce": the 1x1 convolution that precedes a larger one.
+// The filters of each convolution. "reduce" is the 1x1 convolution that precedes a larger one.
 struct Inception {
   std::int64_t direct = 0;
   std::int64_t reduce_3x3 = 0;
@@ -22,8 +22,8 @@ Tensor halve(NetworkBuilder& net, const std::string& name, Tensor x) {
   return net.pooling(name, x, square_pooling(PoolingMode::kMax, 3, 2, 1));
 }
 
-// Four branches read x. One ReLU after the concatenation replaces those at the ends of the branches. It
-// computes the same bits, and no branch's output need be kept in addition to the concatenation.
+// Four branches read x. One ReLU after the concatenation replaces a ReLU at the end of each branch. The
+// result has the same bits, and the branches' outputs need not be kept in addition to the concatenation.
 Tensor inception(NetworkBuilder& net, const std::string& block, Tensor x, const Inception& filters) {
   const std::string name = "inception_" + block + "_";
   const Tensor direct = net.convolution(name + "1x1", x, square_convolution(filters.direct, 1, 1, 0));

@@ -1,5 +1,5 @@
-// Howard et al. 2017 (table 1): depth-wise convolutions, each followed by a 1x1 convolution. The last
-// depth-wise layer has stride 1; the table's stride of 2 contradicts the sizes in the same table.
+// MobileNet (Howard et al. 2017, table 1): depth-wise convolutions, each followed by a 1x1 convolution. The
+// last depth-wise layer has stride 1; the table's stride of 2 contradicts the sizes in the same table.
 
 #include <array>
 

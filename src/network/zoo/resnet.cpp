@@ -1,5 +1,6 @@
-// He et al. 2016. Convolutions have no bias and are followed by batch normalisation. If a block changes size
-// or channels, its shortcut is a 1x1 convolution (option B), otherwise the identity.
+// ResNet (He et al. 2016). Convolutions have no bias and are followed by batch normalisation. If a block
+// changes the size or the channels, its shortcut is a 1x1 convolution (option B). Otherwise it is the
+// identity.
 
 #include "src/network/zoo/models.h"
 
@@ -15,7 +16,7 @@ enum class Block : std::uint8_t {
 struct Group {
   std::int64_t blocks = 0;
   std::int64_t filters = 0;
-  std::int64_t stride = 1;  // of the first block
+  std::int64_t stride = 1;  // of the group's first block
 };
 
 Tensor residual_block(NetworkBuilder& net, const std::string& name, Tensor x, Block kind,
@@ -51,7 +52,7 @@ void build_groups(NetworkBuilder& net, Tensor x, Block kind, const std::vector<G
   classify_average(net, x, classes);
 }
 
-// Section 4.1.
+// The networks of section 4.1.
 Model imagenet_model(std::string name, Block kind, const std::vector<std::int64_t>& blocks) {
   const std::vector<Group> groups{
       {blocks[0], 64, 1}, {blocks[1], 128, 2}, {blocks[2], 256, 2}, {blocks[3], 512, 2}};
@@ -66,7 +67,7 @@ Model imagenet_model(std::string name, Block kind, const std::vector<std::int64_
           }};
 }
 
-// Section 4.2: 6 n + 2 layers.
+// The networks of section 4.2, with 6 n + 2 layers.
 Model cifar_model(std::string name, std::int64_t n) {
   return {.name = std::move(name),
           .input = {3, 32, 32},

@@ -1,8 +1,8 @@
 // A U-Net (Ronneberger et al. 2015, Cicek et al. 2016) as nnU-Net configures it (Isensee et al. 2021). Each
-// level has two convolutions, each followed by instance normalisation and leaky ReLU. A stride of 2 in a
-// level's first convolution replaces pooling on the way down. A transposed convolution leads up, and its
-// output precedes the skip connection in the concatenation. The input determines the number of dimensions of
-// space.
+// level has two convolutions, each followed by instance normalisation and leaky ReLU. On the way down, a
+// stride of 2 in a level's first convolution replaces pooling. On the way up, a transposed convolution
+// doubles the size; its output precedes the skip connection in the concatenation. The number of spatial
+// dimensions is the input's.
 
 #include <array>
 

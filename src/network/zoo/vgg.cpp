@@ -1,5 +1,5 @@
-// Simonyan and Zisserman 2015, without dropout: groups of 3x3 convolutions with ReLU. Max-pooling halves the
-// extents after each group.
+// VGG (Simonyan and Zisserman 2015), without dropout: groups of 3x3 convolutions with ReLU. Max-pooling
+// halves the extents after each group.
 
 #include "src/network/zoo/models.h"
 
@@ -25,7 +25,7 @@ Tensor build_groups(NetworkBuilder& net, const std::vector<ConvolutionGroup>& gr
   return x;
 }
 
-// `convolutions`: the number in each group.
+// `convolutions`: the number of convolutions in each group.
 Model vgg(std::string name, const std::vector<std::int64_t>& convolutions) {
   const std::vector<std::int64_t> filters{64, 128, 256, 512, 512};
   std::vector<ConvolutionGroup> groups;

@@ -18,7 +18,7 @@ namespace {
 // The rates of share/devices/titan-x.json for convolutions and for memory.
 constexpr double kFlopsPerSecond = 4.2e12;
 constexpr double kBytesPerSecond = 268.8e9;
-// As a fraction of that rate; the header gives the reason.
+// The methods' rates as fractions of kFlopsPerSecond; the header gives the reasons.
 constexpr double kImplicitEfficiency = 0.6;
 constexpr double kFftEfficiency = 0.55;
 constexpr double kWinogradEfficiency = 0.75;
@@ -141,7 +141,7 @@ class Estimate {
     add_product("gemm", product({element_, batch_, inputs_, window_, element_count(c_.output)}), cost_.flops);
   }
 
-  // Methods that compute the convolution in a transformed space: stride 1 only.
+  // Adds the methods that compute the convolution in a transformed space, which need stride 1.
   void transformed() {
     const auto unit_stride = [](auto, auto stride, auto, auto) { return stride == 1; };
     const auto padded_less = [](auto kernel, auto, auto padding, auto) { return padding < kernel; };
@@ -164,7 +164,7 @@ class Estimate {
     }
   }
 
-  // FFTs of planes of height x width, `tiles` of them per feature map.
+  // Adds a method with FFTs of planes of height x width, `tiles` planes per feature map.
   void spectra(std::string name, std::int64_t tiles, std::int64_t height, std::int64_t width) {
     const auto count = static_cast<std::uint64_t>(tiles);
     const std::uint64_t maps = product({count, batch_, checked_add(inputs_, outputs_)});

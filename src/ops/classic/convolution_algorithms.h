@@ -12,7 +12,7 @@
 //   gemm                   two dimensions, no groups or dilation  E N C R S P Q: the matrix of windows
 //   fft                    as gemm; stride 1, kernel > padding,   8 F (N C + N K + K C), F = H' (W' / 2 + 1):
 //                          padded input at most 256               the spectra of X, Y and filter; H', W': the
-//                                                                 padded input, to a power of 2
+//                                                                 padded input, up to a power of 2
 //   fft_tiling             as gemm; stride 1, kernel > padding,   8 x 544 (T (N C + N K) + K C): spectra of T
 //                          kernel at most 32                      tiles of 32 x 32, which give
 //                                                                 (33 - R) x (33 - S) outputs each
@@ -22,16 +22,17 @@
 // Conditions are those of cuDNN's documentation (versions 4 to 7). Only implicit GEMM computes groups and
 // dilation.
 //
-// Time follows the roofline model of the paper's Titan X, at the rates of share/devices/titan-x.json. The
-// simulated device uses the same rates, so the algorithms are in the order of their predicted times. The
-// bytes are those of the operands, once, and of the workspace, written and read. Operations: 2 N K P Q C R S
-// for a product; for FFTs 5/2 n log2 n per plane of n elements, and 8 for the product of each pair of
-// frequencies. For four outputs, Winograd needs 16 multiply-adds instead of 36. It adds 32, 24 and 28
-// operations for a tile of data (once per block of 64 filters), of output and of filter (Lavin and Gray
-// 2016).
+// Time follows the roofline model of the Titan X of the vDNN paper, at the rates of
+// share/devices/titan-x.json. The simulated device uses the same rates, so the algorithms are in the order of
+// their predicted times. The bytes are those of the operands, counted once, and of the workspace, counted
+// twice (written and read).
+// Operations: 2 N K P Q C R S for a product; for FFTs 5/2 n log2 n per plane of n elements, and 8 for the
+// product of each pair of frequencies. For four outputs, Winograd needs 16 multiply-adds instead of 36. It
+// adds 32, 24 and 28 operations for a tile of data (once per block of 64 filters), of output and of filter
+// (Lavin and Gray 2016).
 //
 // Not every method reaches the device's rate for convolutions, so a cost is the number of operations above,
-// divided by the method's efficiency.
+// divided by the method's efficiency:
 //
 //   implicit_gemm    0.6   the inner loop addresses each element of the matrix of windows by divisions, while
 //                          precomp only adds an offset from a table
@@ -41,11 +42,11 @@
 //   winograd         0.75  tiles are transformed between the products, on units that the products need
 //   the others       1
 //
-// The efficiencies were fitted, on a grid of 0.05, to measured times of forward and backward passes on such a
-// card (convnet-benchmarks, fp32). cuDNN 4 took 81 ms for AlexNet(128) and 529 ms for VGG-A(64); the model
-// gives 84 and 487 ms. Implicit GEMM was fitted to cuDNN 2, which had only direct methods: 231 and 1099 ms,
-// in the model 211 and 1205 ms. tests/run/vdnn2016_speeds_test.cpp checks the model against the first two
-// times, and against the relative speeds of the vDNN paper, with a tolerance of 0.08.
+// The efficiencies were fitted, on a grid of 0.05, to measured times of forward and backward passes on a
+// Titan X (convnet-benchmarks, fp32). cuDNN 4 took 81 ms for AlexNet(128) and 529 ms for VGG-A(64); the model
+// gives 84 and 487 ms. Implicit GEMM was fitted to cuDNN 2, which had only direct methods. It took 231 and
+// 1099 ms; the model gives 211 and 1205 ms. tests/run/vdnn2016_speeds_test.cpp checks the model against the
+// times of cuDNN 4, and against the relative speeds of the vDNN paper, with a tolerance of 0.08.
 
 #include <vector>
 
@@ -57,16 +58,17 @@ namespace vdnn::classic {
 
 using ops::Convolution;
 
-// Returns the algorithms with their costs, the fastest first; among equals, the one with less workspace.
-// `pass` is forward or one of the gradients. `elements` is the type of X, Y, the filter and their gradients;
-// transforms are always in fp32. Throws InvalidArgument if a workspace overflows 64 bits.
+// Returns the algorithms with their costs, the fastest first; among equally fast ones, the one with the
+// smaller workspace first. `pass` is forward or one of the gradients. `elements` is the type of X, Y, the
+// filter and their gradients; transforms are always in fp32. Throws InvalidArgument if a workspace overflows
+// 64 bits.
 std::vector<Algorithm> convolution_algorithms(const Convolution& convolution, Direction pass,
                                               DataType elements = DataType::kF32);
 
-// The same on tensor cores. Methods that multiply matrices (implicit_gemm, implicit_precomp_gemm, gemm) use
-// the elements' type, or TF32 for fp32, which is then part of the method's name. The transformed methods stay
-// in fp32. The order follows the profile's rates, since the gain of TF32 differs by device. The efficiencies
-// above apply.
+// Returns the algorithms as convolution_algorithms() does, but on tensor cores. Methods that multiply
+// matrices (implicit_gemm, implicit_precomp_gemm, gemm) use the elements' type, or TF32 for fp32, which is
+// then part of the method's name. The transformed methods stay in fp32. The order follows the profile's
+// rates, since the gain of TF32 differs by device. The efficiencies above apply.
 std::vector<Algorithm> tensor_core_algorithms(const Convolution& convolution, Direction pass,
                                               const SimProfile& profile, DataType elements = DataType::kF32);
 

@@ -8,7 +8,7 @@ std::vector<Algorithm> direct() {
 
 namespace {
 
-// Whether the gradient reads feature maps in addition to dY.
+// Whether the backward pass reads feature maps in addition to dY.
 enum class Backward : std::uint8_t { kReadsMaps, kReadsNoMap };
 
 // A layer that computes Y from X and saves no value.

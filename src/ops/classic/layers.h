@@ -1,6 +1,6 @@
 #pragma once
-// Recipes of the layers with operands or algorithms specific to this catalog's GPUs. The others are in
-// standard_recipes.h. A network has checked the shapes.
+// Recipes of the layers with operands or algorithms specific to this catalog's GPUs. The recipes of other
+// layers are in standard_recipes.h. The network has already checked the shapes.
 
 #include <vector>
 
@@ -15,13 +15,14 @@ std::vector<Algorithm> direct();
 
 LayerRecipe make_recipe(const ConvolutionSpec& spec, const ops::LayerTypes& types, Mode mode,
                         const ConvolutionAlgorithms& algorithms);
-// A transposed convolution exchanges the passes of the convolution from its output to its input.
+// The layer uses the algorithms of the convolution from its output to its input, with the forward pass and
+// the data gradient exchanged.
 LayerRecipe make_recipe(const TransposedConvolutionSpec& spec, const ops::LayerTypes& types, Mode mode,
                         const ConvolutionAlgorithms& algorithms);
 // Matrix products in this precision, which need no workspace.
 LayerRecipe make_recipe(const FullyConnectedSpec& spec, const ops::LayerTypes& types, Mode mode,
                         ProductPrecision precision);
-// Saves nothing: backward reads X, Y and dY.
+// The layer saves nothing: its backward pass reads X, Y and dY.
 LayerRecipe make_recipe(const PoolingSpec& spec, const ops::LayerTypes& types, Mode mode);
 LayerRecipe make_recipe(const LrnSpec& spec, const ops::LayerTypes& types, Mode mode);
 LayerRecipe make_recipe(const UpsamplingSpec& spec, const ops::LayerTypes& types, Mode mode);

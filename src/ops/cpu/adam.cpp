@@ -1,4 +1,4 @@
-// Adam and AdamW over the stored form of a parameter; adam_coefficients.h has the formula.
+// Adam and AdamW on a parameter in its storage layout; adam_coefficients.h has the formula.
 
 #include <cmath>
 
@@ -33,7 +33,7 @@ class AdamKernel final : public CpuKernel {
     float* const new_v = write_pointer<float>(operands, 2);
     const GradientScale gradient_scale = gradient_scaling_.of(operands);
     if (gradient_scale.skips) {
-      return;  // everything is updated in place
+      return;  // writes overwrite their reads, so all values stay
     }
     const float scale = gradient_scale.scale;
     StepScalars counted = scalars;

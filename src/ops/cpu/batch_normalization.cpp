@@ -1,6 +1,7 @@
-// Batch normalisation through oneDNN. It works in place where that is permitted: inference over X, the
-// gradient over dY. oneDNN has no fast implementation for one dimension of space or none, so any space is
-// passed to it as a plane of one column. Channels last, the elements have the same order.
+// Batch normalisation through oneDNN. Where the recipe permits it, the layer works in place: Y overwrites X
+// in inference, and dX overwrites dY in training. oneDNN has no fast implementation for fewer than two
+// spatial dimensions, so all maps are passed as planes of one column. With channels last, this does not
+// change the order of the elements.
 
 #include "src/ops/cpu/layer_ops.h"
 #include "src/ops/cpu/loops.h"
@@ -44,8 +45,8 @@ class Problem {
     return {{.name = primitive.impl_info_str(), .sequence = std::move(sequence)}};
   }
 
-  // Uses the running statistics or, over several ranks, the batch's: kNormalize has these operands in the
-  // same order.
+  // Uses the running statistics or, over several ranks, the batch's statistics. kNormalize has these operands
+  // in the same order.
   std::vector<Implementation> forward_inference() const {
     using namespace ops::normalization;
     const Forward::primitive_desc primitive = forward_primitive(

@@ -16,14 +16,14 @@
 
 namespace vdnn::cpu {
 
-// Geometry of the sums: one unit per sample or, if `one_sample`, one for the whole batch.
+// How samples are cut into blocks. If `one_sample`, the whole batch counts as one sample.
 struct ChannelGeometry {
   std::uint64_t samples = 0;
   std::uint64_t channels = 0;
-  std::uint64_t elements = 0;  // of a sample
+  std::uint64_t elements = 0;  // per sample
   std::uint64_t lanes = 0;
   std::uint64_t block = 0;   // elements of a block: whole rows of lanes
-  std::uint64_t blocks = 0;  // of a sample
+  std::uint64_t blocks = 0;  // per sample
 
   explicit ChannelGeometry(const TensorType& type, bool one_sample = false)
       : samples(one_sample ? 1 : static_cast<std::uint64_t>(type.dims[0])),
@@ -54,7 +54,7 @@ class ChannelWorkspace {
         coefficients_(pointer_to<float>(range.begin + 2 * sizeof(double) * geometry.samples *
                                                           geometry.blocks * geometry.lanes)) {}
 
-  // The sums of a block. After folding, block 0 contains the sums of each channel of the sample.
+  // The sums of a block. After add_up(), block 0 contains the sums of each channel of the sample.
   double* sums(std::uint64_t sample, std::uint64_t block, std::uint64_t which) const {
     return sums_ + ((sample * geometry_.blocks + block) * 2 + which) * geometry_.lanes;
   }
@@ -103,7 +103,7 @@ void for_each_row(const ChannelGeometry& geometry, std::uint64_t first, std::uin
   }
 }
 
-// Sums of a and of a b for each channel of each sample; both are indexed by element.
+// Sums of `a` and of the products `a * b` for each channel of each sample. Both are indexed by element.
 template <class A, class B>
 void add_up(const ChannelGeometry& geometry, int threads, const A& a, const B& b,
             const ChannelWorkspace& workspace) {

@@ -7,7 +7,7 @@
 
 namespace vdnn::cpu {
 
-// One thread is enough: a pass over the targets is cheap compared with the exponentials of the logits.
+// One thread checks all targets, since this pass is cheap compared with the exponentials of the logits.
 std::span<const std::int32_t> checked_targets(const ops::ClassPlaces& problem, const OpOperands& operands) {
   const std::span targets(read_pointer<std::int32_t>(operands, 1), problem.samples * problem.places);
   ops::require_classes(problem, targets);
@@ -35,7 +35,7 @@ double probability(float logit, const Row& row) {
 void ClassMetrics::add(const Row& row, std::span<const float> logits, std::int32_t target) {
   const auto wanted = static_cast<std::size_t>(target);
   loss += row.log_sum - static_cast<double>(logits[wanted]);
-  // If a logit is NaN, the index of the largest is arbitrary.
+  // If a logit is NaN, log_sum is not finite, and the index of the largest is arbitrary.
   correct += std::isfinite(row.log_sum) && row.largest == wanted ? 1 : 0;
   ++counted;
 }

@@ -1,7 +1,7 @@
 #pragma once
 // Code shared by losses over classes. Each place has a row of logits and a target. Sums run over pieces of
-// places. A piece is so large that a batch without space needs one thread. The order of sums does not depend
-// on the number of threads.
+// places. A batch without spatial dimensions is one piece, for one thread, unless it is very large. The order
+// of sums does not depend on the number of threads.
 
 #include <cstddef>
 #include <cstdint>
@@ -14,7 +14,7 @@ namespace vdnn::cpu {
 
 inline constexpr std::uint64_t kPlacesPerPiece = 4096;
 
-// True if the place counts.
+// True if a place with this target counts for the loss.
 inline bool counts(std::int32_t target) {
   return target >= 0;
 }
@@ -26,7 +26,7 @@ double count_places(std::span<const std::int32_t> targets);
 // Statistics of a row of logits.
 struct Row {
   double log_sum = 0;       // log of the sum of exponentials
-  std::size_t largest = 0;  // index of the largest logit, the first of equals
+  std::size_t largest = 0;  // index of the largest logit, of the first one among equal logits
 
   explicit Row(std::span<const float> logits);
 };

@@ -34,7 +34,7 @@ struct Problem {
   }
 };
 
-// Copies `rows` rows of `columns` bytes, with a given distance between rows on either side.
+// Copies `rows` rows of `columns` bytes, with the given distances between the rows of source and destination.
 void copy_columns(const std::byte* from, std::uint64_t from_distance, std::byte* to,
                   std::uint64_t to_distance, std::uint64_t rows, std::uint64_t columns) {
   for (std::uint64_t row = 0; row < rows; ++row) {
@@ -83,7 +83,7 @@ class BackwardKernel final : public CpuKernel {
  private:
   int threads_;
   Problem problem_;
-  Slice slice_;  // of the input whose gradient this is
+  Slice slice_;  // the slice of the input whose gradient the op computes
 };
 
 }  // namespace

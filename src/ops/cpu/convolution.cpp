@@ -1,4 +1,4 @@
-// Convolutions of one to three dimensions of space, through oneDNN's direct algorithms.
+// Convolutions in one to three spatial dimensions, through oneDNN's direct algorithms.
 
 #include "src/ops/cpu/filter_passes.h"
 #include "src/ops/cpu/recipes.h"

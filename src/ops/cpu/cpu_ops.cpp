@@ -161,8 +161,8 @@ class CpuProgram final : public OpProgram {
 
   Context context_;
   const Tape& tape_;
-  std::vector<std::unique_ptr<CpuKernel>> kernels_;  // of the tape's ops
-  std::vector<ParameterForms> forms_;                // of the tape's parameters
+  std::vector<std::unique_ptr<CpuKernel>> kernels_;  // by op of the tape
+  std::vector<ParameterForms> forms_;                // by parameter of the tape
 };
 
 class CpuOps final : public OpLibrary {

@@ -1,4 +1,5 @@
-// Layers from outside the library. They have their own recipes and run their own ops.
+// Custom layers, which a program defines outside the library. They have their own recipes and run their own
+// ops.
 
 #include "src/ops/cpu/layer_ops.h"
 #include "src/ops/custom_op.h"

@@ -6,8 +6,8 @@
 //   d loss / d p = g = (1 / N K) (a / b - 2 t) / b
 //   d loss / d x = (p - t) / counted + p (g - sum of g p over the classes)
 //
-// Forward saves a and b, so that backward needs no sums over space. All sums are in double: first within
-// pieces of a sample's places, then over the pieces in order.
+// The forward pass saves a and b, so that the backward pass needs no sums over places. All sums are in
+// double: first within pieces of a sample's places, then over the pieces in order.
 
 #include <algorithm>
 
@@ -76,7 +76,7 @@ struct ClassSums {
   }
 };
 
-// Room for both kinds of sums of each piece.
+// Bytes for both kinds of sums of each piece.
 std::uint64_t workspace_bytes(const ops::ClassPlaces& problem) {
   return Pieces(problem).count() * (sizeof(ClassMetrics) + problem.classes * sizeof(ClassSums));
 }
@@ -124,7 +124,7 @@ class ForwardKernel final : public CpuKernel {
         metrics.add(row, place_logits, target);
         sums[static_cast<std::size_t>(target)].targets += 1;
       }
-      // Last, since probabilities may overwrite the row.
+      // The probabilities are written last, since they may overwrite the row.
       for (std::uint64_t k = 0; k < problem_.classes; ++k) {
         const double p = probability(place_logits[k], row);
         if (counts(target)) {
@@ -139,7 +139,8 @@ class ForwardKernel final : public CpuKernel {
     return metrics;
   }
 
-  // Returns 1 - the mean over samples and classes. Writes numerators and denominators to `saved`.
+  // Returns 1 minus the mean of Dice over samples and classes. Writes the numerators a and denominators b to
+  // `saved`.
   double dice_loss(std::span<const std::int32_t> targets, const ClassSums* sums, float* saved) const {
     double dice = 0;
     for (std::uint64_t sample = 0; sample < problem_.samples; ++sample) {
@@ -200,7 +201,7 @@ class BackwardKernel final : public CpuKernel {
     double coefficients = 0;
   };
 
-  // g of class k.
+  // The gradient g of the formulas, for class k.
   double slope(const float* dice, std::uint64_t k, bool hit, const Counts& counted) const {
     const auto numerator = static_cast<double>(dice[k]);
     const auto denominator = static_cast<double>(dice[problem_.classes + k]);

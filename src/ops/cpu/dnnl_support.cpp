@@ -37,7 +37,7 @@ dnnl::memory::data_type to_dnnl(DataType type) {
     case DataType::kBf16:
       return dnnl::memory::data_type::bf16;
     default:
-      throw InvalidArgument(std::string("oneDNN is not asked to compute ") + to_string(type));
+      throw InvalidArgument(std::string("cpu: no op computes ") + to_string(type) + " through oneDNN");
   }
 }
 

@@ -11,7 +11,7 @@ namespace vdnn::cpu {
 struct Context {
   dnnl::engine engine;
   int threads = 1;
-  bool multiplies_bf16 = false;  // in hardware, so oneDNN's bf16 kernels emulate nothing
+  bool multiplies_bf16 = false;  // whether the hardware does, so that oneDNN's bf16 kernels need no emulation
 };
 
 // True if this processor multiplies bf16 (AVX512-BF16) and DNNL_MAX_CPU_ISA permits oneDNN to use it.
@@ -36,11 +36,12 @@ dnnl::memory::dims to_dnnl(const Dims& dims);
 dnnl::memory::data_type to_dnnl(DataType type);
 // A dense descriptor of one to five dimensions, channels last: NHWC for feature maps, KRSC for filters.
 dnnl::memory::desc dense_desc(const TensorType& type);
-// The shape of `desc` with the layout left to the implementation.
+// Returns the shape of `desc` with elements of type `type`, and leaves the layout to the implementation.
 dnnl::memory::desc any_desc(const dnnl::memory::desc& desc, dnnl::memory::data_type type);
-// The layout of `desc` with elements of another type.
+// Returns the layout of `desc` with elements of type `type`.
 dnnl::memory::desc in_type(dnnl::memory::desc desc, dnnl::memory::data_type type);
-// True for oneDNN's reference implementations, which are orders of magnitude slower than the others.
+// True for oneDNN's reference implementations, which are orders of magnitude slower than its optimised
+// implementations.
 bool is_reference(const dnnl::primitive_desc_base& primitive);
 // A name made of dimensions, strides and inner blocks: equal names mean equal layouts. Only for blocked
 // layouts, which all filters have.

@@ -16,10 +16,10 @@ namespace vdnn::cpu {
 
 namespace {
 
-// This name distinguishes the op of inference from that of training, which has the same operands.
+// The name distinguishes the op of inference from the op of training, since both have the same operands.
 constexpr std::string_view kCopyAlgorithm = "copy";
 
-// The value or zero, without a branch, which would be mispredicted.
+// Returns the value or zero. It uses no branch, since a branch would often be mispredicted.
 float keep_if(bool kept, float value) {
   return std::bit_cast<float>(std::bit_cast<std::uint32_t>(value) & (0U - static_cast<std::uint32_t>(kept)));
 }
@@ -53,7 +53,8 @@ class DropoutKernel final : public CpuKernel {
  private:
   using Bits = typename Format::Bits;
 
-  // Writes elements [begin, end) of one sample.
+  // Writes the elements of pairs [begin, end) of one sample. Pair i has elements 2 i and 2 i + 1, which share
+  // a draw of the mask. The last pair may have only one element.
   void drop(const ops::DropoutMask& mask, const Bits* x, Bits* y, std::uint64_t begin,
             std::uint64_t end) const {
     for (std::uint64_t pair = begin; pair < end; ++pair) {
@@ -70,7 +71,7 @@ class DropoutKernel final : public CpuKernel {
   DropoutSpec spec_;
   float scale_;
   std::uint64_t samples_;
-  std::uint64_t elements_;  // of a sample
+  std::uint64_t elements_;  // per sample
 };
 
 class CopyKernel final : public CpuKernel {

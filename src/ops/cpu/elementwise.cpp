@@ -1,6 +1,6 @@
-// ReLU, sigmoid, addition and conversion, forward and backward. The loops also work in place. NaN passes
-// through, so that the loss shows that a run diverges. Backward needs only Y: where ReLU's slope depends on
-// the sign of X, Y has the same sign, and a sigmoid's slope is y (1 - y).
+// ReLU, sigmoid, addition and conversion, forward and backward. The loops also work in place. A NaN in X
+// gives a NaN in Y, so that the loss shows that a run diverges. Backward needs only Y: ReLU's slope depends
+// on the sign of X, which Y has too, and a sigmoid's slope is y (1 - y).
 
 #include <cmath>
 #include <cstring>
@@ -191,7 +191,7 @@ LayerRecipe make_recipe(const Context&, const ReluSpec& spec, const LayerTypes& 
 std::unique_ptr<CpuKernel> make_kernel(const Context& context, const ReluSpec& spec,
                                        const KernelRequest& request) {
   const float slope = spec.negative_slope;
-  // Zero times infinity would be NaN.
+  // If the slope is 0, negative values are not multiplied by it: zero times infinity would be NaN.
   if (slope == 0) {
     return pass_kernel(context, request, []<class Format>(Format) {
       return std::pair(ReluForward<Format>{}, ReluBackward<Format>{});
@@ -226,7 +226,7 @@ LayerRecipe make_recipe(const Context&, const ConversionSpec& spec, const LayerT
   return ops::standard_recipe(spec, types, mode, {own_algorithm(), own_algorithm()});
 }
 
-// The backward pass converts the gradient in the other direction.
+// The backward pass converts the gradient back to the type of X.
 std::unique_ptr<CpuKernel> make_kernel(const Context& context, const ConversionSpec&,
                                        const KernelRequest& request) {
   const bool forward = request.op.direction == Direction::kForward;

@@ -14,9 +14,9 @@ std::string describe(const FilterShape& shape) {
   return "an input of " + to_string(shape.input.dims) + " and a filter of " + to_string(shape.filter);
 }
 
-// For a strided 1x1 convolution oneDNN 2.6 makes a dense copy of the input, whose size it computes from the
-// number of channels. The filter's backward pass writes whole vectors of channels. If there are fewer
-// channels than a vector has floats, the pass writes far beyond its scratchpad.
+// For a strided 1x1 convolution oneDNN 2.6 makes a dense copy of the input, in a scratchpad whose size it
+// computes from the number of channels. The filter's backward pass writes whole vectors of channels. If there
+// are fewer channels than a vector has floats, the pass writes far beyond the scratchpad.
 bool overruns_scratchpad(const FilterShape& shape, const std::string& name) {
   constexpr std::int64_t kWidestVector = 16;
   const bool strided = std::ranges::any_of(shape.stride, [](std::int64_t stride) { return stride > 1; });
@@ -46,7 +46,7 @@ dnnl::memory::desc filter_of(const dnnl::primitive_desc& primitive, Direction di
       direction == Direction::kBackwardFilter ? dnnl::query::diff_weights_md : dnnl::query::weights_md, 0);
 }
 
-// The following functions build the three passes; operand numbers are those of the recipe.
+// The following functions build the three passes. Operand numbers are those of the recipe.
 
 // The type in which a pass reads the filter or writes its gradient. The gradient is always fp32.
 dnnl::memory::data_type filter_type(const FilterLayer& layer, Direction direction) {

@@ -1,12 +1,12 @@
 #pragma once
-// Layers with filters (src/ops/filter_layer.h) through oneDNN. They have three passes. For each pass,
-// oneDNN's implementations prefer different layouts of the filter.
+// Layers with filters (src/ops/filter_layer.h) through oneDNN. They have three passes, whose implementations
+// in oneDNN prefer different layouts of the filter.
 //
 // The filter is stored in the layout of the first forward implementation. The stored filter includes padding,
 // which stays zero: oneDNN writes zeros there, and updates keep them. For an implementation with another
-// layout, the filter is reordered through the workspace. Each pass offers oneDNN's implementations in
-// oneDNN's order. After them come those that can also work on the stored layout ("@stored"), which need no
-// copy.
+// layout, the filter is reordered through the workspace. The algorithms of a pass are first oneDNN's
+// implementations with the layouts that they prefer, in oneDNN's order. Then follow, with the suffix
+// "@stored", implementations that work on the stored layout and need no copy.
 //
 // For bf16 maps, the forward and data passes read a copy of the filter in bf16, with the layout of the fp32
 // filter. The filter's gradient is fp32.
@@ -33,14 +33,14 @@ struct ImplementationIdentity {
 ImplementationIdentity identity_of(const dnnl::primitive_desc& primitive, Direction direction);
 
 // Calls `visit` for every implementation of a pass that uses this layout of the filter or of its gradient, in
-// oneDNN's order, until `visit` returns false. See passes_of() (filter_passes.h).
+// oneDNN's order, until `visit` returns false. passes_of() (filter_passes.h) makes such functions.
 using VisitImplementation = std::function<bool(const dnnl::primitive_desc&)>;
 using ForEachImplementation = std::function<void(Direction direction, const dnnl::memory::desc& filter,
                                                  const VisitImplementation& visit)>;
 
 using ops::FilterShape;
 
-// The bias as oneDNN's operation descriptors expect it; a zero descriptor without a bias.
+// The bias as oneDNN's operation descriptors expect it; a zero descriptor if the layer has no bias.
 dnnl::memory::desc bias_desc(const FilterShape& shape);
 
 struct FilterLayer {
@@ -62,7 +62,7 @@ LayerRecipe filter_layer_recipe(const Context& context, const FilterLayer& layer
 std::unique_ptr<CpuKernel> filter_layer_kernel(const Context& context, const FilterLayer& layer,
                                                const KernelRequest& request);
 
-// All throw InvalidArgument if the types do not fit the spec.
+// These overloads throw InvalidArgument if the types do not fit the spec.
 FilterLayer filter_layer(const Context& context, const ConvolutionSpec& spec, const LayerTypes& types);
 FilterLayer filter_layer(const Context& context, const TransposedConvolutionSpec& spec,
                          const LayerTypes& types);

@@ -1,7 +1,7 @@
 #pragma once
-// Queries oneDNN for the implementations of the passes of layers with filters. Such a layer describes an
-// *operation*: three of oneDNN's primitives and, for each, its descriptor over a filter of a given layout.
-// The rest is the same for all layers.
+// Queries oneDNN for the implementations of the passes of layers with filters. Each kind of layer defines an
+// *operation*: the primitives of its three passes and, for each primitive, its descriptor for a filter of a
+// given layout. All other code is the same for all kinds.
 
 #include <algorithm>
 #include <dnnl.hpp>
@@ -12,9 +12,9 @@
 
 namespace vdnn::cpu {
 
-// Visits implementations in the order of oneDNN's iterator, some possibly twice; see visit_implementations().
-// The iterator refers to its operation descriptor and its forward hint, so both must live until the last
-// next_impl().
+// Returns the implementations in the order of oneDNN's iterator, some possibly twice; see
+// visit_implementations(). The iterator refers to its operation descriptor and its forward hint, so both must
+// live until the last next_impl().
 template <class PrimitiveDesc, class OperationDesc, class... Hint>
 std::vector<dnnl::primitive_desc> implementations_with(const dnnl::primitive_attr& attributes,
                                                        const OperationDesc& operation,
@@ -32,8 +32,8 @@ std::vector<dnnl::primitive_desc> implementations_with(const dnnl::primitive_att
 
 // Visits implementations in an order that does not depend on earlier runs. The order of oneDNN's iterator
 // (2.6, primitive_iterator.hpp) depends on its cache of primitives. The iterator returns cached
-// implementations without advancing, and later ones late or twice. So the order is queried with attributes
-// that no kernel uses, for which nothing is cached.
+// implementations without advancing, so it returns the following implementations late or twice. So the order
+// is queried with attributes that no kernel uses, for which nothing is cached.
 template <class PrimitiveDesc, class OperationDesc, class... Hint>
 void visit_implementations(Direction direction, const OperationDesc& operation, const dnnl::engine& engine,
                            const VisitImplementation& visit, const Hint&... hint) {
@@ -59,7 +59,7 @@ ForEachImplementation passes_of(const Operation& operation, const dnnl::engine& 
       visit_implementations<Forward>(direction, operation.forward(filter), engine, visit);
       return;
     }
-    // The hint that the backward passes need.
+    // oneDNN needs the forward primitive as a hint for the backward passes.
     const Forward hint(operation.forward(any_desc(filter, operation.input.data_type())),
                        scratchpad_attributes(), engine,
                        /*allow_empty=*/true);
@@ -84,7 +84,7 @@ struct WindowOperation {
 
   dnnl::algorithm algorithm;
   dnnl::memory::desc input;
-  dnnl::memory::desc bias;  // zero without a bias
+  dnnl::memory::desc bias;  // a zero descriptor if there is no bias
   dnnl::memory::desc output;
   dnnl::memory::dims stride;
   dnnl::memory::dims dilation;  // as oneDNN counts it, from 0

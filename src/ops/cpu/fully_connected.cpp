@@ -1,4 +1,4 @@
-// Fully connected layers (oneDNN's inner product). If the input has space, the weights K x C x space are a
+// Fully connected layers (oneDNN's inner product). If the input has spatial dimensions, the weights are a
 // filter as large as the input, so that nothing is flattened or copied.
 
 #include "src/ops/cpu/filter_passes.h"
@@ -14,7 +14,7 @@ struct Operation {
   using BackwardFilter = dnnl::inner_product_backward_weights;
 
   dnnl::memory::desc input;
-  dnnl::memory::desc bias;  // zero without a bias
+  dnnl::memory::desc bias;  // a zero descriptor if there is no bias
   dnnl::memory::desc output;
 
   Forward::desc forward(const dnnl::memory::desc& weights) const {

@@ -1,8 +1,8 @@
 // The norm of all gradients together and the scale that clips it (Pascanu et al. 2013), as
-// torch.nn.utils.clip_grad_norm_ computes them: scale = min(1, max_norm / (norm + 1e-6)), here in double
-// until it is stored. If the norm is not finite, the scale is NaN. The next update then makes the parameters
-// NaN, so that the run visibly diverges. A scale of max_norm / infinity = 0 would silently freeze most of the
-// network. Padding in stored gradients is zero and adds nothing.
+// torch.nn.utils.clip_grad_norm_ computes them: scale = min(1, max_norm / (norm + 1e-6)). Both are computed
+// in double and rounded when they are stored. If the norm is not finite, the scale is NaN. The next update
+// then makes the parameters NaN, so that the run visibly diverges. A scale of max_norm / infinity = 0 would
+// silently freeze most of the network. Padding in stored gradients is zero and adds nothing.
 
 #include <algorithm>
 #include <cmath>
@@ -57,7 +57,7 @@ class GradientNormKernel final : public CpuKernel {
  private:
   int threads_;
   GradientNormSpec spec_;
-  std::vector<std::uint64_t> elements_;  // of each gradient in stored form
+  std::vector<std::uint64_t> elements_;  // by gradient, including the padding of its storage layout
 };
 
 }  // namespace

@@ -1,6 +1,6 @@
 #pragma once
 // The factor by which an update multiplies its gradient. It is 1, or the scale computed from the norm of all
-// gradients; that norm is then the update's last read.
+// gradients. In the second case, the norm is the update's last read.
 
 #include <optional>
 
@@ -12,7 +12,7 @@ namespace vdnn::cpu {
 struct GradientScale {
   float scale = 1;
   bool skips = false;               // gradients have overflowed, so nothing is updated
-  std::uint64_t skipped_steps = 0;  // skipped earlier; the optimizer does not count them
+  std::uint64_t skipped_steps = 0;  // number of earlier skipped steps, which the optimizer does not count
 };
 
 class GradientScaling {
@@ -40,7 +40,7 @@ class GradientScaling {
   }
 
  private:
-  std::optional<std::size_t> norm_;  // index of the read; absent: no norm
+  std::optional<std::size_t> norm_;  // index of the read that is the norm, if there is one
   bool loss_scaled_ = false;
 };
 

@@ -1,4 +1,4 @@
-// Gradient accumulation over the stored form of a gradient; padding stays zero.
+// Gradient accumulation on gradients in their storage layout, whose padding stays zero.
 
 #include <algorithm>
 
@@ -18,7 +18,7 @@ class GradientSumKernel final : public CpuKernel {
 
   void run(const OpOperands& operands, const StepScalars& scalars) override {
     const float* const gradient = read_pointer<float>(operands, 0);
-    float* const sum = write_pointer<float>(operands, 0);  // in the memory of the second read
+    float* const sum = write_pointer<float>(operands, 0);  // the same memory as the second read
     const bool first = scalars.micro_step == 0;
     for_each_range(elements_, threads_, [=](std::uint64_t begin, std::uint64_t end) {
       if (first) {

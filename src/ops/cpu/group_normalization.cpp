@@ -74,7 +74,8 @@ class ForwardKernel final : public CpuKernel {
     const auto elements = static_cast<double>(geometry_.group_elements());
     const double exact_mean = sum / elements;
     const double variance = square / elements - exact_mean * exact_mean;
-    // Forward uses the rounded numbers that it saves, so that backward computes with the same ones.
+    // The forward pass uses the rounded numbers that it saves, so that the backward pass computes with the
+    // same numbers.
     const auto mean = static_cast<float>(exact_mean);
     const auto reciprocal_deviation =
         static_cast<float>(1 / std::sqrt((variance < 0 ? 0 : variance) + epsilon_));
@@ -150,7 +151,7 @@ class BackwardKernel final : public CpuKernel {
             .reciprocal_deviation = static_cast<double>(deviation[index])};
   }
 
-  // Replaces the sums of dY x by those of dY z.
+  // Replaces the sums of dY x by the sums of dY z.
   void find_parameter_gradients(const OpOperands& operands, const ChannelWorkspace& workspace,
                                 std::uint64_t channel) const {
     using namespace ops::normalization;

@@ -14,7 +14,7 @@ class CpuKernel {
   CpuKernel& operator=(const CpuKernel&) = delete;
   virtual ~CpuKernel() = default;
 
-  // Operands have the order of the recipe. Any thread may call run(), one at a time.
+  // Operands have the order of the recipe. Call run() from one thread at a time; it may be any thread.
   virtual void run(const OpOperands& operands, const StepScalars& scalars) = 0;
 };
 

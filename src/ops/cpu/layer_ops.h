@@ -1,7 +1,8 @@
 #pragma once
 // Every kind of layer is a pair of overloads, selected by the type of its spec: `make_recipe` returns its
 // recipe, `make_kernel` compiles one of its ops. Both throw InvalidArgument (or dnnl::error, which the
-// callers translate) for an unsupported layer. Callers must have a ThreadScope, since both create primitives.
+// callers translate) for an unsupported layer. Create a ThreadScope before a call, since both functions
+// create primitives.
 
 #include <memory>
 #include <span>

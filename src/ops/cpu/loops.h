@@ -11,7 +11,7 @@ namespace vdnn::cpu {
 using ops::read_pointer;
 using ops::write_pointer;
 
-// Calls work(begin, end) for ranges that cover [0, count), at most one per thread. Each item has
+// Calls work(begin, end) for ranges that cover the items [0, count), one per thread. An item has
 // `elements_each` elements. `work` must not throw.
 template <class Work>
 void for_each_range(std::uint64_t count, int threads, const Work& work, std::uint64_t elements_each = 1) {
@@ -33,8 +33,8 @@ inline std::uint64_t piece_count(std::uint64_t count, std::uint64_t size) {
 }
 
 // Calls work(index, begin, end) for pieces of [0, count) of `size` elements each (the last may be shorter).
-// The pieces do not depend on the number of threads. So sums within pieces, and then over pieces, do not
-// either. `work` must not throw.
+// The pieces do not depend on the number of threads. So the number of threads does not change sums that are
+// computed first within pieces and then over the pieces. `work` must not throw.
 template <class Work>
 void for_each_piece(std::uint64_t count, std::uint64_t size, int threads, const Work& work) {
   const std::uint64_t pieces = piece_count(count, size);

@@ -1,8 +1,8 @@
-// Local response normalisation across channels. The operation does not depend on the arrangement of space.
-// oneDNN 2.6 has fast implementations only for planes, so all of space is passed as one row of a plane. The
+// Local response normalisation across channels. The operation does not depend on how places are arranged.
+// oneDNN 2.6 has fast implementations only for planes, so all places are passed as one row of a plane. The
 // backward pass of these implementations is wrong for a `size` of 7 or more if there are more than 16
-// channels and their number is not a multiple of 16. For a `size` of 1 it cannot be created. So the fast
-// implementations serve only the sizes that networks use.
+// channels and their number is not a multiple of 16. For a `size` of 1 the backward pass cannot be created.
+// So the fast implementations are used only for sizes 3 and 5, which networks have.
 
 #include <string>
 
@@ -41,13 +41,14 @@ PrimitiveLayer primitive_layer(const Context& context, const LrnSpec& spec, cons
       .backward = {},
       .backward_reads_input = true,
       .saved = "norms",
-      // The sum of squares, and a power that costs about ten operations.
+      // The sum of squares, and a power, which counts as ten operations.
       .cost = {.flops = static_cast<double>(type.elements()) * (2 * static_cast<double>(spec.size) + 10),
                .bytes = 2 * static_cast<double>(type.bytes())}};
   const auto forward = make_forward(mode, [&](dnnl::prop_kind kind) {
     const dnnl::lrn_forward::desc desc(kind, kAlgorithm, rows, spec.size, spec.alpha, spec.beta, spec.k);
     dnnl::lrn_forward::primitive_desc primitive(desc, attributes, context.engine);
-    // Forward must match backward, which reads what forward saves: oneDNN's reference saves nothing.
+    // The forward implementation must match the backward one, which reads the saved values: oneDNN's
+    // reference saves nothing.
     while (!may_be_fast(spec) && !is_reference(primitive)) {
       if (!primitive.next_impl()) {
         throw InvalidArgument(std::string(kLayer) + ": oneDNN has no reference of size " +

@@ -1,4 +1,5 @@
-// Mean squared error: the sum in double, the gradient (2 weight / elements) (x - t) in single precision.
+// Mean squared error. The sum is computed in double, and the gradient, (2 weight / elements) (x - t), in
+// single precision.
 
 #include "src/ops/cpu/layer_ops.h"
 #include "src/ops/cpu/recipes.h"

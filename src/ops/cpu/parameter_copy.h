@@ -9,7 +9,7 @@ namespace vdnn::cpu {
 
 class ParameterCopy {
  public:
-  // The copy in the memory of a running op.
+  // Writes the copy in a running op.
   class Writer {
    public:
     // Copies elements [begin, end) of the parameter.
@@ -33,7 +33,7 @@ class ParameterCopy {
     void* bits_;
   };
 
-  // `request`: an update.
+  // `request` must be for an update.
   explicit ParameterCopy(const KernelRequest& request) {
     const Value& last = request.tape.value(request.op.writes.back());
     if (last.kind == ValueKind::kParameterCopy) {
@@ -48,7 +48,7 @@ class ParameterCopy {
 
  private:
   DataType type_ = DataType::kF32;
-  std::size_t operand_ = 0;  // index of the write; 0 (the parameter itself): no copy
+  std::size_t operand_ = 0;  // index of the write that is the copy; 0 (the parameter itself) if there is none
 };
 
 }  // namespace vdnn::cpu

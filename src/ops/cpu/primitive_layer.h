@@ -1,7 +1,7 @@
 #pragma once
 // Layers without parameters for which one oneDNN primitive computes each pass: pooling, upsampling and local
-// response normalisation. A forward primitive may leave data for the backward one, which oneDNN calls its
-// *workspace*. These data are saved as bytes, since only oneDNN knows their format.
+// response normalisation. A forward primitive may write data for the backward primitive; oneDNN calls these
+// data a *workspace*. They are saved as bytes, since only oneDNN knows their format.
 
 #include <dnnl.hpp>
 #include <memory>
@@ -22,8 +22,9 @@ struct PrimitiveLayer {
   Cost cost;          // of a pass, without the saved value
 };
 
-// `make` creates the forward primitive of a kind. Inference also uses training's primitive, so that both
-// compute the same result, unless that primitive saves a value. Inference has no memory for a saved value.
+// `make` creates the forward primitive of a kind. If training's primitive saves no value, inference uses it,
+// too, so that both compute the same result. Otherwise inference has its own primitive, since it has no
+// memory for a saved value.
 template <class Make>
 auto make_forward(Mode mode, const Make& make) {
   auto training = make(dnnl::prop_kind::forward_training);

@@ -62,7 +62,7 @@ class SequenceKernel final : public CpuKernel {
   int threads_;
   dnnl::stream stream_;
   std::vector<PrimitiveSequence::Place> places_;
-  std::vector<dnnl::memory> memories_;  // of places_
+  std::vector<dnnl::memory> memories_;  // by index in places_
   std::vector<Call> calls_;
 };
 
@@ -127,9 +127,11 @@ std::unique_ptr<CpuKernel> build_requested(const Context& context,
   const Algorithm& asked = request.op.algorithms[request.algorithm];
   if (request.algorithm >= implementations.size() || implementations[request.algorithm].name != asked.name ||
       implementations[request.algorithm].sequence.workspace_bytes() != asked.workspace_bytes) {
-    throw InvalidArgument("algorithm " + std::to_string(request.algorithm) + " ('" + asked.name + "', " +
-                          format_size(asked.workspace_bytes) +
-                          ") is not what this library has at that place: the tape was made for another one");
+    throw InvalidArgument(
+        "algorithm " + std::to_string(request.algorithm) + " ('" + asked.name + "', " +
+        format_size(asked.workspace_bytes) +
+        ") of the tape is not the algorithm of that index here. Make the tape again: it was made "
+        "with another oneDNN, for another number of threads or on another machine");
   }
   return implementations[request.algorithm].sequence.build(context);
 }

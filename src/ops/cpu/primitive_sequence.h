@@ -1,7 +1,7 @@
 #pragma once
-// An op as a sequence of oneDNN primitives over the memory of its operands. A plan comes first and determines
-// the workspace; a kernel is built from it. The catalog and the program use the same plan, so the counted
-// workspace is the one in use.
+// An op as a sequence of oneDNN primitives over the memory of its operands. A sequence is first planned,
+// which determines its workspace. build() then makes a kernel from it. The catalog and the program use the
+// same sequence, so the workspace that the catalog counts is the workspace in use.
 
 #include <cstdint>
 #include <memory>
@@ -36,7 +36,8 @@ class PrimitiveSequence {
   PlaceIndex write(std::uint32_t operand, const dnnl::memory::desc& desc);
   // Reserves a piece of the workspace.
   PlaceIndex scratch(const dnnl::memory::desc& desc);
-  // `primitive` must have been made with scratchpad_attributes(); its scratchpad is added to the workspace.
+  // Appends a primitive, which must have been made with scratchpad_attributes(). Its scratchpad is added to
+  // the workspace.
   void append(const dnnl::primitive_desc_base& primitive, std::vector<Argument> arguments);
   void append_reorder(const dnnl::engine& engine, PlaceIndex from, PlaceIndex to);
 
@@ -51,7 +52,7 @@ class PrimitiveSequence {
   std::uint64_t workspace_bytes_ = 0;
 };
 
-// Attributes with which the caller provides scratchpads, as part of the op's workspace.
+// Attributes for primitives whose scratchpads the caller provides, as part of the op's workspace.
 dnnl::primitive_attr scratchpad_attributes();
 
 // One way to compute an op.
@@ -61,7 +62,8 @@ struct Implementation {
 };
 std::vector<Algorithm> algorithms_of(const std::vector<Implementation>& implementations);
 // Builds the implementation that `request` selects. Throws InvalidArgument if the tape has another name or
-// workspace for that index, because it was made with another library, number of threads or machine.
+// workspace for that index, because the tape was made with another library, for another number of threads or
+// on another machine.
 std::unique_ptr<CpuKernel> build_requested(const Context& context,
                                            const std::vector<Implementation>& implementations,
                                            const KernelRequest& request);

@@ -1,5 +1,5 @@
 #pragma once
-// Building blocks that this catalog's recipes share with those of other catalogs.
+// Building blocks that the recipes of this catalog and of other catalogs have in common.
 
 #include "src/ops/recipes.h"
 

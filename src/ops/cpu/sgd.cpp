@@ -1,5 +1,5 @@
-// Momentum SGD over the stored form of a parameter. The order of elements does not matter, and padding, which
-// is zero in parameter, gradient and momentum, stays zero.
+// Momentum SGD on a parameter in its storage layout. The order of elements does not matter. Padding is zero
+// in parameter, gradient and momentum, and stays zero.
 
 #include "src/ops/cpu/gradient_scale.h"
 #include "src/ops/cpu/layer_ops.h"
@@ -31,7 +31,7 @@ class SgdKernel final : public CpuKernel {
     const float learning_rate = scalars.learning_rate;
     const GradientScale gradient_scale = gradient_scaling_.of(operands);
     if (gradient_scale.skips) {
-      return;  // everything is updated in place
+      return;  // writes overwrite their reads, so all values stay
     }
     const float scale = gradient_scale.scale;
     const auto copy = copy_.of(operands);

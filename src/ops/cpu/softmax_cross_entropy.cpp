@@ -1,5 +1,5 @@
 // Softmax cross-entropy, with exponentials and sums in double. Places are processed in pieces
-// (class_places.h); a batch without space is one piece unless it is very large.
+// (class_places.h); a batch without spatial dimensions is one piece unless it is very large.
 
 #include "src/ops/cpu/class_places.h"
 #include "src/ops/cpu/layer_ops.h"
@@ -17,7 +17,7 @@ std::uint64_t pieces_of(const ops::ClassPlaces& problem) {
   return piece_count(problem.samples * problem.places, kPlacesPerPiece);
 }
 
-// Room for the sums of all pieces; a single piece needs none.
+// Bytes for the sums of all pieces; 0 for a single piece.
 std::uint64_t workspace_bytes(const ops::ClassPlaces& problem) {
   const std::uint64_t pieces = pieces_of(problem);
   return pieces > 1 ? pieces * sizeof(ClassMetrics) : 0;
@@ -59,7 +59,7 @@ class ForwardKernel final : public CpuKernel {
       if (counts(targets[place])) {
         metrics.add(row, place_logits, targets[place]);
       }
-      // Last, since probabilities may overwrite the row.
+      // The probabilities are written last, since they may overwrite the row.
       for (std::uint64_t k = 0; probabilities != nullptr && k < problem_.classes; ++k) {
         probabilities[place * problem_.classes + k] = static_cast<float>(probability(place_logits[k], row));
       }

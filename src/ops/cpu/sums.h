@@ -1,8 +1,8 @@
 #pragma once
-// Sums of very many terms, in double and in an order that depends only on the number of terms. A piece has a
-// fixed size and is summed into a fixed number of lanes, which fit into vector registers of any width. The
-// lanes are added first, then the pieces. So neither the number of threads nor the instruction set changes a
-// result.
+// Sums of very many terms, in double and in an order that depends only on the number of terms. Terms are cut
+// into pieces of a fixed size. A piece is summed into a fixed number of lanes, which fit into vector
+// registers of any width. The lanes of a piece are added first, then the pieces. So neither the number of
+// threads nor the instruction set changes a result.
 
 #include <array>
 #include <cstdint>

@@ -13,7 +13,7 @@ namespace {
 
 namespace position = ops::synchronized;
 
-// The layer for all kernels in this file, with this rank's batch as one sample.
+// The layer as all kernels in this file see it: this rank's batch counts as one sample.
 struct Problem {
   int threads;
   double epsilon;

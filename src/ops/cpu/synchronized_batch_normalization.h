@@ -1,6 +1,6 @@
 #pragma once
 // The ops of batch normalisation over the batches of several ranks (ops/standard_recipes.h) that oneDNN does
-// not have. oneDNN's statistics are those of one batch, and its gradient treats given statistics as
+// not have. oneDNN computes the statistics of one batch only, and its gradient treats given statistics as
 // constants.
 
 #include <memory>
@@ -11,7 +11,7 @@ namespace vdnn::cpu {
 
 // Sets the algorithms of these ops of the recipe.
 void set_synchronized_algorithms(LayerRecipe& recipe, const TensorType& type);
-// Compiles any op except normalisation and the running statistics.
+// Compiles any op of the layer except "normalise" and "follow".
 std::unique_ptr<CpuKernel> make_synchronized_kernel(const Context& context,
                                                     const BatchNormalizationSpec& spec, const Op& op);
 

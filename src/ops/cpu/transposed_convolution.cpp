@@ -1,4 +1,4 @@
-// Transposed convolutions of one to three dimensions of space (oneDNN's deconvolution).
+// Transposed convolutions in one to three spatial dimensions (oneDNN's deconvolution).
 
 #include "src/ops/cpu/filter_passes.h"
 #include "src/ops/cpu/recipes.h"

@@ -1,5 +1,5 @@
-// Upsampling by whole factors (oneDNN's resampling). Backward gathers: each element of dX sums its part of
-// dY, in an order that does not depend on the number of threads.
+// Upsampling by whole factors (oneDNN's resampling). In the backward pass, each element of dX sums its part
+// of dY, in an order that does not depend on the number of threads.
 
 #include "src/ops/cpu/primitive_layer.h"
 #include "src/ops/cpu/recipes.h"
@@ -45,7 +45,7 @@ LayerRecipe make_recipe(const Context& context, const UpsamplingSpec& spec, cons
 
 std::unique_ptr<CpuKernel> make_kernel(const Context& context, const UpsamplingSpec& spec,
                                        const KernelRequest& request) {
-  // Both modes compute the same result.
+  // The kernel is the same in training and inference.
   return primitive_layer_kernel(
       context, primitive_layer(context, spec, types_of(request.op), Mode::kTraining), request);
 }

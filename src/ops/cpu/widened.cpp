@@ -39,14 +39,15 @@ bool windows_are_apart(const PoolingSpec& spec) {
   return std::ranges::equal(spec.kernel, spec.stride, std::ranges::less_equal{});
 }
 
-// Over several ranks, our own loops compute the statistics in fp32. If the number of channels is not a
-// multiple of 16, oneDNN 2.6 has no fast bf16 kernel.
+// True if batch normalisation is computed in bf16. Over several ranks, our own loops compute the statistics
+// in fp32 instead. If the number of channels is not a multiple of 16, fp32 is used, too, since oneDNN 2.6 has
+// no fast bf16 kernel.
 bool is_normalised_in_bf16(const BatchNormalizationSpec& spec, const TensorType& type) {
   return spec.ranks == 1 && type.dims.size() > 1 && type.dims[1] % 16 == 0;
 }
 
 // True if oneDNN's bf16 kernels compute the layer. oneDNN's reference implementations are not used, since
-// they are slower than fp32.
+// they are slower than its fp32 kernels.
 bool is_computed_in_bf16(const Context& context, const OpSpec& spec, const LayerTypes& types) {
   if (!context.multiplies_bf16 || !all_bf16(types.inputs) || !all_bf16(types.outputs)) {
     return false;
@@ -67,14 +68,15 @@ bool is_computed_in_bf16(const Context& context, const OpSpec& spec, const Layer
       spec);
 }
 
-// True if the layer's parameters are multiplied with feature maps, and so have the maps' type.
+// True if the layer multiplies a parameter by feature maps, so that it needs a copy of the parameter in the
+// maps' type.
 bool has_filter(const OpSpec& spec) {
   return std::holds_alternative<ConvolutionSpec>(spec) ||
          std::holds_alternative<TransposedConvolutionSpec>(spec) ||
          std::holds_alternative<FullyConnectedSpec>(spec);
 }
 
-// Bytes of the fp32 copy of a value; 0 if the value is not narrow.
+// Bytes of a value's fp32 copy; 0 if the value is not narrow.
 std::uint64_t copy_bytes(DataType type, std::uint64_t elements) {
   return is_narrow(type) ? round_up(checked_multiply(elements, sizeof(float)), kAlignment) : 0;
 }
@@ -208,7 +210,7 @@ class WidenedKernel final : public CpuKernel {
   std::uint64_t inner_bytes_ = 0;
   std::vector<Copy> reads_;
   std::vector<Copy> writes_;
-  // The fp32 kernel's arguments; members, so that no step allocates.
+  // The fp32 kernel's arguments. They are members, so that a step allocates no memory.
   std::vector<AddressRange> read_ranges_;
   std::vector<AddressRange> write_ranges_;
 };
@@ -244,7 +246,7 @@ LayerRecipe widened_recipe(LayerRecipe recipe, const OpSpec& spec, std::span<con
           copies = checked_add(copies, copy_bytes(operand, recipe, inputs, outputs));
         }
       }
-      // For each element, the copy's four bytes and the narrow value's two bytes are accessed once.
+      // An element's copy has four bytes and the narrow element two, and both are accessed once.
       op.cost.bytes += 1.5 * static_cast<double>(copies);
       for (Algorithm& algorithm : op.algorithms) {
         algorithm.workspace_bytes = checked_add(round_up(algorithm.workspace_bytes, kAlignment), copies);
@@ -261,7 +263,9 @@ Op op_in_fp32(const Tape& tape, const Op& op) {
   const std::uint64_t copies = copies_of(tape, op);
   for (Algorithm& algorithm : wide.algorithms) {
     if (algorithm.workspace_bytes < copies) {
-      throw InvalidArgument("op '" + op.name + "': the tape was made for another library");
+      throw InvalidArgument("op '" + op.name + "': its workspace of " +
+                            format_size(algorithm.workspace_bytes) + " is smaller than its fp32 copies, " +
+                            format_size(copies) + ": make the tape again with this version of vdnn");
     }
     algorithm.workspace_bytes -= copies;
   }

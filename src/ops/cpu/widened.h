@@ -1,11 +1,11 @@
 #pragma once
 // Layers that compute narrow feature maps in fp32. Operands in fp16 and bf16 are widened into the op's
-// workspace, the layer's fp32 kernel runs there, and its results are rounded into the op's writes. Results
-// are those of a device that multiplies in the narrow type and sums in fp32, since products of two narrow
-// factors are exact in fp32. The cost is a workspace of twice the narrow operands' size, and the time to
-// copy.
+// workspace. The layer's fp32 kernel runs there, and its results are rounded into the op's writes. They are
+// equal to the results of a device that multiplies in the narrow type and sums in fp32, since products of two
+// narrow factors are exact in fp32. The cost is a workspace of twice the narrow operands' size, and the time
+// of these copies.
 //
-// Other layers do not need this: our own loops (activation functions, additions, concatenation, dropout,
+// Other layers do not need copies: our own loops (activation functions, additions, concatenation, dropout,
 // group normalisation, conversions) work on narrow elements directly. If the processor multiplies bf16,
 // oneDNN's bf16 kernels compute layers with filters, pooling and batch normalisation.
 
@@ -21,15 +21,15 @@ namespace vdnn::cpu {
 
 struct Context;
 
-// True if the layer's ops are computed in fp32 through copies. The caller must have a ThreadScope, since this
+// True if the layer's ops are computed in fp32 through copies. Create a ThreadScope before a call, since this
 // function queries oneDNN.
 bool is_widened(const Context& context, const OpSpec& spec, std::span<const TensorType> inputs,
                 std::span<const TensorType> outputs);
 
-// The same shapes in fp32.
+// Returns the types with fp32 in place of narrow types.
 std::vector<TensorType> in_fp32(std::span<const TensorType> types);
 
-// Turns the recipe of the layer in fp32 into that of the narrow layer.
+// Turns the recipe of the layer in fp32 into the recipe of the layer with narrow maps.
 LayerRecipe widened_recipe(LayerRecipe recipe, const OpSpec& spec, std::span<const TensorType> inputs,
                            std::span<const TensorType> outputs);
 

@@ -1,4 +1,4 @@
-// Batch normalisation by our own kernels. cuDNN's does not permit overwriting X or dY, and does not save the
+// Batch normalisation by our own kernels. cuDNN's kernels cannot overwrite X or dY. They do not save the
 // variance, from which the running variance is computed.
 
 #include "src/ops/cuda/layer_ops.h"
@@ -97,8 +97,8 @@ OpKernel training_kernel(const Geometry& geometry, double epsilon) {
   };
 }
 
-// Uses the running statistics or, over several ranks, the batch's: kNormalize has these operands in the same
-// order.
+// Uses the running statistics or, over several ranks, the batch's statistics. kNormalize has these operands
+// in the same order.
 OpKernel inference_kernel(const Geometry& geometry, double epsilon) {
   using namespace ops::normalization;
   return [=](const OpOperands& operands, const StepScalars&, const Launcher& launcher) {

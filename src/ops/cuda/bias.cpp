@@ -32,7 +32,7 @@ void launch_bias(const Launcher& launcher, const TensorType& type, const void* x
   });
 }
 
-// The workspace is the same for all formats, since sums are in double.
+// The workspace has the same size for all formats, since sums are in double.
 std::uint64_t bias_gradient_bytes(const TensorType& type) {
   return workspace_bytes<BiasGradientLayout<Fp32>>(type);
 }

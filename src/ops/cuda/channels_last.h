@@ -9,7 +9,7 @@
 
 namespace vdnn::cuda {
 
-// The strides, in elements, of a dense N x C x space.
+// Returns the strides, in elements, of a dense tensor of shape N x C x spatial dimensions.
 inline Dims channels_last_strides(const Dims& dims) {
   Dims strides(dims.size());
   strides[1] = 1;

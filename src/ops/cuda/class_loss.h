@@ -1,6 +1,6 @@
 #pragma once
 // Launches shared by losses over classes. One pass over the logits writes the log of each place's sum of
-// exponentials to the workspace. Metrics, probabilities and sums over classes are computed from it.
+// exponentials to the workspace. Metrics, probabilities and sums over classes are computed from these logs.
 
 #include "src/ops/cuda/sums.h"
 #include "src/ops/standard_losses.h"
@@ -21,7 +21,7 @@ struct ClassLossLayout {
 // Reads logits and targets, and writes log sums and metrics to the workspace.
 void launch_place_metrics(const Launcher& launcher, const ops::ClassPlaces& problem,
                           const OpOperands& operands, const ClassLossLayout& layout);
-// Only in training. Must be the last launch, since probabilities may overwrite the logits.
+// Writes the probabilities; for training only. Launch it last, since probabilities may overwrite the logits.
 void launch_probabilities(const Launcher& launcher, const ops::ClassPlaces& problem,
                           const OpOperands& operands, const ClassLossLayout& layout);
 

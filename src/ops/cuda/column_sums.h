@@ -5,11 +5,11 @@
 
 namespace vdnn::cuda {
 
-// A map, channels last.
+// The shape of a feature map, channels last.
 struct MapShape {
   DataType data_type = DataType::kF32;
   std::uint64_t samples = 0;
-  std::uint64_t places = 0;  // of a sample
+  std::uint64_t places = 0;  // per sample
   std::uint64_t channels = 0;
 
   explicit MapShape(const TensorType& type)
@@ -21,7 +21,7 @@ struct MapShape {
   std::uint64_t elements() const { return samples * places * channels; }
 };
 
-// Returns the shape with the places of all samples as one sample.
+// Returns the shape of a batch whose places all count as places of one sample.
 inline MapShape one_sample(const TensorType& type) {
   MapShape shape(type);
   shape.places *= shape.samples;

@@ -12,7 +12,7 @@
 
 namespace vdnn::cuda {
 
-// Numbers of `type` in memory, the first at `begin`.
+// An array of numbers in memory.
 struct TypedNumbers {
   DataType type = DataType::kF32;
   std::uint64_t begin = 0;

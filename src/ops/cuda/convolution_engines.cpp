@@ -1,5 +1,5 @@
-// clang-format off: these macros configure cudnn-frontend and must precede its headers. cuDNN is opened while
-// the program runs. These settings disable its log and its files.
+// clang-format off: these macros configure cudnn-frontend and must precede its headers. They make it open
+// cuDNN at run time, and disable its log and its JSON files.
 #define NV_CUDNN_FRONTEND_USE_DYNAMIC_LOADING
 #define NV_CUDNN_FRONTEND_DISABLE_LOGGING
 #define CUDNN_FRONTEND_SKIP_JSON_LIB
@@ -39,8 +39,8 @@ std::string to_text(std::size_t version) {
          std::to_string(version % 100);
 }
 
-// cuDNN opens and closes NVRTC for every question, which takes as long as the rest of a plan. A handle of
-// this process keeps NVRTC loaded. If this process does not find NVRTC but cuDNN does, nothing is saved.
+// cuDNN opens and closes NVRTC for every question, which takes as long as the rest of a plan. So this process
+// opens NVRTC, too, and keeps it loaded. If cuDNN finds NVRTC but this process does not, no time is saved.
 void keep_nvrtc_open() {
   try {
     LoadedLibrary("libnvrtc.so." + std::to_string(CUDART_VERSION / 1000));
@@ -60,7 +60,7 @@ void require_cudnn() {
   static_cast<void>(kHandle);
 }
 
-// The reason for the first engine, on one line. cuDNN gives a reason for every engine.
+// The first of the reasons that cuDNN gives, one for every engine; on one line.
 std::string first_reason(const std::string& message) {
   std::string reason = message.substr(0, message.find("\n\n"));
   std::ranges::replace(reason, '\n', ' ');
@@ -125,7 +125,7 @@ NumericalNote note_of(cudnnBackendNumericalNote_t note) {
   }
 }
 
-// Queried from the plan, since cudnn-frontend's list lacks some of cuDNN's notes.
+// The notes are queried from the plan, since cudnn-frontend's list lacks some of cuDNN's notes.
 std::vector<NumericalNote> notes_of(const fe::ExecutionPlan& plan) {
   std::vector<NumericalNote> notes;
   for (const cudnnBackendNumericalNote_t note : plan.getAllNumericNotes()) {
@@ -172,8 +172,8 @@ class ConvolutionGraph : public fe::graph::Graph {
     require(create_execution_plans({fe::HeurMode_t::A, fe::HeurMode_t::FALLBACK}), question);
   }
 
-  // The name of the last engine that cuDNN recommends and does not list as a mere fallback. Empty if it
-  // recommends at most one.
+  // The name of the last engine that cuDNN recommends, without its fallbacks. Empty if cuDNN recommends at
+  // most one engine.
   std::string last_recommended(const EngineQuestion& question) {
     build_node(question, nullptr);
     if (create_execution_plans({fe::HeurMode_t::A}).is_bad()) {
@@ -197,7 +197,7 @@ class ConvolutionGraph : public fe::graph::Graph {
                                  engine + " on this GPU");
   }
 
-  // The operands in the order of their addresses. Call after list_plans().
+  // The shapes of the operands in the order in which cuDNN gets their addresses. Call list_plans() first.
   std::vector<Dims> operand_shapes(const EngineQuestion& question) {
     require(prepare_variant_pack_template(), question);
     std::vector<Dims> shapes;

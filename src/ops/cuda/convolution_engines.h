@@ -16,17 +16,18 @@
 
 namespace vdnn::cuda {
 
-// Version of the loaded libcudnn, for example "9.19.0". Throws DeviceError if it cannot be loaded, or if vdnn
-// was built without it.
+// The version of the loaded libcudnn, for example "9.19.0". Throws DeviceError if libcudnn cannot be loaded,
+// or if vdnn was built without cuDNN.
 std::string cudnn_version();
-// Version of the cudnn-frontend of the build, for example "1.23.0". It determines the names of engines.
-// Throws like cudnn_version().
+// The version of the build's cudnn-frontend, for example "1.23.0", which determines the names of engines.
+// Throws what cudnn_version() throws.
 std::string cudnn_frontend_version();
 
-// Engines in cuDNN's order: first those that its heuristic recommends, best first, then its fallbacks. If the
-// generic engine (is_generic_engine()) is the last recommendation, it is moved to the end of the list, as in
-// cuDNN's own list of fallbacks. It needs no workspace and would hide faster engines that follow. Each listed
-// engine has been built, and names are unique. list() throws NoEngine with cuDNN's reason.
+// Engines in cuDNN's order: first the engines that its heuristic recommends, best first, then its fallbacks.
+// If the generic engine (is_generic_engine()) is the last recommendation, it is moved to the end of the list,
+// as in cuDNN's own list of fallbacks. The generic engine needs no workspace and would hide faster engines
+// that follow it. Each listed engine has been built, and names are unique. list() throws NoEngine with
+// cuDNN's reason.
 class ConvolutionEngines final : public EngineSource {
  public:
   // `device_properties` is JSON as cuDNN writes it. Throws DeviceError if cuDNN cannot be loaded or, in
@@ -38,8 +39,8 @@ class ConvolutionEngines final : public EngineSource {
   ConvolutionEngines& operator=(const ConvolutionEngines&) = delete;
 
   std::string name() const override;
-  // The shapes of the operands in the order in which cuDNN gets their addresses: that of VendorOp::run(), the
-  // write last. Throws like list().
+  // The shapes of the operands in the order in which cuDNN gets their addresses. It is the order of
+  // VendorOp::run(), with the write last. Throws what list() throws.
   std::vector<Dims> operand_shapes(const EngineQuestion& question) const;
 
  private:

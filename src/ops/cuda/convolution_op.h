@@ -11,7 +11,7 @@
 
 namespace vdnn::cuda {
 
-// Both must outlive the op.
+// Handle and mutex must outlive the op.
 struct SharedCudnnHandle {
   void* handle = nullptr;       // a cudnnHandle_t
   std::mutex* mutex = nullptr;  // held while the handle is used

@@ -7,9 +7,9 @@
 
 namespace vdnn::cuda {
 
-// Some columns of a table; sizes in bytes.
+// Adjacent columns of a table, whose elements are bytes.
 struct Columns {
-  std::uint64_t first = 0;     // address in the first row
+  std::uint64_t first = 0;     // address of the first column in the first row
   std::uint64_t distance = 0;  // between rows
 };
 

@@ -98,8 +98,8 @@ class CudaProgram final : public OpProgram {
 
   Backends backends_;  // outlive the kernels
   const Tape& tape_;
-  std::vector<OpKernel> kernels_;  // of the tape's ops
-  std::optional<AdamSpec> adam_;   // of all updates, if that is the optimizer
+  std::vector<OpKernel> kernels_;  // by op of the tape
+  std::optional<AdamSpec> adam_;   // the optimizer of all updates, if it is Adam
 };
 
 class CudaOps final : public OpLibrary {

@@ -1,5 +1,6 @@
 #pragma once
-// The library over replaceable implementations of kernel launches, vendors' ops and engines.
+// The library of layers on a GPU, over replaceable implementations of kernel launches, vendors' ops and
+// engines.
 
 #include <memory>
 #include <string>
@@ -11,7 +12,7 @@
 
 namespace vdnn::cuda {
 
-// None may be null.
+// No pointer may be null.
 struct Backends {
   std::shared_ptr<const KernelTable> kernels;
   std::shared_ptr<VendorLibrary> vendor;
@@ -22,7 +23,8 @@ struct Backends {
   std::string cudnn_frontend;
 };
 
-// Our own kernels, cuDNN and cuBLASLt for the calling thread's GPU. Throws like vdnn::make_cuda_ops().
+// Returns our own kernels, cuDNN and cuBLASLt for the calling thread's GPU. Throws what vdnn::make_cuda_ops()
+// throws.
 Backends make_cuda_backends();
 
 std::unique_ptr<OpLibrary> make_cuda_ops(Backends backends);

@@ -1,5 +1,5 @@
 // Convolutions through cuDNN's graphs (convolution_op.h), matrix products through cuBLASLt. Pooling and local
-// response normalisation use cuDNN's descriptors, since its graphs support only parts of them.
+// response normalisation use cuDNN's descriptors, since cuDNN's graphs support these layers only in part.
 
 #include <cublasLt.h>
 #include <cudnn.h>
@@ -99,10 +99,11 @@ Owned<Pointer, Status> make_owned(const Library& library, const char* call,
   return {made, destroy};
 }
 
-// Libraries count in 32 bits.
+// The vendors' libraries count in 32 bits.
 int to_int(std::int64_t value) {
   if (value < 0 || value > std::numeric_limits<int>::max()) {
-    throw InvalidArgument(std::to_string(value) + " is more than cuDNN can count");
+    throw InvalidArgument(std::to_string(value) +
+                          " does not fit into the 32 bits in which cuDNN and cuBLASLt count");
   }
   return static_cast<int>(value);
 }
@@ -124,7 +125,8 @@ cudnnDataType_t cudnn_type(DataType elements) {
     case DataType::kBf16:
       return CUDNN_DATA_BFLOAT16;
     default:
-      throw InvalidArgument(std::string("cuDNN is asked for maps of ") + vdnn::to_string(elements));
+      throw InvalidArgument(std::string("cuda: no op computes maps of ") + vdnn::to_string(elements) +
+                            " through cuDNN");
   }
 }
 
@@ -137,7 +139,8 @@ cudaDataType_t cublas_type(DataType elements) {
     case DataType::kBf16:
       return CUDA_R_16BF;
     default:
-      throw InvalidArgument(std::string("cuBLASLt is asked for products of ") + vdnn::to_string(elements));
+      throw InvalidArgument(std::string("cuda: no op computes products of ") + vdnn::to_string(elements) +
+                            " through cuBLASLt");
   }
 }
 
@@ -175,12 +178,12 @@ struct CudnnContext {
 
   const Cudnn& cudnn;
   const KeptHandle kept;
-  // Guards the handle, which has one stream at a time and serves one thread at a time.
+  // Guards the handle, which has one stream at a time and is used by one thread at a time.
   mutable std::mutex mutex;
 };
 
-// A layer with one call forward and one backward between X and Y. Scaling factors are floats for all these
-// types of maps.
+// A layer with one call forward and one backward between X and Y. Scaling factors are floats for all types of
+// maps that these layers have.
 template <class Descriptor>
 class MapOp : public VendorOp {
  public:
@@ -278,8 +281,8 @@ LrnDescriptor lrn_descriptor(const Cudnn& cudnn, const LrnSpec& spec) {
   return made;
 }
 
-// cuDNN supports channels last only for planes. The operation does not depend on the arrangement of space, so
-// space becomes one row.
+// cuDNN supports channels last only for planes. The operation does not depend on how places are arranged, so
+// all places become one row.
 TensorType as_rows(const Dims& dims) {
   Dims rows{dims[0], dims[1], 1, 1};
   for (std::size_t i = 2; i < dims.size(); ++i) {
@@ -381,8 +384,8 @@ class MatrixProductOp final : public VendorOp {
                       static_cast<std::uint64_t>(length), static_cast<std::uint64_t>(count), length);
   }
 
-  // The heuristic's first choice within the workspace. It is the same for the same sizes, GPU and version.
-  // Partial sums in the workspace are fp32, and cuBLASLt adds them in a fixed order.
+  // The heuristic's first choice within the workspace. The choice depends only on sizes, GPU and version of
+  // cuBLASLt. Partial sums in the workspace are fp32, and cuBLASLt adds them in a fixed order.
   cublasLtMatmulHeuristicResult_t choose(std::uint64_t most_workspace_bytes) const {
     const LtPreference preference =
         make_owned(lt(), "cublasLtMatmulPreferenceCreate", lt().cublasLtMatmulPreferenceCreate,

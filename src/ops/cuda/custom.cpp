@@ -1,4 +1,4 @@
-// Layers from outside the library. They submit their own work to the stream.
+// Custom layers, which a program defines outside the library. They submit their own work to the stream.
 
 #include "src/ops/cuda/layer_ops.h"
 #include "src/ops/custom_op.h"

@@ -12,8 +12,8 @@ constexpr std::string_view kName = "dice cross-entropy";
 
 struct ForwardLayout {
   ClassLossLayout of_classes;
-  RowSumsLayout<1> place_counts;  // a sample
-  RowSumsLayout<3> class_sums;    // a class of a sample
+  RowSumsLayout<1> place_counts;  // one row per sample
+  RowSumsLayout<3> class_sums;    // one row per sample and class
   RowSumsLayout<2> dice;
 
   ForwardLayout(Workspace& workspace, const ops::ClassPlaces& problem)
@@ -24,7 +24,7 @@ struct ForwardLayout {
 };
 
 struct BackwardLayout {
-  RowSumsLayout<1> place_counts;  // a sample
+  RowSumsLayout<1> place_counts;  // one row per sample
   RowSumsLayout<2> counted;
 
   BackwardLayout(Workspace& workspace, const ops::ClassPlaces& problem)

@@ -1,4 +1,4 @@
-// Dropout. Both passes use the same kernel; in inference the op is a copy.
+// Dropout. Both passes use the same kernel. In inference the op is a copy.
 
 #include "src/ops/cuda/copies.h"
 #include "src/ops/cuda/layer_ops.h"
@@ -10,7 +10,7 @@ namespace vdnn::cuda {
 
 namespace {
 
-// This name distinguishes the op of inference from that of training, which has the same operands.
+// The name distinguishes the op of inference from the op of training, since both have the same operands.
 constexpr const char* kCopyAlgorithm = "copy";
 
 template <class Format>

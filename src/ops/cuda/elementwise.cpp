@@ -91,7 +91,7 @@ LayerRecipe make_recipe(const ConversionSpec& spec, const LayerTypes& types, Mod
   return ops::standard_recipe(spec, types, mode, {own_algorithm(), own_algorithm()});
 }
 
-// The backward pass converts the gradient in the other direction.
+// The backward pass converts the gradient back to the type of X.
 OpKernel make_kernel(const ConversionSpec&, const KernelRequest& request) {
   const DataType input = request.op.layer_inputs[0].data_type;
   const DataType output = request.op.layer_outputs[0].data_type;

@@ -13,7 +13,7 @@ namespace vdnn::cuda {
 
 namespace {
 
-// Fastest first: engines with times in their order, then the others in the library's order.
+// Returns first the timed engines, the fastest first, then the untimed engines in the library's order.
 std::vector<Engine> fastest_first(std::vector<Engine> engines) {
   std::ranges::stable_sort(engines, {}, [](const Engine& engine) {
     return engine.seconds.value_or(std::numeric_limits<double>::infinity());
@@ -21,8 +21,8 @@ std::vector<Engine> fastest_first(std::vector<Engine> engines) {
   return engines;
 }
 
-// The engines that are the first choice under some limits, by the library's order or by time. Times add
-// engines only if all engines were timed.
+// The engines that are the first choice under some limits: by the library's order, or by time among the timed
+// engines.
 std::vector<Engine> offered(const std::vector<Engine>& engines) {
   std::vector<Engine> timed = engines;
   std::erase_if(timed, [](const Engine& engine) { return !engine.seconds; });
@@ -57,7 +57,7 @@ std::vector<Algorithm> algorithms_of(const EngineQuestion& question, std::vector
   return algorithms;
 }
 
-// Caches answers, since many layers have the same convolution. Thread-safe, since several threads call a
+// Caches algorithms, since many layers have the same convolution. Thread-safe, since several threads call a
 // catalog.
 class Answers {
  public:

@@ -7,13 +7,14 @@ namespace vdnn::cuda {
 
 namespace {
 
-// The degree of rounding that limits must permit for this engine.
+// The degree to which the engine rounds inputs: 0, 1 (fp32 to TF32 only) or 2. Limits that permit a degree
+// permit all lower degrees.
 int rounding(const Engine& engine) {
   return static_cast<int>(engine.rounds_inputs()) +
          static_cast<int>(engine.rounds_inputs() && !engine.rounds_to_tf32());
 }
 
-// True if all limits that permit `other` permit `engine`.
+// True if all limits that permit `other` also permit `engine`.
 bool replaces(const Engine& engine, const Engine& other) {
   return engine.workspace_bytes <= other.workspace_bytes &&
          (engine.deterministic() || !other.deterministic()) &&

@@ -1,15 +1,15 @@
 #pragma once
-// The cost of each engine of a product, for predictions. Engines that were timed on the device have their
-// times. For the others src/tape/order_costs.h turns cuDNN's order into costs, with one exception: the
-// generic fallback (is_generic_engine() in engine_choice.h). The fallback needs no workspace and is not tuned
-// to the shape, and NVIDIA does not expect it to be fast. An untimed fallback costs at least five times as
-// much as the first choice, if that is another engine. The same algorithm of older versions of cuDNN was
-// measured on one card: without workspace, AlexNet's and VGG-A's convolutions took 2.1 to 2.9 times as long
-// as with the best algorithms (src/ops/classic/convolution_algorithms.h). Tensor cores and Winograd have
-// widened that gap since. So a plan uses the fallback only if nothing else fits.
+// The cost of each engine of a product, for predictions. The cost of an engine that was timed on the device
+// is its time. For untimed engines, src/tape/order_costs.h turns cuDNN's order into costs, with one
+// exception: the generic fallback (is_generic_engine() in engine_choice.h). The fallback needs no workspace
+// and is not tuned to the shape, and NVIDIA does not expect it to be fast. An untimed fallback costs at least
+// five times as much as the first choice, if that is another engine. With the algorithm without workspace of
+// older versions of cuDNN, AlexNet's and VGG-A's convolutions took 2.1 to 2.9 times as long on one card as
+// with the best algorithms (src/ops/classic/convolution_algorithms.h). Since then, tensor cores and Winograd
+// have widened that gap. So a plan uses the fallback only if no other engine fits.
 //
-// Only engines that are the first choice under some limits count (engine_choice.h). So recorded engines and
-// the library itself lead to the same costs.
+// Only engines that are the first choice under some limits (engine_choice.h) get a cost. So recorded engines
+// and the library itself lead to the same costs.
 
 #include "vdnn/op_catalog.h"
 

@@ -71,7 +71,7 @@ std::optional<CudnnVersion> cudnn_version_of(std::string_view source) {
 std::span<const EngineRefusal> engine_refusals() {
   constexpr int kAnyPatch = std::numeric_limits<int>::max();
   static const std::array kRefusals{
-      // Reported for bf16 in 9.8 to 9.10; PyTorch avoids cuDNN for half precision up to 9.14 because of it.
+      // Reported for bf16 in 9.8 to 9.10; PyTorch therefore avoids cuDNN up to 9.14 in half precision.
       EngineRefusal{.why = "cuDNN 9.8 to 9.14 computes wrong 3-D convolutions in half precision",
                     .source = "pytorch#163539, pytorch#166480",
                     .first = {9, 8, 0},

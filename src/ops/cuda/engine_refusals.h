@@ -1,7 +1,7 @@
 #pragma once
-// Engines that must not be used, because others found that they compute wrong values or request excessive
-// memory. Each entry lists the versions of cuDNN and the questions concerned. EngineSource::list() omits
-// these engines. A new finding needs a new entry with its source, and a new kEngineRefusals.
+// Engines that must not be used, because users of cuDNN found that they compute wrong values or request
+// excessive memory. Each entry lists the versions of cuDNN and the questions concerned. EngineSource::list()
+// omits these engines. For a new finding, add an entry with its source, and increase kEngineRefusals.
 
 #include <array>
 #include <cstdint>
@@ -21,11 +21,12 @@ inline constexpr int kEngineRefusals = 1;
 // Major, minor, patch.
 using CudnnVersion = std::array<int, 3>;
 
-// The version in an engine source's name, for example "cudnn 9.19.0, recorded". Absent if its engines are not
-// cuDNN's.
+// The version in an engine source's name, for example "cudnn 9.19.0, recorded". Absent if the source's
+// engines are not cuDNN's.
 std::optional<CudnnVersion> cudnn_version_of(std::string_view source);
 
-// An engine is refused if all conditions hold. A condition with its default value always holds.
+// Conditions of a refusal. An engine is refused if all conditions hold. A condition with its default value
+// always holds.
 struct EngineRefusal {
   std::string_view why;
   std::string_view source;
@@ -49,8 +50,8 @@ std::span<const EngineRefusal> engine_refusals();
 bool refuses(const EngineRefusal& refusal, const CudnnVersion& version, const EngineQuestion& question,
              const Engine& engine);
 
-// Removes the refused engines from a list of `source`, in the same order. Throws NoEngine with the reasons if
-// none is left.
+// Removes the refused engines from a list of `source`, and keeps its order. Throws NoEngine with the reasons
+// if none is left.
 std::vector<Engine> trusted(const EngineQuestion& question, std::vector<Engine> engines,
                             std::string_view source);
 

@@ -1,6 +1,6 @@
 #pragma once
 // A source of the engines that a GPU has for a convolution: cuDNN itself (convolution_engines.h), or recorded
-// answers of cuDNN (recorded_engines.h). Both give the same answer to the same question.
+// answers of cuDNN (recorded_engines.h). For a recorded question, both lead to the same choice of an engine.
 
 #include <compare>
 #include <string>
@@ -14,14 +14,14 @@
 namespace vdnn::cuda {
 
 // One pass of a convolution over NHWC (NDHWC) feature maps and KRSC filters. `elements` is the type of X, Y,
-// the filter and their gradients; sums are fp32 (of integers, int32).
+// the filter and their gradients; sums are fp32, or int32 for integers.
 struct EngineQuestion {
   ops::Convolution convolution;
   Direction direction = Direction::kForward;  // or one of the gradients
   DataType elements = DataType::kF32;
 };
 
-// Everything on which the answer depends, as text. Different questions have different texts.
+// A question as text: everything on which the answer depends. Different questions have different texts.
 struct QuestionTexts {
   std::string convolution;  // "batch 64, 3x16x16 to ..."
   std::string pass;         // "data gradient"
@@ -40,13 +40,13 @@ class NoEngine : public Error {
       : Error(to_string(question) + ": " + reason) {}
 };
 
-// The engines of one device. One thread at a time may call it.
+// The engines of one device. Call its functions from one thread at a time.
 class EngineSource {
  public:
   virtual ~EngineSource() = default;
 
-  // Returns at least one engine, in the library's order of estimated speed, without refused ones
-  // (engine_refusals.h). The same question has the same answer. Throws NoEngine.
+  // Returns at least one engine, in the library's order of estimated speed, without refused engines
+  // (engine_refusals.h). The same question has the same answer. Throws NoEngine if there is none.
   std::vector<Engine> list(const EngineQuestion& question) const;
   // The library and its version: "cudnn 9.19.0".
   virtual std::string name() const = 0;

@@ -110,7 +110,8 @@ std::string read_all(const std::filesystem::path& path) {
     throw DataError("it is not a regular file");
   }
   if (const std::uint64_t bytes = std::filesystem::file_size(path); bytes > kMostBytes) {
-    throw DataError("it has " + format_size(bytes));
+    throw DataError("it has " + format_size(bytes) + "; engine timings have at most " +
+                    format_size(kMostBytes));
   }
   std::ifstream file(path, std::ios::binary);
   std::string text{std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
@@ -120,7 +121,7 @@ std::string read_all(const std::filesystem::path& path) {
   return text;
 }
 
-// Reads the file. Returns no timings if it is invalid; the constructor has reported that.
+// Reads the file. Returns no timings if the file is invalid, which the constructor has already reported.
 EngineTimings what_is_in(const std::filesystem::path& path) {
   try {
     return EngineTimings(read_all(path));
@@ -131,7 +132,7 @@ EngineTimings what_is_in(const std::filesystem::path& path) {
 }
 
 // A lock between processes that write. It locks the folder, since writing replaces the file itself. On a file
-// system without locks, writers do not wait for each other, and the last one wins.
+// system without locks, writers do not wait for each other, and the last write remains.
 class Turn {
  public:
   explicit Turn(const std::filesystem::path& file)

@@ -1,7 +1,7 @@
 #pragma once
 // Results of trials of engines (engine_trials.h), kept in a file between runs: times, and whether each engine
-// computes correctly. A file contains results of many devices. A result is valid only for the same GPU,
-// driver, cuDNN and cudnn-frontend, which are its key.
+// computes correctly. A file contains results of many devices. The key of a result is the GPU, driver, cuDNN
+// and cudnn-frontend, since it is valid only for these.
 
 #include <filesystem>
 #include <functional>
@@ -41,7 +41,7 @@ class EngineTimings {
   // Null if no trial is known.
   const EngineTrial* find(const TrialPlace& place, const std::string& question,
                           const std::string& engine) const;
-  // Records the trial of an engine that could be run, and replaces an earlier one.
+  // Records the trial of an engine that could be run. It replaces an earlier trial of that engine.
   void record(const TrialPlace& place, const std::string& question, const std::string& engine,
               const EngineTrial& trial);
   // Adds the trials of `other` for engines without a trial here.
@@ -53,21 +53,22 @@ class EngineTimings {
   std::map<TrialPlace, ByQuestion> places_;
 };
 
-// The timings of one device and its libraries, in a file or, without one, in memory. One thread at a time
-// uses an object. A failure of the file never ends a run: `warn` reports it, and engines are tried again.
+// The timings of one device and its libraries, in a file or, without a file, in memory. Use an object from
+// one thread at a time. A failure of the file never ends a run: `warn` reports it, and engines are tried
+// again.
 class EngineTimingsFile {
  public:
   using Warn = std::function<void(const std::string&)>;
 
-  // If a file is damaged or has another format or version, it is ignored, and save() replaces it. Results for
-  // other devices are kept.
+  // A damaged file, or one of another format or version, is ignored, and save() replaces it. Otherwise save()
+  // keeps the file's results for other devices.
   EngineTimingsFile(std::optional<std::filesystem::path> path, TrialPlace place, Warn warn);
 
   const EngineTrial* find(const std::string& question, const std::string& engine) const;
   void record(const std::string& question, const std::string& engine, const EngineTrial& trial);
-  // Adds new results to the file. Runs that write at the same time take turns. Of two results for one engine
-  // the first remains, and find() then returns the one in the file. The file is replaced as a whole or not at
-  // all. A failure is reported once, and nothing is saved after it.
+  // Adds new results to the file. Runs that write at the same time take turns. If the file already has a
+  // result for an engine, that result remains, and find() then returns it. The file is replaced as a whole or
+  // not at all. A failure is reported once, and nothing is saved after it.
   void save();
 
  private:
@@ -77,8 +78,8 @@ class EngineTimingsFile {
   TrialPlace place_;
   Warn warn_;
   EngineTimings timings_;
-  EngineTimings read_;                                     // contents of the file at the last read
-  std::set<std::pair<std::string, std::string>> changed_;  // since that read: questions and engines
+  EngineTimings read_;                                     // contents of the file when it was last read
+  std::set<std::pair<std::string, std::string>> changed_;  // questions and engines recorded since that read
 };
 
 }  // namespace vdnn::cuda

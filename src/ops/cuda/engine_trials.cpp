@@ -22,8 +22,8 @@ constexpr std::uint64_t kAlignment = 256;
 constexpr std::uint64_t kPeriod = 1'048'573;
 constexpr std::uint64_t kSeed = 20160317;
 constexpr std::size_t kSamples = 64;
-// Most products for all samples together. This bounds the host's work for a trial; corners are always
-// checked.
+// The largest number of products that the samples of one trial may need together, which bounds the host's
+// work. At least one element, a corner of the result, is always sampled.
 constexpr std::uint64_t kMostProducts = std::uint64_t{1} << 25U;
 
 constexpr double kDeviations = 8;
@@ -61,7 +61,7 @@ class DeviceBlock {
       device_.decommit(range_);
       device_.unreserve(range_);
     } catch (const Error&) {
-      // A lost device has nothing to free. The cause has been thrown already.
+      // Memory of a lost device need not be freed. The cause has already been thrown.
     }
   }
   DeviceBlock(const DeviceBlock&) = delete;
@@ -87,7 +87,7 @@ class HostBlock {
     try {
       device_.free_pinned(range_);
     } catch (const Error&) {
-      // A lost device has nothing to free.
+      // Memory of a lost device need not be freed.
     }
   }
   HostBlock(const HostBlock&) = delete;
@@ -117,13 +117,13 @@ struct TrialValues {
   }
 };
 
-// If an engine is slower than the best by this factor, it is not run again.
+// An engine that is slower than the best engine by this factor is not run again.
 constexpr double kTooSlow = 3;
 
 // How the next engine is timed.
 struct TimingPlan {
   int runs = 1;
-  double best_seconds = std::numeric_limits<double>::infinity();  // of the engines so far
+  double best_seconds = std::numeric_limits<double>::infinity();  // the best time of the engines so far
   const std::function<bool()>& go_on;
 
   bool is_worth_more_runs(double seconds) const { return seconds < kTooSlow * best_seconds && go_on(); }
@@ -163,7 +163,7 @@ class Bench {
 
   bool fits(const Engine& engine) const { return engine.workspace_bytes <= workspace_room(); }
 
-  // Reserves the workspace; `workspace_bytes` must fit. Called once, before engines run.
+  // Reserves the workspace; `workspace_bytes` must fit. Call it once, before engines run.
   void allocate(std::uint64_t workspace_bytes) {
     block_.emplace(device_, operand_bytes_ + workspace_bytes);
     first_ = block_->take(bytes_of(tensors_.first));
@@ -185,7 +185,7 @@ class Bench {
                          " of workspace on this device, but " + format_size(engine.workspace_bytes) +
                          " were listed"};
     }
-    // NaN reveals elements that the engine does not write, or reads before it has written them.
+    // NaNs reveal elements that the engine does not write, and elements that it reads before it writes them.
     upload(result_, 0);
     upload({.begin = workspace_.begin, .bytes = op->workspace_bytes()}, 0);
     // CUDA loads an engine's kernels in the first run, so the time of that run is not representative.
@@ -253,7 +253,7 @@ class Bench {
     return std::nullopt;
   }
 
-  // Submits all runs as one submission.
+  // Submits all runs in one submission.
   void launch(const VendorOp& op, int runs) {
     const std::array reads{first_, second_};
     const std::array read{Access{.range = first_}, Access{.range = second_}};
@@ -303,7 +303,8 @@ class Bench {
     return seconds / runs;
   }
 
-  // When tracing begins, it waits for the device, so it must begin before anything is timed.
+  // The first traced submission starts the device's clock, and the host waits for that. This function makes
+  // that submission, so that no engine's time includes the wait.
   void begin_timing() {
     device_.set_tracing(true);
     upload(result_, 0);
@@ -329,7 +330,8 @@ class Bench {
   AddressRange workspace_;
 };
 
-// The roundoff of the inputs for fp32, and of the result for narrow types.
+// The unit roundoff of the engine's rounding. For fp32 the inputs are rounded (0 if the engine keeps them),
+// for narrow types the result.
 double rounding_of(const Engine& engine, DataType elements) {
   switch (elements) {
     case DataType::kF16:

@@ -4,20 +4,21 @@
 // operands. A trial compares sampled elements of the result, including corners, with sums in double
 // precision. Then it times a correct engine.
 //
-// Time. Runs are queued back to back between two events. An uncounted run comes first, so that the GPU has
-// work while the host submits the others. An engine's first run loads its kernels. If its second run takes
-// three times as long as a run of the best engine so far, the engine is not run again, and its time is that
-// of the second run.
+// Time. Runs are queued back to back between two events. An uncounted run is submitted first, so that the GPU
+// has work while the host submits the counted runs. An engine's first run loads its kernels. If its second
+// run takes three times as long as a run of the best engine so far, the engine is not run again, and its time
+// is that of the second run.
 //
 // Tolerance. Operands are independent and uniform in [-1, 1). The rounding errors of a sum of n products of
-// root mean square s then add up as a random walk (Higham and Mary, SIAM J. Sci. Comput. 41(5), 2019). Their
-// standard deviation is at most u n s, where u is the unit roundoff of the sum. If operands are rounded
-// first, with roundoff r, there is an additional deviation of r sqrt(n) s. The tolerance is eight deviations.
-// u is 16 roundoffs of fp32, since libraries may add in any blocks. It is 64 roundoffs if operands are
-// transformed first, or if tensor cores add, since they truncate: errors of Winograd's F(4x4, 3x3) are seven
-// times those of plain sums (Lavin and Gray, CVPR 2016, table 5). An error of one tap changes a result by
-// about s sqrt(n). Operands of narrow types are rounded in advance, so that products are exact. Results are
-// rounded to their type, which adds an error of r times their size, sqrt(n) s.
+// root mean square s then add up as a random walk (Higham and Mary, SIAM J. Sci. Comput. 41(5), 2019). The
+// standard deviation of the total error is at most u n s, where u is the unit roundoff of the sum. If
+// operands are first rounded with unit roundoff r, the error has an additional standard deviation of r
+// sqrt(n) s. The tolerance is eight deviations. u is 16 roundoffs of fp32, since libraries may add in any
+// blocks. It is 64 roundoffs if operands are transformed first, or if tensor cores add, since they truncate:
+// errors of Winograd's F(4x4, 3x3) are seven times those of plain sums (Lavin and Gray, CVPR 2016, table 5).
+// A wrong tap of the window changes a result by about s sqrt(n), which exceeds the tolerance. Operands of
+// narrow types are rounded in advance, so that products are exact. The size of a result is about sqrt(n) s,
+// and rounding it to its type adds an error of r sqrt(n) s.
 
 #include <cstdint>
 #include <functional>
@@ -34,12 +35,12 @@
 namespace vdnn::cuda {
 
 struct EngineTrial {
-  // The reason why the engine could not run. If empty, it ran, and the fields below are valid.
+  // The reason why the engine could not run. If it is empty, the engine ran, and the fields below are valid.
   std::string failure;
   bool no_room = false;    // the workspace did not fit beside the operands
-  double worst_error = 0;  // of the sampled elements; infinite if one is NaN
+  double worst_error = 0;  // the largest error of the sampled elements; infinite if one is NaN
   double tolerance = 0;
-  std::optional<double> seconds;  // of a run, if it was timed
+  std::optional<double> seconds;  // time of a run, if the engine was timed
   // If a correct engine was not timed because the trials reached their time limit, that limit in seconds. One
   // value is for runs that keep fp32, the other for runs that permit TF32 and so compare other engines.
   std::optional<double> untimed_within_seconds;
@@ -61,7 +62,7 @@ enum class TrialKind : std::uint8_t {
   kTimed       // a correct engine is also timed
 };
 
-// One thread at a time uses an object.
+// Use an object from one thread at a time.
 class EngineTrials {
  public:
   virtual ~EngineTrials() = default;
@@ -78,7 +79,8 @@ class EngineTrials {
 };
 
 struct DeviceTrialOptions {
-  // Counted runs of a timed trial, at least 1. Two first runs and one uncounted run come before them.
+  // Counted runs of a timed trial, at least 1. Three uncounted runs precede them: the first two runs of the
+  // engine, and the run before the first event.
   int timed_runs = 5;
 };
 
@@ -89,8 +91,8 @@ std::unique_ptr<EngineTrials> make_device_trials(std::function<std::unique_ptr<D
                                                  std::shared_ptr<VendorLibrary> library,
                                                  const DeviceTrialOptions& options = {});
 
-// The largest permitted error of a sampled element of this type. `products` is the number of products in the
-// longest sum, `rms_product` their root mean square.
+// The largest permitted error of a sampled element of type `elements`. `products` is the number of products
+// in the longest sum, `rms_product` their root mean square.
 double trial_tolerance(const Engine& engine, DataType elements, std::uint64_t products, double rms_product);
 
 }  // namespace vdnn::cuda

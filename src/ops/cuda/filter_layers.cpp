@@ -19,7 +19,7 @@ namespace vdnn::cuda {
 
 namespace {
 
-// How a library computes the gradient of a filter.
+// How a vendor's library computes the gradient of a filter.
 struct FilterGradient {
   bool reads_dy_first = false;
   // The type that the vendor's op writes. cuDNN has no engine that reads narrow maps and writes fp32, so a
@@ -33,12 +33,12 @@ AddressRange narrow_gradient(const ops::FilterShape& shape, const FilterGradient
   return {.begin = begin, .bytes = is_narrow(gradient.written) ? type.bytes() : 0};
 }
 
-// Bytes of the op's workspace that come before the library's part.
+// Bytes of the op's workspace before the library's part: the narrow gradient.
 std::uint64_t narrow_gradient_bytes(const ops::FilterShape& shape, const FilterGradient& gradient) {
   return round_up(narrow_gradient(shape, gradient, 0).bytes, kWorkspaceAlignment);
 }
 
-// The bias's gradient is computed after the filter's and uses the same workspace.
+// The bias's gradient is computed after the filter's gradient and uses the same workspace.
 void add_workspace(const ops::FilterShape& shape, const FilterGradient& gradient,
                    std::vector<Algorithm>& algorithms) {
   for (Algorithm& algorithm : algorithms) {
@@ -115,7 +115,7 @@ OpKernel filter_kernel(const ops::FilterShape& shape, const FilterGradient& grad
 }
 
 // cuBLASLt's first choice within this workspace. Only a device shows how much workspace that choice uses, and
-// plans must not depend on a device. So all of it is counted.
+// plans must not depend on a device. So plans count the whole limit.
 struct ProductChoice {
   const char* name;
   std::uint64_t most_workspace_bytes;
@@ -146,7 +146,7 @@ FilterGradient of_convolution(const ops::FilterShape& shape) {
   return {.written = shape.input.data_type};
 }
 
-// A transposed convolution runs the passes of the convolution from its output to its input.
+// A transposed convolution is computed as the convolution from its output to its input, whose input is dY.
 FilterGradient of_transposed_convolution(const ops::FilterShape& shape) {
   return {.reads_dy_first = true, .written = shape.input.data_type};
 }

@@ -1,6 +1,7 @@
 #pragma once
-// The stored layouts of filters. For the library, the filters of a transposed convolution are those of the
-// convolution from its output to its input. So they are stored in that order: C x space x K.
+// The storage layouts of filters. A vendor's library computes a transposed convolution as a pass of the
+// convolution from its output to its input. So its filters are stored as that convolution needs them: C x
+// space x K, where "space" stands for the window's dimensions.
 
 #include <span>
 
@@ -8,10 +9,11 @@
 
 namespace vdnn::cuda {
 
-inline constexpr const char* kDense = "dense";  // as logical: K x space x C
+inline constexpr const char* kDense = "dense";  // the logical order: K x space x C
 inline constexpr const char* kTransposedFilter = "C x space x K";
 
-// Convert between logical and stored order. Both arrays have as many elements as the parameter.
+// These functions convert between logical and stored order. Both arrays have as many elements as the
+// parameter.
 void pack(const ParameterRecipe& parameter, std::span<const float> logical, float* stored);
 void unpack(const ParameterRecipe& parameter, const float* stored, std::span<float> logical);
 

@@ -39,7 +39,7 @@ class OnGpu {
   std::unique_ptr<Part> part_;
 };
 
-// run() uses the GPU that the driver has made current.
+// A program whose run() uses the GPU that the driver has made current.
 class GpuProgram final : public ops::ForwardingProgram {
  public:
   GpuProgram(std::shared_ptr<CudaContext> context, std::unique_ptr<OpProgram> program)
@@ -128,7 +128,7 @@ class CudaGpus final : public GpuSystem {
     if (const auto it = library_bytes_.find(ordinal); it != library_bytes_.end()) {
       return it->second;
     }
-    std::shared_ptr<OpLibrary> library;  // lives while it is measured
+    std::shared_ptr<OpLibrary> library;  // kept until its memory is measured
     const std::uint64_t taken =
         bytes_taken_by(*context_of(ordinal), [&] { library = make_ops(ordinal, {}); });
     library_bytes_.emplace(ordinal, taken);
@@ -159,7 +159,8 @@ class CudaGpus final : public GpuSystem {
                                           std::shared_ptr<VendorLibrary> vendor,
                                           const GpuOpsOptions& options) {
     const auto make_device = [context, api = parts_.api, most = options.trial_bytes] {
-      // The libraries have used some of the memory that was free when the budget was computed.
+      // The libraries have used some memory since `most` was computed. If less than `most` is free now, the
+      // free memory is the budget.
       return make_cuda_device(
           {.ordinal = context->ordinal(), .budget_bytes = most, .library_bytes = 0, .least_budget_bytes = 0},
           api);

@@ -19,7 +19,7 @@ struct GpuParts {
   std::function<std::unique_ptr<OpLibrary>(Backends)> make_ops = [](Backends backends) {
     return make_cuda_ops(std::move(backends));
   };
-  // True if engines are tried before they are offered; false if kernels compute nothing.
+  // Whether engines are tried before they are offered. Set it to false if kernels compute nothing.
   bool trials = true;
 };
 

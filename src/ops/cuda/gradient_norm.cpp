@@ -1,4 +1,5 @@
-// The norm of all gradients together. Each launch sums several gradients, and a last one adds up their sums.
+// The norm of all gradients together. Each launch sums several gradients, and a last launch adds up their
+// sums.
 
 #include <span>
 #include <utility>
@@ -14,9 +15,9 @@ namespace {
 
 // Layout of the workspace. `sizes`: stored elements of each gradient.
 struct Layout {
-  std::uint64_t blocks = 0;  // of all gradients
+  std::uint64_t blocks = 0;  // number of blocks for all gradients
   Sums<1>* sum;
-  Sums<1>* partial;  // a block
+  Sums<1>* partial;  // one per block
 
   Layout(Workspace& workspace, const std::vector<std::uint64_t>& sizes) : sum(workspace.take<Sums<1>>(1)) {
     for (const std::uint64_t size : sizes) {

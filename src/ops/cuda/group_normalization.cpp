@@ -15,7 +15,7 @@ Geometry geometry_of(const GroupNormalizationSpec& spec, const TensorType& type)
 
 struct ForwardLayout {
   GroupSumsLayout sums;
-  // Used in inference, which does not save the moments.
+  // The moments in inference, which does not save them.
   float* mean;
   float* reciprocal_deviation;
 

@@ -3,9 +3,9 @@
 //
 // cudnnDestroy() and cublasLtDestroy() call cudaDeviceSynchronize(). This call waits for the work of every
 // session on the GPU. If any thread is capturing a stream of the GPU, the call fails and invalidates the
-// capture. So no handle is destroyed: when a library is destroyed, the next one on that GPU uses its handle.
-// The number of a GPU's handles is the largest number of libraries that have used it at the same time. A
-// program that calls cudaDeviceReset() must not use a library on that GPU afterwards.
+// capture. So no handle is destroyed: when a library is destroyed, the next library on that GPU uses its
+// handle. The number of a GPU's handles is the largest number of libraries that have used it at the same
+// time. Do not use a library on a GPU after cudaDeviceReset() of that GPU.
 
 #include <deque>
 #include <functional>
@@ -20,7 +20,7 @@ class KeptHandles {
   KeptHandles(const KeptHandles&) = delete;
   KeptHandles& operator=(const KeptHandles&) = delete;
 
-  // Returns an unused handle of the GPU, or a new one from `make`. Exceptions of `make` pass through.
+  // Returns an unused handle of the GPU, or a new handle from `make`. Exceptions of `make` are passed on.
   void* take(int ordinal, const std::function<void*()>& make);
   void give_back(void* handle) noexcept;
 
@@ -42,7 +42,7 @@ class KeptHandles {
 KeptHandles& cudnn_handles();
 KeptHandles& cublaslt_handles();
 
-// A handle in use for the lifetime of this object.
+// Takes a handle and gives it back when this object is destroyed.
 class KeptHandle {
  public:
   KeptHandle(KeptHandles& kept, int ordinal, const std::function<void*()>& make)

@@ -27,7 +27,7 @@ class DeviceBlock {
 template <class Kernel>
 __global__ void __launch_bounds__(kBlockThreads) run(const Kernel kernel) {
   using Shared = typename SharedOf<Kernel>::Type;
-  // Bytes, since shared memory is not initialised.
+  // The array has bytes as elements, since CUDA does not permit initialised shared memory.
   alignas(Shared) __shared__ unsigned char shared[sizeof(Shared)];
   DeviceBlock block;
   run_block(kernel, block, *reinterpret_cast<Shared*>(shared));
@@ -56,8 +56,8 @@ std::string architecture() {
   return std::to_string(properties.major) + "." + std::to_string(properties.minor);
 }
 
-// One kernel is enough for this check, since all are built for the same architectures. Launches report other
-// problems of the GPU.
+// This check queries one kernel, since all kernels are built for the same architectures. Launches report
+// other problems of the GPU.
 void require_code_for_this_gpu() {
   cudaFuncAttributes attributes{};
   const cudaError_t error = cudaFuncGetAttributes(&attributes, run<ReluForward<Fp32>>);
@@ -83,7 +83,7 @@ void submit(const Kernel& kernel, cudaStream_t stream) {
   const cudaError_t error = cudaLaunchKernel(run<Kernel>, dim3(static_cast<unsigned>(blocks)),
                                              dim3(kBlockThreads), &argument, 0, stream);
   if (error != cudaSuccess) {
-    cudaGetLastError();  // clears it, since fail() reports the error
+    cudaGetLastError();  // clears the thread's last error, since fail() reports it
     fail(Kernel::kName, blocks, error);
   }
 }

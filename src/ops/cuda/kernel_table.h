@@ -22,7 +22,7 @@
 
 namespace vdnn::cuda {
 
-// A variant of the kernels of all lists.
+// Joins several variants into one variant with the kernels of all of them.
 template <class... Lists>
 struct Joined;
 template <class... Kernels>
@@ -45,7 +45,7 @@ using KernelsOfFormats = Joined<KernelsOf<Fp32>, KernelsOf<Fp16>, KernelsOf<Bf16
 using Conversions = std::variant<Conversion<Fp32, Fp16>, Conversion<Fp32, Bf16>, Conversion<Fp16, Fp32>,
                                  Conversion<Fp16, Bf16>, Conversion<Bf16, Fp32>, Conversion<Bf16, Fp16>>;
 
-// Kernels that do not depend on the format of feature maps: they work on bytes, or always in fp32.
+// Kernels that do not depend on the format of feature maps, since they work on bytes or always in fp32.
 using OtherKernels =
     std::variant<CopyColumns<Word16>, CopyColumns<Word4>, CopyColumns<Word2>, ScaledDifference,
                  StoreSquaredError, Probabilities, SoftmaxGradient, StoreDice, StoreMetrics, DiceGradient,

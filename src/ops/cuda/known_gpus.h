@@ -1,7 +1,7 @@
 #pragma once
-// The GPUs whose engines are known on machines without them. `share/devices/` has the properties that cuDNN
-// needs, `share/engines/` cuDNN's recorded answers. Both are compiled into the library, so that lookups do
-// not depend on where it is installed.
+// The GPUs whose engines are known on machines without the GPU. `share/devices/` has the device properties
+// that cuDNN needs, and `share/engines/` has cuDNN's recorded answers. Both are compiled into the library, so
+// that lookups do not depend on where the library is installed.
 
 #include <memory>
 #include <span>
@@ -19,7 +19,7 @@ struct KnownGpu {
 
 std::span<const KnownGpu> known_gpus();
 
-// cuDNN if it can be loaded, otherwise its recorded answers; null for an unknown GPU.
+// Returns cuDNN if it can be loaded, otherwise its recorded answers. Returns null for an unknown GPU.
 std::unique_ptr<EngineSource> engines_of_gpu(std::string_view name);
 
 }  // namespace vdnn::cuda

@@ -1,6 +1,6 @@
 #pragma once
-// The code of one op on a GPU: a function that launches kernels on a stream. A program holds one per op. A
-// function makes all decisions that do not depend on the step when it is built.
+// The code of one op on a GPU: a function that launches kernels on a stream. A program holds one such
+// function per op. All decisions that do not depend on the step are made when the function is built.
 
 #include <functional>
 
@@ -28,7 +28,7 @@ class Launcher {
   void* stream_;
 };
 
-// Operands have the order of the recipe. Any thread may call an OpKernel, one at a time.
+// Operands have the order of the recipe. Call an OpKernel from one thread at a time; it may be any thread.
 using OpKernel = std::function<void(const OpOperands&, const StepScalars&, const Launcher&)>;
 
 }  // namespace vdnn::cuda

@@ -1,7 +1,7 @@
 #pragma once
 // Every kind of layer is a pair of overloads, selected by the type of its spec: `make_recipe` returns its
 // recipe, `make_kernel` compiles one of its ops. Both throw InvalidArgument for an unsupported layer. Layers
-// that use the vendor's library, or engines of convolutions, get them as arguments.
+// that use the vendor's library or the algorithms of products get them as arguments.
 
 #include <span>
 

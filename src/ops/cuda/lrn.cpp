@@ -1,6 +1,6 @@
 // Local response normalisation across channels, through cuDNN. Narrow maps are widened into the op's
 // workspace, normalised there in fp32 and rounded: cuDNN casts alpha, beta and k to the type of the maps
-// (cudnn_ops.h), which would reduce them to eight bits in bf16.
+// (cudnn_ops.h), and in bf16 only eight of their bits would remain.
 
 #include <vector>
 
@@ -27,7 +27,7 @@ void require_limits_of_cudnn(const LrnSpec& spec) {
   }
 }
 
-// Copies in fp32 of all maps of an op, which have the same shape.
+// Copies in fp32 of all maps of an op. All maps have the same shape.
 struct WideMaps {
   std::vector<AddressRange> reads;
   AddressRange write;

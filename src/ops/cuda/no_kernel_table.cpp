@@ -1,4 +1,5 @@
-// Programs link this file if the library is built without CUDA, or if they do not use its component cuda.
+// Programs link this file if the library is built without CUDA, or if they do not use the library's component
+// cuda.
 
 #include "src/ops/cuda/kernel_table.h"
 #include "vdnn/error.h"

@@ -1,6 +1,7 @@
 #pragma once
-// Launches that normalise over sets of elements. A set is a group of channels of one sample, or one channel
-// of the whole batch. In the second case each channel is a group, and the whole batch counts as one sample.
+// Launches that normalise over sets of elements. A set is a group of channels of one sample (group
+// normalisation), or one channel of the whole batch (batch normalisation). In the second case each channel is
+// a group, and the whole batch counts as one sample.
 
 #include "src/ops/cuda/column_sums.h"
 
@@ -24,7 +25,8 @@ struct Geometry {
   }
 };
 
-// Sums of a and a b over the pieces of each channel of each sample, for maps of any format.
+// The sums of `a` and `a * b` (ProductSums) over the pieces of each channel of each sample, for maps of any
+// format.
 struct ProductsLayout {
   std::uint64_t pieces;
   Sums<2>* sums;
@@ -48,8 +50,8 @@ struct GroupMoments {
   const float* reciprocal_deviation;
 };
 
-// `operands` begin like those of ops::normalization::kForward. Operands from which moments are computed may
-// follow.
+// Writes Y. `operands` begin with those of ops::normalization::kForward; operands from which moments are
+// computed may follow.
 void launch_normalize(const Launcher& launcher, const Geometry& geometry, const OpOperands& operands,
                       const GroupMoments& moments);
 
@@ -59,13 +61,14 @@ struct ChannelSumsLayout {
 
   ChannelSumsLayout(Workspace& workspace, const Geometry& geometry);
 };
-// `operands`: the reads are those of ops::normalization::kBackward up to dY.
+// Writes the gradients of scale and shift. The reads of `operands` begin with those of
+// ops::normalization::kBackward up to dY.
 void launch_scale_and_shift_gradients(const Launcher& launcher, const Geometry& geometry,
                                       const OpOperands& operands, const GroupMoments& moments,
                                       float* scale_gradient, float* shift_gradient,
                                       const ChannelSumsLayout& layout);
 
-// Per-group coefficients from which dX is computed. `operands` as for launch_gradients().
+// Coefficients of each group from which dX is computed (GroupCoefficients).
 struct GradientCoefficients {
   const float* of_x;
   const float* constant;
@@ -81,7 +84,7 @@ struct GradientsLayout {
 
   GradientsLayout(Workspace& workspace, const Geometry& geometry);
 };
-// `operands`: those of ops::normalization::kBackward.
+// Writes all gradients. `operands` are those of ops::normalization::kBackward.
 void launch_gradients(const Launcher& launcher, const Geometry& geometry, const OpOperands& operands,
                       const GroupMoments& moments, const GradientsLayout& layout);
 

@@ -46,7 +46,7 @@ std::string text_of(NumericalNote note) {
   return "unknown";
 }
 
-// The part of an engine that several answers share: its name, then its notes.
+// The part of an engine that several answers have in common: its name, then its notes.
 using Kind = std::vector<std::string>;
 
 Kind kind_of(const Engine& engine) {

@@ -1,11 +1,11 @@
 #pragma once
 // cuDNN's answers about a GPU's engines, recorded for machines without that GPU (`share/engines/`). Each
-// answer keeps only the engines that are the first choice under some limits (engine_choice.h), so that
-// choices are the same as from cuDNN's whole list. Questions that were not recorded have no answer:
-// workspaces are not extrapolated.
+// answer keeps only the engines that are the first choice under some limits (engine_choice.h), so that a
+// choice from these engines is the same as from cuDNN's whole list. Questions that were not recorded have no
+// answer, since workspaces cannot be extrapolated.
 //
 // The text contains each engine and each convolution once, and an answer once if it is the same for two
-// types. So it needs a sixth of the size of answers that are written out.
+// types. So it has a sixth of the size that it would have if answers were written out.
 
 #include <map>
 #include <span>
@@ -19,7 +19,7 @@ namespace vdnn::cuda {
 
 class RecordedEngines final : public EngineSource {
  public:
-  // Asks `source` all `questions`. Exceptions of its list() pass through.
+  // Asks `source` all `questions`. Exceptions of its list() are passed on.
   RecordedEngines(const EngineSource& source, std::span<const EngineQuestion> questions);
   // Reads the format of text(). Throws DataError for anything else.
   explicit RecordedEngines(std::string_view text);

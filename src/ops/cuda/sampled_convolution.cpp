@@ -8,7 +8,7 @@ namespace vdnn::cuda {
 
 namespace {
 
-// Coordinates of an element of N x C x space, stored channels last.
+// Coordinates of an element of a tensor N x C x spatial dimensions, stored channels last.
 struct Place {
   std::int64_t outer = 0;
   Dims space;

@@ -1,6 +1,7 @@
 #pragma once
 // Computes single elements of a convolution in double precision, as the reference for checks of an engine's
-// result. Elements are numbered in memory order: feature maps channels last, filters K, window, C / groups.
+// result. Elements are numbered in memory order: feature maps channels last, filters as K,
+// window, C / groups.
 
 #include <cstdint>
 #include <span>
@@ -10,7 +11,7 @@
 
 namespace vdnn::cuda {
 
-// The operands of a pass, in the order of VendorLibrary::convolution(); dims are N or K, C, space.
+// The operands of a pass, in the order of VendorLibrary::convolution(); dims are N or K, C, spatial.
 struct PassTensors {
   Dims first;
   Dims second;
@@ -32,17 +33,17 @@ struct RepeatedValues {
 struct SampledElement {
   std::uint64_t element = 0;
   double value = 0;
-  double squares = 0;  // sum of the squares of its products
+  double squares = 0;  // the sum of the squares of the element's products
   std::uint64_t products = 0;
 };
 
 SampledElement sample_convolution(const EngineQuestion& question, std::uint64_t element,
                                   const RepeatedValues& first, const RepeatedValues& second);
 
-// The largest number of products that an element sums.
+// The number of products of the element that sums the most.
 std::uint64_t longest_sum(const EngineQuestion& question);
 
-// The corners of a tensor, each once, then random elements, up to `count` in all.
+// Returns the corners of a tensor, each once, then random elements, up to `count` elements in all.
 std::vector<std::uint64_t> sampled_elements(const Dims& dims, std::size_t count, std::uint64_t seed);
 
 }  // namespace vdnn::cuda

@@ -1,7 +1,7 @@
 #pragma once
 // The numbers of a step that kernels read. When steps are replayed as graphs, the numbers are in device
-// memory. Numbers that are derived from StepScalars in double precision are always computed on the host, so
-// that bits are the same with and without graphs.
+// memory. With and without graphs, the host computes the numbers that are derived from StepScalars in double
+// precision, so that the bits are the same.
 
 #include <type_traits>
 
@@ -13,13 +13,13 @@ namespace vdnn::cuda {
 
 struct StepNumbers {
   StepScalars scalars;
-  ops::AdamCoefficients adam;  // for tapes with that optimizer
+  ops::AdamCoefficients adam;  // for tapes with optimizer Adam
 };
 static_assert(sizeof(StepNumbers) <= kStepNumbersBytes);
 static_assert(std::is_trivially_copyable_v<StepNumbers>);
 
-// Returns a part of the numbers as an argument of kernels of an op with `operands`. `value`: the part in this
-// step.
+// Returns the member `part` of the numbers as a kernel argument, for an op with these operands. `value` is
+// the member's value in this step.
 template <class Numbers>
 PerStep<Numbers> per_step(const OpOperands& operands, Numbers StepNumbers::*part, const Numbers& value) {
   return {.value = value,

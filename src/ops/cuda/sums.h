@@ -1,6 +1,6 @@
 #pragma once
-// Launches sums of rows of terms: over the pieces of each row and, if a row has several, over the pieces'
-// sums.
+// Launches sums of rows of terms. The first launch sums each piece of a row. If rows have several pieces, a
+// second launch adds up their sums.
 
 #include <cstdint>
 
@@ -9,14 +9,14 @@
 
 namespace vdnn::cuda {
 
-// The sums of rows and of their pieces in the workspace.
+// The places in the workspace for the sums of rows and of their pieces.
 template <std::uint32_t kCount>
 struct RowSumsLayout {
   std::uint64_t rows;
   std::uint64_t length;
   std::uint64_t pieces;
   Sums<kCount>* sums;     // one per row
-  Sums<kCount>* partial;  // rows x pieces; equal to `sums` for single pieces
+  Sums<kCount>* partial;  // rows x pieces; equal to `sums` if a row has one piece
 
   RowSumsLayout(Workspace& workspace, std::uint64_t row_count, std::uint64_t row_length)
       : rows(row_count),

@@ -17,7 +17,8 @@ class Selection {
             const EngineQuestion& question)
       : parts_(parts), options_(options), question_(question), text_(to_string(question)) {}
 
-  // Returns the correct ones of `engines`, in their order, with their times. All `engines` must be permitted.
+  // Returns the engines of the list that are correct, in the same order, with their times. All `engines` must
+  // be permitted.
   std::vector<Engine> of(std::vector<Engine> engines) {
     timed_ = wants_times() && !left_untimed(engines) && has_time();
     drop_known(engines);
@@ -47,8 +48,8 @@ class Selection {
   }
   bool has_time() const { return parts_.report->seconds < options_.most_seconds; }
 
-  // True if an earlier run with at least this time limit and the same engines reached its limit at this
-  // question.
+  // True if an earlier run with the same engines, and with at least this time limit, reached its limit at
+  // this question.
   bool left_untimed(const std::vector<Engine>& engines) const {
     return std::ranges::any_of(engines, [&](const Engine& engine) {
       const EngineTrial* const trial = parts_.timings->find(text_, engine.name);
@@ -67,8 +68,8 @@ class Selection {
     return timed_ && options_.timing == EngineTiming::kAll ? engines : choosable(engines);
   }
 
-  // Records whether the question was timed, so that a later run with no larger time limit leaves exactly the
-  // same engines untimed.
+  // Records whether the question was timed, so that a later run with the same or a smaller time limit leaves
+  // exactly the same engines untimed.
   void note_whether_timed(const std::vector<Engine>& engines) {
     const std::optional<double> untimed = timed_ ? std::nullopt : std::optional(options_.most_seconds);
     if (!timed_ && left_untimed(engines)) {
@@ -84,8 +85,8 @@ class Selection {
     }
   }
 
-  // Uses the results in the file, since another run may have written to it. Times are compared only with
-  // times. If some are missing because of the time limit, the library's order is used instead.
+  // Uses the results in the file, since another run may have written to it. If some times are missing because
+  // of the time limit, no times are used, and the library's order decides.
   void go_by_timings(std::vector<Engine>& engines) {
     drop_known(engines);
     timed_ = timed_ && !left_untimed(engines);
@@ -132,8 +133,8 @@ class Selection {
     return untried;
   }
 
-  // Removes failing engines from `engines`. Returns false if the operands do not fit; then no op fits either.
-  // After the time limit, the remaining engines are tried without timing.
+  // Removes failing engines from `engines`. Returns false if the operands do not fit into memory; then no op
+  // fits either. After the time limit, the remaining engines are tried without timing.
   bool try_out(const std::vector<Engine>& untried, std::vector<Engine>& engines) {
     std::vector<EngineTrial> trials;
     const double begin = parts_.clock();
@@ -184,9 +185,9 @@ class Selection {
   const TriedEnginesOptions& options_;
   const EngineQuestion& question_;
   const std::string text_;
-  bool timed_ = false;    // this question's engines are timed
-  bool complete_ = true;  // all compared engines were tried
-  bool counted_ = false;  // this question is in the report
+  bool timed_ = false;    // whether this question's engines are timed
+  bool complete_ = true;  // whether all compared engines were tried
+  bool counted_ = false;  // whether this question is in the report
   std::vector<std::string> without_room_;
   std::string reasons_;
 };

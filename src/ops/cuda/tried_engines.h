@@ -1,8 +1,8 @@
 #pragma once
 // Engines of a source after trials on the device. Engines that compute wrong values are removed, and times
-// are added if requested. The order stays the library's, so that the set of engines does not depend on times;
-// engine_algorithms.h orders by times. Without times, only engines that are the first choice under some
-// limits are tried.
+// are added if requested. The list keeps the library's order, so that the set of engines does not depend on
+// times; engine_algorithms.h orders them by times. Without times, only engines that are the first choice
+// under some limits are tried.
 
 #include <functional>
 #include <limits>
@@ -22,8 +22,8 @@ struct TriedEnginesOptions {
   // into memory.
   EngineTiming timing = EngineTiming::kOff;
   // After this many seconds of trials, as the report counts them, engines are checked but no longer timed.
-  // The timings record which questions this concerns, by precision, so that a run with these timings gets the
-  // same answers.
+  // The timings record, by precision, for which questions the limit was reached, so that a run with these
+  // timings gets the same answers.
   double most_seconds = std::numeric_limits<double>::infinity();
 };
 
@@ -32,7 +32,7 @@ struct TriedEnginesParts {
   std::shared_ptr<EngineTrials> trials;
   std::shared_ptr<EngineTimingsFile> timings;
   EngineTimingsFile::Warn warn;
-  std::shared_ptr<EngineTrialReport> report = {};  // a given report is continued; null: no report
+  std::shared_ptr<EngineTrialReport> report = {};  // counts are added to a given report; null: no report
   // A clock in seconds with any origin. If empty, the steady clock.
   std::function<double()> clock = {};
 };
@@ -41,7 +41,8 @@ class TriedEngines final : public EngineSource {
  public:
   // No part may be null or empty.
   TriedEngines(TriedEnginesParts parts, const TriedEnginesOptions& options);
-  // For example "cudnn 9.19.0". With timing of all engines, which offers more of them, "cudnn 9.19.0, timed".
+  // For example "cudnn 9.19.0". If all engines are timed, more engines are offered, and the name is, for
+  // example, "cudnn 9.19.0, timed".
   std::string name() const override;
 
  private:

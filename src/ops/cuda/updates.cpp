@@ -1,4 +1,5 @@
-// Optimizers (momentum SGD, Adam and AdamW) and gradient accumulation over the stored form of a parameter.
+// Optimizers (momentum SGD, Adam and AdamW) and gradient accumulation, on parameters and gradients in their
+// storage layout.
 
 #include <optional>
 
@@ -41,7 +42,7 @@ class Additions {
   }
 
  private:
-  std::size_t norm_;  // index of the read
+  std::size_t norm_;  // index of the read that is the norm, if there is one
   std::size_t copy_;
   bool clipped_ = false;
   bool loss_scaled_ = false;

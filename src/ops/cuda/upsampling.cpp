@@ -20,7 +20,7 @@ UpsamplingShape shape_of(const UpsamplingSpec& spec, const Dims& input) {
   return shape;
 }
 
-// `Upsample`: the kernel of a mode, over maps of a format.
+// `Upsample` is the kernel of a mode, and `Format` the format of its maps.
 template <class Upsample, class Format>
 void launch_forward(const Launcher& launcher, const OpOperands& operands, const UpsamplingShape& shape) {
   launcher.launch(Upsample{.x = read_pointer<Stored<Format>>(operands, 0),

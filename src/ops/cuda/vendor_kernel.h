@@ -12,8 +12,8 @@
 
 namespace vdnn::cuda {
 
-// Returns `made`. Throws DeviceError if it needs more workspace than the op's algorithm counts.
-// `beside_bytes` of that workspace are used for other purposes.
+// Returns `made`. Throws DeviceError if `made` needs more workspace than the op's algorithm counts, less the
+// `beside_bytes` that the op uses for other purposes.
 std::shared_ptr<const VendorOp> within_algorithm(std::unique_ptr<VendorOp> made, const KernelRequest& request,
                                                  std::uint64_t beside_bytes = 0);
 
@@ -25,10 +25,10 @@ void run_vendor_op(const VendorOp& op, std::span<const AddressRange> reads, cons
 // in 32 bits.
 void require_indices_of_cudnn(const char* layer, const ops::LayerTypes& types);
 
-// Gives every op of the layer one algorithm of this name, without workspace.
+// Gives every op of the layer a single algorithm of this name, which needs no workspace.
 LayerRecipe with_algorithm(const std::string& name, LayerRecipe recipe);
 
-// The kernel of an op that is one call, with all reads and the only write.
+// The kernel of an op that is one call of `made`, with all reads of the op and its only write.
 OpKernel vendor_kernel(std::unique_ptr<VendorOp> made, const KernelRequest& request);
 
 }  // namespace vdnn::cuda

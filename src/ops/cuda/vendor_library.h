@@ -1,7 +1,7 @@
 #pragma once
-// The problems that cuDNN and cuBLASLt compute. From sizes and shapes, the library makes an op that can run.
-// Their headers are not visible here, so that the layers and their tests need neither: a fake
-// (tests/fakes/fake_vendor_library.h) computes the same problems on the host.
+// The problems that cuDNN and cuBLASLt compute. For the sizes and shapes of a problem, a library makes an op
+// that can run. The headers of cuDNN and cuBLASLt are not visible here, so that the layers and their tests
+// need neither: a fake (tests/fakes/fake_vendor_library.h) computes the same problems on the host.
 //
 // Feature maps are fp32, bf16 or fp16, dense, channels last; filters are KRSC with the channels of one group.
 // Sums are fp32 for all types and rounded once to the result. TF32 is used only on request; for a
@@ -18,7 +18,8 @@
 
 namespace vdnn::cuda {
 
-// C = op(A) op(B) with row-major matrices: C rows x columns, op(A) rows x inner, op(B) inner x columns.
+// A product C = op(A) op(B) of row-major matrices, where op() transposes its matrix or does nothing: C rows x
+// columns, op(A) rows x inner, op(B) inner x columns.
 struct MatrixProduct {
   std::int64_t rows = 0;
   std::int64_t columns = 0;
@@ -31,7 +32,7 @@ struct MatrixProduct {
   std::uint64_t most_workspace_bytes = 0;
 };
 
-// Two or three dimensions of space.
+// Pooling in two or three spatial dimensions.
 struct PoolingProblem {
   PoolingSpec spec;
   Dims x;
@@ -40,9 +41,9 @@ struct PoolingProblem {
   DataType elements = DataType::kF32;
 };
 
-// For fp32 maps only: cuDNN casts the factors of the formula to the type of the tensor (cudnn_ops.h), so
-// narrow types would lose most of their bits. Space may have any number of dimensions; their arrangement does
-// not matter.
+// Local response normalisation of fp32 maps. Narrow maps are not supported: cuDNN casts the factors of the
+// formula to the type of the tensor (cudnn_ops.h), so they would lose most of their bits. Maps may have any
+// number of spatial dimensions.
 struct LrnProblem {
   LrnSpec spec;
   Dims x;
@@ -69,8 +70,9 @@ class VendorOp {
   virtual void run(const VendorOperands& operands, void* stream) const = 0;
 };
 
-// The library of one GPU. It must outlive its ops. Thread-safe; its ops are, too, unless two threads run the
-// same op. For an unsupported problem it throws DeviceError, for a convolution NoEngine.
+// The library of one GPU. It must outlive its ops. Thread-safe. Several threads may run its ops at the same
+// time, but not the same op. For an unsupported convolution the library throws NoEngine, for any other
+// unsupported problem DeviceError.
 class VendorLibrary {
  public:
   VendorLibrary() = default;
@@ -78,12 +80,12 @@ class VendorLibrary {
   VendorLibrary& operator=(const VendorLibrary&) = delete;
   virtual ~VendorLibrary() = default;
 
-  // A convolution on an engine that an engine source listed for the question; two or three dimensions of
-  // space. Forward reads X and W, the data gradient dY and W, the filter gradient X and dY. All operands have
-  // the question's type.
+  // A convolution in two or three spatial dimensions, on an engine that an engine source listed for the
+  // question. Forward reads X and W, the data gradient reads dY and W, and the filter gradient reads X and
+  // dY. All operands have the question's type.
   virtual std::unique_ptr<VendorOp> convolution(const EngineQuestion& question,
                                                 const std::string& engine) = 0;
-  // Reads A and B. Uses at most most_workspace_bytes.
+  // The op reads A and B, and uses at most most_workspace_bytes.
   virtual std::unique_ptr<VendorOp> matrix_product(const MatrixProduct& product) = 0;
   // Forward reads X; backward reads X, Y and dY.
   virtual std::unique_ptr<VendorOp> pooling(const PoolingProblem& problem) = 0;
@@ -91,8 +93,8 @@ class VendorLibrary {
 };
 
 // cuDNN and cuBLASLt on the calling thread's GPU, whose number is `ordinal`. Throws DeviceError if one of
-// them cannot be loaded, or if vdnn was built without it. Neither this call nor the destructor waits for work
-// of the GPU, so other threads may capture streams in the meantime.
+// these libraries cannot be loaded, or if vdnn was built without it. Neither this call nor the destructor
+// waits for work of the GPU, so other threads may capture streams in the meantime.
 std::unique_ptr<VendorLibrary> make_vendor_library(int ordinal);
 
 }  // namespace vdnn::cuda

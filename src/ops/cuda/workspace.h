@@ -1,6 +1,6 @@
 #pragma once
-// Arrays one after another in an op's workspace. The same code computes their total size, starting at address
-// 0, and their addresses, starting at the workspace.
+// Arrays one after another in an op's workspace. The same code computes their total size, from a workspace
+// that begins at address 0, and their addresses in the actual workspace.
 
 #include <cstdint>
 

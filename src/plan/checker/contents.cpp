@@ -51,8 +51,9 @@ void ContentCheck::require_allocated(const Visit& visit, BufferId id) {
   }
 }
 
-// The version of a value that the tape means at this instruction. Values are made once per step. Persistent
-// values exist before the first step, and each op of the tape that rewrites one makes a new version.
+// The version of the value that the instruction must use according to the tape. A value that is not
+// persistent is made once per step. A persistent value exists before the first step, and each op of the tape
+// that rewrites it makes a new version.
 std::uint64_t ContentCheck::meant_version(const Visit& visit, ValueId id) const {
   if (!tape_.value(id).persistent()) {
     return visit.step + 1;
@@ -94,11 +95,11 @@ void ContentCheck::write(const Visit& visit, const BufferUse& use) {
   content = {.value = use.value, .version = meant_version(visit, use.value) + (rewrite ? 1 : 0)};
   if (!copy && !rewrite && ++made_[use.value] != visit.step + 1) {
     findings_.add(findings_.name(visit) + " makes " + tape_.value(use.value).name +
-                  ", which is made already in this step, or was not in the last");
+                  ", which has been made already in this step, or was not made in the step before");
   }
 }
 
-// Makes the version of this step once more.
+// Records that a recomputation makes this step's version of the value again.
 void ContentCheck::recompute(const Visit& visit, const BufferUse& use) {
   if (tape_.value(use.value).persistent()) {
     findings_.add(findings_.name(visit) + " makes " + tape_.value(use.value).name +

@@ -1,7 +1,7 @@
 #pragma once
-// The contents of buffers. Every operand is in an allocated buffer that has the value in the version that the
-// tape means. Every value is made once per step. Every buffer that is not persistent is released in its own
-// step.
+// Checks the contents of buffers. Every operand must be in an allocated buffer that has the value, in the
+// version that the op uses according to the tape. Every value must be made once per step. Every buffer that
+// is not persistent must be released in the step that allocates it.
 
 #include <cstdint>
 #include <vector>
@@ -12,10 +12,10 @@
 
 namespace vdnn::checking {
 
-// Tape, schedule and findings outlive it.
+// Tape, schedule and findings must outlive this object.
 class ContentCheck {
  public:
-  // Persistent values are in their buffers, in version 1.
+  // At first, persistent values are in their buffers, in version 1.
   ContentCheck(const Tape& tape, const Schedule& schedule, Findings& findings);
 
   void allocate(const Visit& visit);
@@ -28,7 +28,7 @@ class ContentCheck {
 
  private:
   struct Content {
-    ValueId value = kNone;  // kNone: undefined
+    ValueId value = kNone;  // kNone if the contents are undefined
     std::uint64_t version = 0;
     friend bool operator==(const Content&, const Content&) = default;
   };
@@ -45,7 +45,7 @@ class ContentCheck {
   Findings& findings_;
   std::vector<Tenancy> buffers_;
   std::vector<std::uint64_t> made_;         // by value: how often it was made
-  std::vector<std::vector<OpId>> writers_;  // by value: the ops that make or rewrite it, in order
+  std::vector<std::vector<OpId>> writers_;  // by value: the ops that make or rewrite it, in the tape's order
 };
 
 }  // namespace vdnn::checking

@@ -1,5 +1,5 @@
 #pragma once
-// The faults of a schedule as sentences, and the names of instructions and buffers in them.
+// Collects the faults of a schedule as sentences. Names instructions and buffers for these sentences.
 
 #include <cstddef>
 #include <cstdint>
@@ -12,23 +12,23 @@
 
 namespace vdnn::checking {
 
-// Instructions are numbered through the steps that are checked: step * instructions + index.
+// The number of an instruction among all checked steps: step * (instructions of a step) + index.
 using Position = std::int64_t;
 inline constexpr Position kNever = -1;
 
-// An instruction in one of these steps.
+// An instruction in one of the checked steps.
 struct Visit {
   const Instruction& instruction;
   std::uint32_t step = 0;
   Position position = 0;
 };
 
-// The tape and the schedule outlive it.
+// The tape and the schedule must outlive this object.
 class Findings {
  public:
   Findings(const Tape& tape, const Schedule& schedule) : tape_(tape), schedule_(schedule) {}
 
-  // Findings after the first 20 are dropped.
+  // Adds a finding. Only the first 20 findings are kept.
   void add(const std::string& text) {
     if (texts_.size() < kMost) {
       texts_.push_back(text);

@@ -112,7 +112,8 @@ class FormCheck {
     if (!op.collective() && instruction.stream != StreamRole::kCompute) {
       return false;
     }
-    // The other ranks do not take part in a second launch, so it would wait for them forever.
+    // A collective must not be launched again: the other ranks would not take part, so the second launch
+    // would wait for ever.
     if (op.collective() && (instruction.kind != InstructionKind::kLaunch || !in_place(op, instruction))) {
       return false;
     }
@@ -136,8 +137,8 @@ class FormCheck {
     }
   }
 
-  // A persistent value has a whole persistent device buffer of its own. It never moves, because executors
-  // bind such a buffer to the parameter store.
+  // A persistent value must have a persistent device buffer to itself. It must never move, because executors
+  // bind that buffer to the parameter store.
   void check_persistent_places() {
     std::vector<BufferId> place(tape_.values().size(), kNone);
     std::vector<ValueId> owner(schedule_.buffers.size(), kNone);
@@ -168,7 +169,7 @@ class FormCheck {
     }
   }
 
-  // The schedule has offsets for all buffers that it allocates on the device, or for none.
+  // The schedule must have offsets for all buffers that it allocates on the device, or for none.
   void check_places_in_arena() {
     for (BufferId id = 0; id < schedule_.buffers.size(); ++id) {
       const Buffer& buffer = schedule_.buffers[id];

@@ -1,6 +1,6 @@
 #pragma once
-// The operands of one instruction: each buffer is large enough, and two operands of a launch share one only
-// as the op permits.
+// Checks the operands of one instruction. Each buffer must be large enough. Two operands of a launch may
+// share a buffer only if the op permits it.
 
 #include <vector>
 
@@ -10,11 +10,12 @@
 
 namespace vdnn::checking {
 
+// `use`: one operand of the instruction.
 void check_size(const Tape& tape, const Schedule& schedule, const Visit& visit, const BufferUse& use,
                 Findings& findings);
 
-// `all`: uses() of the instruction. Two operands may share a buffer if the op permits one to overwrite the
-// other, or if they are the same value.
+// `all`: the result of uses() for the instruction. Two operands may share a buffer if they are the same
+// value, or if the op permits one of them to overwrite the other.
 void check_shared_buffers(const Tape& tape, const Visit& visit, const std::vector<BufferUse>& all,
                           Findings& findings);
 

@@ -1,7 +1,8 @@
 #pragma once
-// The order of accesses. Two accesses to a buffer must be ordered if one is a write, an allocation or a
-// release. An allocation must be ordered after the last earlier uses of its bytes of the arena. Then every
-// permitted order of execution reads the same contents as the order of the list.
+// Checks the order of accesses. Two accesses to a buffer must be ordered if one of them is a write, an
+// allocation or a release. An allocation in the arena must also be ordered after the last uses of the
+// buffers that had its bytes before. If all this holds, every order of execution that the waits permit reads
+// the same contents as the order of the schedule.
 
 #include <vector>
 
@@ -13,7 +14,7 @@
 
 namespace vdnn::checking {
 
-// The schedule and the findings outlive it.
+// The schedule and the findings must outlive this object.
 class OrderCheck {
  public:
   OrderCheck(const Schedule& schedule, Findings& findings)
@@ -22,19 +23,19 @@ class OrderCheck {
   // `clock`: the work that precedes the instruction.
   void allocate(const Visit& visit, const Clock& clock);
   void release(const Visit& visit, const Clock& clock);
-  // Call it before the instruction accesses the buffer. An access must come after the last write, and a write
-  // also after the reads since that.
+  // Call it before note_read() or note_write() for the access. An access must be ordered after the last
+  // write. A write must also be ordered after all reads since the last write.
   void require_ordered(const Visit& visit, BufferId id, const Clock& clock, bool write);
   void note_read(const Visit& visit, BufferId id);
   void note_write(const Visit& visit, BufferId id);
 
  private:
   struct Accesses {
-    Access write;               // the allocation counts as one
-    std::vector<Access> reads;  // since the write
+    Access write;               // the last write; the allocation counts as a write
+    std::vector<Access> reads;  // the reads since `write`
   };
 
-  // A range of the arena: the buffer there, or the previous buffer and its last accesses.
+  // A range of the arena, with the buffer that occupies it, or with the last buffer that has occupied it.
   struct Place {
     BufferId tenant = kNone;
     BufferId previous = kNone;

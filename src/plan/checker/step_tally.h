@@ -1,5 +1,5 @@
 #pragma once
-// A step must launch each op, load each input and hand each result to the host exactly once.
+// Checks that a step launches each op, loads each input and copies each result to the host exactly once.
 
 #include <cstdint>
 #include <vector>
@@ -10,7 +10,7 @@
 
 namespace vdnn::checking {
 
-// Counts the instructions of one step. The tape outlives it.
+// Counts the instructions of one step. The tape must outlive this object.
 class StepTally {
  public:
   explicit StepTally(const Tape& tape)

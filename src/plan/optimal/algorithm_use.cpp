@@ -34,7 +34,7 @@ void AlgorithmChooser::find_residents(const Decisions& decisions, const Recomput
   }
 }
 
-// The bytes in use when the op is launched again, without its workspace.
+// The bytes in use, without workspaces, while the op of `again` is launched again.
 std::uint64_t AlgorithmChooser::bytes_before(const LaunchedAgain& again) const {
   return resident_[again.slot] - problem_.made_bytes(again.slot) +
          static_cast<std::uint64_t>(again.passing_bytes);

@@ -1,7 +1,7 @@
 #pragma once
-// The algorithm of each op, and the resulting memory in use at each slot. An op uses the fastest algorithm
-// that the decisions permit and whose workspace fits at its slot and at every slot before which the op is
-// launched again.
+// Chooses the algorithm of each op, and computes the resulting memory in use at each slot. An op uses the
+// fastest of the permitted algorithms whose workspace fits at all launches of the op: at its own slot and, if
+// the op is launched again, before other slots.
 
 #include <cstdint>
 #include <vector>
@@ -14,8 +14,8 @@ namespace vdnn::optimal {
 // The device memory of a step, in bytes, for all that is not persistent.
 struct Room {
   std::uint64_t bytes = 0;
-  // Only ops that otherwise could not run, or would use an algorithm of the last resort, may exceed this. The
-  // rest makes addresses easier to find.
+  // The part of `bytes` that plans should use; the remaining bytes make addresses easier to find. An op may
+  // use more only if it could not run otherwise, or would use an algorithm of the last resort.
   std::uint64_t soft_bytes = 0;
 };
 
@@ -26,19 +26,19 @@ struct Shortage {
 };
 
 struct AlgorithmUse {
-  std::vector<Shortage> shortages;    // by slot; if there are any, the rest is incomplete
+  std::vector<Shortage> shortages;    // by slot; if there are any, the other members are incomplete
   std::vector<std::uint32_t> choice;  // by op: an index into Problem::choices()
-  std::vector<double> seconds;        // by slot: for its op and those that are launched again before it
-  std::vector<std::uint64_t> bytes;   // by slot: the most in use, with workspaces, while these ops run
-  std::vector<bool> stepped_down;     // by slot: its op lacked memory for a faster algorithm
+  std::vector<double> seconds;        // by slot: of its op and of the ops that are launched again before it
+  std::vector<std::uint64_t> bytes;   // by slot: the most bytes in use, with workspaces, while these ops run
+  std::vector<bool> stepped_down;     // by slot: whether its op lacked memory for a faster algorithm
 };
 
-// Keeps its memory from call to call. Belongs to one thread; the problem outlives it.
+// Keeps its storage from call to call. Use it from one thread. The problem must outlive it.
 class AlgorithmChooser {
  public:
   explicit AlgorithmChooser(const Problem& problem) : problem_(problem) {}
 
-  // Valid until the next call.
+  // The result is valid until the next call.
   const AlgorithmUse& choose(const Decisions& decisions, const Recomputations& recomputations, Room room);
 
  private:
@@ -50,8 +50,8 @@ class AlgorithmChooser {
 
   const Problem& problem_;
   std::vector<std::int64_t> change_;     // by slot
-  std::vector<std::uint64_t> resident_;  // by slot: without workspaces
-  std::vector<std::uint64_t> free_;      // by op: the most bytes for its workspace
+  std::vector<std::uint64_t> resident_;  // by slot: the bytes in use without workspaces
+  std::vector<std::uint64_t> free_;      // by op: the most bytes that its workspace may have
   AlgorithmUse use_;
 };
 

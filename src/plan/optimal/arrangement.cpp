@@ -18,18 +18,18 @@ namespace vdnn::optimal {
 
 namespace {
 
-// A value's stay on the host (plan.h), with the lifetimes of its device memory before and after the stay, as
-// positions in a list.
+// The time that a value is on the host because of a transfer (plan.h). `out` and `back` are positions in
+// `lifetimes_`: of the value's device memory before and after that time.
 struct HostStay {
-  std::size_t out = 0;   // ends when the value has left
-  std::size_t back = 0;  // begins when it is fetched
-  OpId first_use = 0;    // of the second life
-  // The times in the plan.
+  std::size_t out = 0;   // this lifetime ends when the copy to the host is done
+  std::size_t back = 0;  // this lifetime begins when the value is fetched
+  OpId first_use = 0;    // of the lifetime `back`
+  // The end of `out` and the begin of `back` according to the plan.
   std::uint32_t asked_end = 0;
   std::uint32_t asked_begin = 0;
 };
 
-// A buffer's name, and how many earlier buffers have the same name.
+// A buffer's name, and the number of earlier buffers with the same name.
 using Key = std::pair<std::string, int>;
 
 // Calls `visit(position, key)` for each of a schedule's lifetimes.
@@ -44,7 +44,7 @@ void visit_keys(const Schedule& schedule, std::span<const Lifetime> all, const V
 
 constexpr std::uint64_t kNowhere = ~std::uint64_t{0};
 
-// The lowest offset at which the buffer overlaps none that lives at the same time.
+// The lowest offset at which buffer `me` overlaps no buffer that is alive at the same time.
 std::uint64_t lowest_free(std::span<const Lifetime> all, std::span<const std::uint64_t> offsets,
                           std::size_t me, std::uint64_t alignment) {
   std::vector<std::pair<std::uint64_t, std::uint64_t>> taken;
@@ -65,8 +65,8 @@ std::uint64_t lowest_free(std::span<const Lifetime> all, std::span<const std::ui
   return offset;
 }
 
-// The schedule of a plan. A buffer with the same name and size as one of another schedule has the same
-// offset. Other buffers get the lowest free offset.
+// The schedule of a plan, with offsets like those of the schedule `before`. A buffer has the same offset as
+// the buffer of `before` with the same name and size. If there is none, it has the lowest free offset.
 struct SamePlaces {
   SamePlaces(const Problem& problem, const Plan& plan, const Schedule& before)
       : schedule(build_layer_wise_schedule(problem.tape(), plan, nullptr)), all(lifetimes(schedule)) {
@@ -140,9 +140,9 @@ class Arranger {
     }
   }
 
-  // Keeps the memory of small results to the end of the step. A result is copied to the host after all
-  // earlier offloads, so the next user of its few bytes would wait for all of them. Leaves out results that
-  // are offloaded.
+  // Keeps the memory of small results until the end of the step. A result is copied to the host after all
+  // earlier offloads, so the next user of its few bytes would wait for all these offloads. Leaves out results
+  // that are offloaded.
   void keep_results() {
     std::vector<bool> result(schedule_.buffers.size(), false);
     std::vector<bool> offloaded(schedule_.buffers.size(), false);
@@ -160,7 +160,8 @@ class Arranger {
     }
   }
 
-  // The next step's inputs can be loaded early if the places of this step's inputs stay free.
+  // Sets next_begin of this step's inputs, so that their places stay free and the next step's inputs can be
+  // loaded early.
   void look_ahead() {
     std::vector<bool> input(schedule_.buffers.size(), false);
     for (const Instruction& instruction : schedule_.instructions) {
@@ -175,7 +176,7 @@ class Arranger {
     }
   }
 
-  // Finds the lifetimes of each transfer: in order of time, a value's transfers are its prefetches.
+  // Finds the lifetimes of each transfer. In order of time, a value's n-th transfer is its n-th prefetch.
   void find_host_stays() {
     std::vector<std::size_t> lifetime_of(schedule_.buffers.size(), 0);
     for (std::size_t each = 0; each < lifetimes_.size(); ++each) {
@@ -222,7 +223,7 @@ class Arranger {
     return problem_.gaps()[problem_.gap_at(transfer.value, transfer.prefetch_with)];
   }
 
-  // Shrinks lifetimes to the times that the plan needs. The times that it asks for become soft.
+  // Shortens lifetimes to the least time that they may have. The lifetimes according to the plan become soft.
   void soften() {
     find_starts();
     for (std::size_t each = 0; each < plan_.transfers.size(); ++each) {
@@ -246,7 +247,7 @@ class Arranger {
     }
   }
 
-  // Computes when each op would start without copies, then the end of the step.
+  // Computes when each op would start if there were no copies, and when the step would end.
   void find_starts() {
     starts_.assign(1, 0);
     for (OpId op = 0; op < problem_.slots(); ++op) {
@@ -259,14 +260,14 @@ class Arranger {
     return behind == 0 ? 0 : std::min(static_cast<OpId>(behind - 1), static_cast<OpId>(problem_.slots() - 1));
   }
 
-  // Writes the granted soft times into the plan. Returns false if nothing changes.
+  // Changes the plan's transfers to the lives that the placement has granted. Returns false if none changes.
   bool harden() {
     bool changed = false;
     for (std::size_t each = 0; each < plan_.transfers.size(); ++each) {
       Transfer& transfer = plan_.transfers[each];
       const HostStay& stay = host_stays_[each];
       const std::uint32_t end = lifetimes_[stay.out].soft_end;
-      if (end < stay.asked_end) {  // release with the last op that ends by then
+      if (end < stay.asked_end) {  // releases with the last op that has ended by then
         const auto behind = std::ranges::upper_bound(first_, end) - first_.begin();
         const Gap& gap = gap_of(transfer);
         transfer.release_with = std::max(gap.last_before, static_cast<OpId>(behind) - 2);
@@ -301,7 +302,7 @@ class Arranger {
   GiveWay give_way_;
   std::uint64_t alignment_;
   Schedule schedule_;
-  std::vector<std::uint32_t> first_;  // by op: its first instruction
+  std::vector<std::uint32_t> first_;  // by op: the index of its first instruction
   std::vector<double> starts_;
   std::vector<Lifetime> lifetimes_;
   std::vector<HostStay> host_stays_;  // by transfer

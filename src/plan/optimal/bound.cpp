@@ -1,18 +1,19 @@
-// A lower bound on the time of a step under any plan, however often values leave and come back in it.
+// A lower bound on the time of a step. It holds for every plan, however often values leave and come back in a
+// step.
 //
 // While an op computes, the parameters, its operands and its workspace are on the device, together in at most
-// B bytes. This excludes algorithms with large workspaces. The least time of an op is that of its fastest
+// B bytes. This excludes algorithms with large workspaces. The least time of an op is the time of its fastest
 // remaining algorithm.
 //
 // Let u be a slot of the step whose op uses algorithm a. Let F be the sum of the least times of all ops
 // before u. Let G be the time of u with a, plus the least times of all ops after u. Only one stream computes.
-// So at least F passes from the start of the step's first op to the start of u, and at least G from there to
-// the start of the next step's first op.
+// So from the start of the step's first op to the start of u, at least F passes. From the start of u to the
+// start of the next step's first op, at least G passes.
 //
 // When u starts, each value that has been made and will still be used is in one of three states. It is on the
-// device, like all that u reads; or its copy on the host is complete and its device memory released; or it
-// will be made again. Let X be the bytes that do not fit: the values alive at u, the parameters and the
-// workspace of a, less B. So X bytes are not on the device:
+// device, like all that the op of u reads. Or its copy on the host is complete and its device memory is
+// released. Or it will be made again. Let X be the bytes that do not fit: the values alive at u, the
+// parameters and the workspace of a, less B. So X bytes are not on the device:
 //
 //   * y bytes are on the host. They were made in this step and then copied before u started, which takes
 //     y / D seconds of the link to the host. They come back before the step's last op ends, which takes y / H
@@ -22,14 +23,14 @@
 //     first, this takes at least R(X - y) seconds of the compute stream: a fractional knapsack, which is
 //     convex.
 //
-// So with a the step takes at least
+// So with algorithm a the step takes at least
 //
 //   min over y of  max(F, y / D) + max(G + R(X - y), y / H).
 //
 // Both terms are convex in y, so a ternary search finds the minimum. y is at least the bytes that remain if
 // all that can be made again is made again. The bound of u is the least over its algorithms, and the bound of
 // the step is the greatest over all u. If X is not positive with the fastest algorithm of u, the bound of u
-// is F + G, the sum of all ops.
+// is F + G, the sum of the least times of all ops.
 
 #include "src/plan/optimal/bound.h"
 
@@ -49,18 +50,20 @@ namespace optimal {
 
 namespace {
 
-// The number of slots that are evaluated.
+// The number of slots that the bound evaluates.
 constexpr std::size_t kSlots = 64;
-// Rounds of the ternary search. Each removes a third of the range; together they exceed a double's precision.
+// Rounds of the ternary search. Each round removes a third of the range; after all rounds the range is below
+// a double's precision.
 constexpr int kThirds = 90;
-// The rounding error of sums over some thousand ops, in another order than the predictor's.
+// The rounding error of sums over some thousand ops. The predictor adds them in another order.
 constexpr double kRounding = 1e-12;
 
 bool reads(const Op& op, ValueId value) {
   return std::ranges::find(op.reads, value) != op.reads.end();
 }
 
-// The slots to evaluate. The bound holds for any slots; the fullest lead to the greatest bound.
+// The slots to evaluate. The bound holds for any choice of slots; the slots with the most memory in use lead
+// to the greatest bound.
 std::vector<OpId> fullest_slots(const Problem& problem) {
   std::vector<OpId> fullest(problem.slots());
   std::iota(fullest.begin(), fullest.end(), OpId{0});
@@ -123,7 +126,7 @@ void Bound::find_least(double room) {
   std::vector<double> least;
   for (OpId op = 0; op < problem_.slots(); ++op) {
     const std::vector<Choice>& choices = problem_.choices(op);
-    // If nothing fits, no plan does, and any bound holds.
+    // If no algorithm fits, no plan fits, so any bound holds.
     const auto fits = std::find_if(choices.begin(), choices.end() - 1, [&](const Choice& choice) {
       return operands_[op] + static_cast<double>(choice.workspace_bytes) <= room;
     });
@@ -165,7 +168,7 @@ double Bound::seconds_at(const Crossing& alive, double room) const {
   double least = std::numeric_limits<double>::infinity();
   for (const Choice& choice : problem_.choices(alive.slot)) {
     if (choice.seconds < fastest) {
-      continue;  // does not fit
+      continue;  // this choice does not fit
     }
     const double slower = choice.seconds - fastest;
     const double excess = needed + static_cast<double>(choice.workspace_bytes);
@@ -176,7 +179,7 @@ double Bound::seconds_at(const Crossing& alive, double room) const {
   return least;
 }
 
-// The seconds of a step in which `excess` bytes are not on the device, in the cheapest way.
+// The least seconds of a step in which `excess` bytes are not on the device when the slot's op starts.
 double Bound::split(const Crossing& alive, double excess, double before, double after) const {
   const PlanCosts& costs = problem_.costs();
   const auto seconds_again = [&alive](double bytes) {
@@ -193,8 +196,8 @@ double Bound::split(const Crossing& alive, double excess, double before, double 
     return std::max(before, moved / costs.device_to_host) +
            std::max(after + seconds_again(excess - moved), moved / costs.host_to_device);
   };
-  // Operands of the slot itself are never gone, so `excess` may exceed the bytes that can be gone. Then no
-  // plan fits, and any bound holds.
+  // Operands of the slot's op must be on the device, so `excess` may exceed the bytes that can be elsewhere.
+  // Then no plan fits, so any bound holds.
   const double again = alive.again.empty() ? 0 : alive.again.back().bytes;
   double low = std::max(excess - again, 0.0);
   double high = excess;

@@ -12,17 +12,18 @@ class Bound {
  public:
   explicit Bound(const Problem& problem);
 
-  // `device_bytes` include parameters. The computation stops once the bound reaches `enough` seconds.
+  // Returns the bound in seconds. `device_bytes` include parameters. The computation stops once the bound
+  // reaches `enough` seconds.
   double seconds(std::uint64_t device_bytes, double enough);
 
  private:
-  // Values of one producer.
+  // The values of one producer.
   struct Made {
     double bytes = 0;
     std::vector<OpId> ops;  // the producer, and the ops that run again with it
     double seconds = 0;     // for all of `ops`
   };
-  // Values that can be made again, in order of price: the sums up to and including each.
+  // Sums over the values that can be made again, in order of price, up to and including one of them.
   struct Sums {
     double bytes = 0;
     double seconds = 0;
@@ -32,7 +33,7 @@ class Bound {
     OpId slot = 0;
     double bytes = 0;
     std::vector<Made> made;   // values that an op can make again and that the slot's op does not read
-    std::vector<Sums> again;  // the cheapest first
+    std::vector<Sums> again;  // one element per value, the cheapest value first
   };
 
   Crossing crossing(OpId slot) const;
@@ -42,8 +43,8 @@ class Bound {
   double split(const Crossing& alive, double excess, double before, double after) const;
 
   const Problem& problem_;
-  std::vector<double> operands_;     // by op: bytes that it needs besides its workspace
-  std::vector<double> fresh_;        // by op: bytes of results that overwrite no read
+  std::vector<double> operands_;     // by op: the bytes that it needs in addition to its workspace
+  std::vector<double> fresh_;        // by op: bytes of its results that overwrite no operand
   std::vector<Crossing> crossings_;  // at the fullest slots
   std::vector<double> least_;        // by op: seconds of the fastest algorithm that fits
   std::vector<double> before_;       // by op: the sum of least_ over the ops before it

@@ -15,27 +15,27 @@ namespace vdnn::optimal {
 
 namespace {
 
-// The most times that ops step down in the search for addresses.
+// The largest number of attempts of consider_with_steps() to find addresses with smaller workspaces.
 constexpr int kStepsDown = 3;
-// If there are at most this many gaps, plans in which one more value leaves are tried.
+// Plans that offload one more value are tried only for problems with at most this many gaps.
 constexpr std::size_t kFewGaps = 40;
 
-// Fractions of the memory that plans try to leave free if no addresses are found.
+// If no addresses are found, plans are tried that leave these fractions of the memory free.
 constexpr std::array kSlacks{0.03, 0.08};
 
-// A plan that exceeds its memory by a larger fraction does not fit with smaller workspaces.
+// If a plan exceeds its memory by more than this fraction, smaller workspaces do not make it fit.
 constexpr double kNear = 0.1;
 
-// The most ops whose algorithms are replaced one by one: each costs a forecast.
+// The algorithms of at most this many ops are replaced one by one: each replacement costs a forecast.
 constexpr std::size_t kMostOneByOne = 8;
 
-// An algorithm that replaces another takes at most this fraction of its time.
+// An algorithm may replace another if it takes at most this fraction of the other's time.
 constexpr double kMuchFaster = 0.5;
 
-// After this many failures to place everything anew for one plan, no more are tried.
+// After this many failed attempts to place all buffers of a plan anew, no more are made.
 constexpr int kMostFailures = 8;
 
-// A plan should reserve at most this many times the bytes that are alive at the fullest moment.
+// A plan should reserve at most this many times the most bytes that are alive at one time.
 constexpr double kMostReserved = 1.02;
 
 std::uint64_t with_room(std::uint64_t bytes, const GiveWay& give_way) {
@@ -67,7 +67,7 @@ void Candidates::consider(const Decisions& decisions, std::uint64_t bytes, std::
       (problem_.gaps().size() <= kFewGaps && consider_with_moves(decisions, bytes, enough))) {
     return;
   }
-  // Stepping down moves only a few workspaces, so it helps only a plan that nearly fits.
+  // consider_with_steps() makes only a few workspaces smaller, so it helps only a plan that nearly fits.
   const bool near =
       static_cast<double>(committed_bytes(schedule.arena_bytes)) <= (1 + kNear) * static_cast<double>(enough);
   if (!(near && consider_with_steps(decisions, std::move(schedule), bytes, enough)) &&
@@ -135,7 +135,7 @@ double Candidates::lost_to_last_resorts(const Decisions& decisions, std::uint64_
   return seconds;
 }
 
-// The ops that use a last resort; those that lose most come first.
+// The ops that use an algorithm of the last resort, in order of the time that they lose, longest first.
 std::vector<OpId> Candidates::last_resorts(const Plan& plan) const {
   std::vector<OpId> result;
   for (OpId op = 0; op < problem_.slots(); ++op) {
@@ -148,12 +148,12 @@ std::vector<OpId> Candidates::last_resorts(const Plan& plan) const {
   return result;
 }
 
-// Gives `ops` faster algorithms while all other buffers keep their offsets. The new workspaces do not
-// conflict, since only one workspace is alive at a time.
+// Replaces the algorithms of `ops` by faster ones while all other buffers keep their offsets. The new
+// workspaces do not overlap, since only one workspace is alive at a time.
 bool Candidates::replace_in_place(PlannedSchedule& known, std::span<const OpId> ops,
                                   std::uint64_t enough) const {
   const std::uint64_t most = enough - std::min(enough, problem_.persistent_bytes());
-  std::map<OpId, std::uint32_t> tried;  // by op: its choice
+  std::map<OpId, std::uint32_t> tried;  // by op: the choice that is tried
   for (const OpId op : ops) {
     if (faster_choices(op, known.plan.algorithms[op]) > 0) {
       tried.emplace(op, 0);
@@ -168,7 +168,7 @@ bool Candidates::replace_in_place(PlannedSchedule& known, std::span<const OpId> 
     if (high.empty()) {
       return adopt(known, std::move(plan), enough);
     }
-    for (const OpId op : std::set(high.begin(), high.end())) {  // each once, however often it is launched
+    for (const OpId op : std::set(high.begin(), high.end())) {  // each op once, even if it is launched again
       const auto mine = tried.find(op);
       if (mine == tried.end()) {
         return false;
@@ -181,7 +181,8 @@ bool Candidates::replace_in_place(PlannedSchedule& known, std::span<const OpId> 
   return false;
 }
 
-// The number of the op's choices that are much faster than the algorithm. They are its first choices.
+// The number of the op's choices that are much faster than the algorithm. They are the first of the op's
+// choices.
 std::uint32_t Candidates::faster_choices(OpId op, std::uint32_t algorithm) const {
   const double most = kMuchFaster * problem_.costs().op_seconds[op][algorithm];
   const auto is_faster = [most](const Choice& choice) { return choice.seconds <= most; };
@@ -189,7 +190,7 @@ std::uint32_t Candidates::faster_choices(OpId op, std::uint32_t algorithm) const
   return static_cast<std::uint32_t>(std::ranges::find_if_not(all, is_faster) - all.begin());
 }
 
-// Places all buffers anew, with the smallest workspace that makes the op much faster.
+// Gives the op the smallest workspace with which it is much faster. Places all buffers anew if necessary.
 bool Candidates::rearrange(PlannedSchedule& known, OpId op, std::uint64_t enough) const {
   const std::uint32_t faster = faster_choices(op, known.plan.algorithms[op]);
   if (faster == 0) {
@@ -200,7 +201,7 @@ bool Candidates::rearrange(PlannedSchedule& known, OpId op, std::uint64_t enough
   return adopt(known, std::move(plan), enough);
 }
 
-// Returns false if there are no addresses for the plan.
+// Replaces `known` by `plan` with addresses. Returns false if no addresses are found.
 bool Candidates::adopt(PlannedSchedule& known, Plan plan, std::uint64_t enough) const {
   std::optional<Schedule> schedule = arrange_as_before(
       problem_, plan, known.schedule, placements_, enough - std::min(enough, problem_.persistent_bytes()));
@@ -211,12 +212,13 @@ bool Candidates::adopt(PlannedSchedule& known, Plan plan, std::uint64_t enough) 
   return true;
 }
 
-// First, results give way; they are smaller than a granule. Then one more value leaves, so that it gets
-// another address. All of these plans are tried, since any may be the fastest that fits.
+// Tries a plan in which results, which are smaller than a granule, give way. Then tries plans that also
+// offload one more value, which may have another address when it is back. All these plans are tried, since
+// any of them may be the fastest that fits.
 bool Candidates::consider_with_moves(const Decisions& decisions, std::uint64_t bytes, std::uint64_t enough) {
   constexpr GiveWay kResults{.results = true};
   model_.evaluate(decisions, bytes);
-  Decisions as_chosen = decisions;  // keeps algorithms, so that ops do not use the freed memory
+  Decisions as_chosen = decisions;  // with fixed algorithms, so that ops do not use the freed memory
   for (OpId op = 0; op < problem_.slots(); ++op) {
     as_chosen.least_choice[op] = static_cast<std::uint8_t>(model_.choice(op));
   }
@@ -231,8 +233,9 @@ bool Candidates::consider_with_moves(const Decisions& decisions, std::uint64_t b
   return any_fits;
 }
 
-// Ops whose workspaces are too high step down, a few times; nothing else gives way. `schedule` is that of the
-// decisions and does not fit. Returns false if no other schedule fits either.
+// Tries schedules in which ops use smaller workspaces if their workspaces extend beyond `bytes`. Values do
+// not give way. `schedule` is the schedule of the decisions and must not fit. Returns whether one of these
+// schedules fits.
 bool Candidates::consider_with_steps(Decisions decisions, Schedule schedule, std::uint64_t bytes,
                                      std::uint64_t enough) {
   model_.evaluate(decisions, bytes);
@@ -259,7 +262,7 @@ bool Candidates::consider_with_steps(Decisions decisions, Schedule schedule, std
   return false;
 }
 
-// Tries plans that leave a little memory free at every slot that permits it.
+// Tries plans that leave a part of the memory free at every slot at which ops can run without it.
 bool Candidates::consider_with_slack(const Decisions& decisions, std::uint64_t bytes, std::uint64_t enough) {
   return std::ranges::any_of(kSlacks, [&](double slack) {
     model_.evaluate(decisions, bytes, slack);
@@ -267,13 +270,13 @@ bool Candidates::consider_with_slack(const Decisions& decisions, std::uint64_t b
   });
 }
 
-// Returns whether the plan fits.
+// Arranges and enters the decisions evaluated last. Returns whether their plan fits.
 bool Candidates::consider_as_evaluated(std::uint64_t bytes, std::uint64_t enough, GiveWay give_way) {
   return fits(arrange_and_enter(bytes, give_way, enough), enough);
 }
 
-// Tries plans of the decisions evaluated last in which values that are resident without need give way. If
-// that delays ops, less room may be faster.
+// Tries plans of the decisions evaluated last in which values that do not have to be resident give way. If
+// that delays ops, plans in a smaller arena are tried too, since they may be faster.
 void Candidates::consider_with_delays(std::uint64_t bytes, std::uint64_t enough) {
   std::uint64_t committed = 0;
   for (const GiveWay& give_way : std::span(kWaysToGive).subspan(1)) {
@@ -297,7 +300,7 @@ void Candidates::consider_with_delays(std::uint64_t bytes, std::uint64_t enough)
 }
 
 // The ops whose workspaces extend beyond the goal. If there are none, the ops whose workspaces are alive
-// together with buffers that extend beyond it.
+// together with buffers that extend beyond the goal.
 std::vector<OpId> Candidates::ops_too_high(const Schedule& schedule, std::uint64_t goal) const {
   const std::vector<OpId> op_of = ops_of_workspaces(schedule);
   const std::vector<Lifetime> all = lifetimes(schedule);
@@ -322,7 +325,7 @@ std::vector<OpId> Candidates::ops_too_high(const Schedule& schedule, std::uint64
 }
 
 // The plan and schedule of the decisions evaluated last. The schedule has waits only if it fits in `enough`
-// bytes or has a lower peak than all known ones.
+// bytes or has a lower peak than all known plans.
 PlannedSchedule Candidates::arranged(std::uint64_t goal, const GiveWay& give_way, std::uint64_t enough) {
   PlannedSchedule candidate;
   candidate.plan.options = options_;
@@ -333,8 +336,8 @@ PlannedSchedule Candidates::arranged(std::uint64_t goal, const GiveWay& give_way
   return candidate;
 }
 
-// Arranges the decisions evaluated last, and enters the plan if it is small enough. Returns the schedule
-// either way.
+// Arranges the decisions evaluated last, and enters their plan if it is small enough. Returns the schedule in
+// any case.
 Schedule Candidates::arrange_and_enter(std::uint64_t goal, const GiveWay& give_way, std::uint64_t enough) {
   PlannedSchedule candidate = arranged(goal, give_way, enough);
   enter_if_small(candidate, enough);
@@ -352,7 +355,7 @@ void Candidates::enter_if_small(const PlannedSchedule& candidate, std::uint64_t 
   }
 }
 
-// The most bytes that a schedule should reserve, however large the budget.
+// A schedule should reserve at most this many bytes, even if the budget is larger.
 std::uint64_t Candidates::close_bytes(const Schedule& schedule) const {
   const std::uint64_t live = most_live_bytes(lifetimes(schedule), problem_.costs().alignment_bytes);
   return static_cast<std::uint64_t>(kMostReserved * static_cast<double>(live));

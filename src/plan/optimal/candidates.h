@@ -1,5 +1,5 @@
 #pragma once
-// Turns decisions into plans with addresses, which enter the contest.
+// Turns decisions into plans with addresses, and enters the plans into the contest.
 
 #include <cstdint>
 #include <vector>
@@ -11,30 +11,32 @@
 
 namespace vdnn::optimal {
 
-// Whether other schedules are tried if no addresses are found (kUsual).
+// What to do if no addresses are found for a plan: with kUsual, other schedules are tried.
 enum class Insistence : std::uint8_t { kNone, kUsual };
 
 class Candidates {
  public:
-  // `first` is the same problem with no limit except the user's. All problems share `placements`, since some
-  // lead to the same schedules. All arguments outlive this.
+  // `first` is the same problem with no workspace limit except the user's. All problems share `placements`,
+  // since several problems can lead to the same schedule. All arguments must outlive this object.
   Candidates(const Problem& problem, const Problem& first, const PlanOptions& options, Contest& contest,
              Placements& placements);
 
-  // Enters the plan of the model if addresses are found within `enough` bytes. Otherwise, with kUsual, enters
-  // plans in which something gives way. Also enters a plan whose peak is lower than all known. `bytes` are
-  // for all that is not persistent.
+  // Enters the plan of the model for `decisions` if addresses are found within `enough` bytes. Otherwise,
+  // with kUsual, enters plans in which values give way. Also enters plans whose peak is lower than that of
+  // all known plans. `bytes` are for all that is not persistent.
   void consider(const Decisions& decisions, std::uint64_t bytes, std::uint64_t enough,
                 Insistence insistence = Insistence::kUsual);
-  // The same with addresses that are closer together than `bytes` requires. This rarely delays an op.
+  // Enters the plan of the model with addresses that are closer together than `bytes` requires. This rarely
+  // delays an op.
   void consider_closer(const Decisions& decisions, std::uint64_t bytes, std::uint64_t enough);
-  // An op of a leader may use an algorithm of the last resort although there is memory for another: the
-  // search had a workspace limit and no addresses. The op switches to the other algorithm if that one's
-  // workspace has a place while all other buffers keep theirs.
+  // A leader's op may use an algorithm of the last resort although there is memory for a faster one. The
+  // reason is that the search had a workspace limit and did not know addresses. The op switches to a faster
+  // algorithm if there is a place for that algorithm's workspace while all other buffers keep their places.
   void consider_without_last_resorts(const Leader& leader, std::uint64_t enough);
-  // The most seconds that a plan of the decisions can gain by avoiding last resorts.
+  // How many seconds faster, at most, a plan of the decisions becomes if it avoids algorithms of the last
+  // resort.
   double lost_to_last_resorts(const Decisions& decisions, std::uint64_t bytes);
-  // Device memory for `bytes` and all that is persistent, in whole granules.
+  // The device memory for `bytes` and all that is persistent, in whole granules.
   std::uint64_t committed_bytes(std::uint64_t bytes) const;
 
  private:

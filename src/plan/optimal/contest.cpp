@@ -47,7 +47,7 @@ double Contest::enter(const PlannedSchedule& candidate, double most_gained) {
   return said.fits(budgets_) ? said.step_seconds : kNoRank.first;
 }
 
-// Keeps only the first of several plans with the same seconds, since they may be the same plan.
+// Keeps only the first of several plans with the same seconds, since these may be the same plan.
 void Contest::lead(Leader leader) {
   const auto seconds = [](const Leader& each) { return std::pair(each.expected_seconds(), each.seconds); };
   std::vector<Leader>& mine = leaders_.at(problem_);

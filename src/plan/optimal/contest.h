@@ -1,6 +1,7 @@
 #pragma once
-// The plans of a tape whose steps were forecast. The winner is the fastest plan that fits; among equally fast
-// plans, the one with the lowest peak. If no plan fits, the winner is the plan with the lowest peak.
+// Compares plans of a tape by forecasts of their steps. The winner is the fastest plan that fits. Among
+// equally fast plans, it is the plan with the lowest peak. If no plan fits, the winner is the plan with the
+// lowest peak.
 
 #include <cstdint>
 #include <limits>
@@ -13,15 +14,15 @@
 
 namespace vdnn::optimal {
 
-// Seconds of a step, then its peak in bytes. The better plan has the smaller rank.
+// The seconds of a plan's step, then its peak in bytes. The better plan has the smaller rank.
 using Rank = std::pair<double, std::uint64_t>;
-constexpr Rank kNoRank(std::numeric_limits<double>::infinity(), 0);  // nothing fits
+constexpr Rank kNoRank(std::numeric_limits<double>::infinity(), 0);  // the rank if no plan fits
 
 // A plan that may become faster.
 struct Leader {
-  std::size_t problem = 0;   // the problem for which it was found
-  double seconds = 0;        // of a step
-  double least_seconds = 0;  // no plan derived from this one has a shorter step
+  std::size_t problem = 0;   // the number of the problem for which the plan was found
+  double seconds = 0;        // forecast seconds of a step
+  double least_seconds = 0;  // every plan derived from this one takes at least this long
   PlannedSchedule schedule;
 
   // The seconds of a step if half of the possible gain is realised.
@@ -33,25 +34,25 @@ class Contest {
   Contest(const Tape& tape, const Budgets& budgets, const Forecaster& forecaster)
       : tape_(tape), budgets_(budgets), forecaster_(forecaster) {}
 
-  // Plans entered after this call were found for problem `problem`, counted from 0.
+  // Plans entered after this call count as plans of problem number `problem`, from 0.
   void begin_round(std::size_t problem);
-  // The best rank of the round's plans that fit.
+  // The best rank among the plans that fit and were entered since begin_round().
   Rank best_of_round() const { return best_of_round_; }
-  // `most_gained`: seconds by which a plan derived from this one may be faster. Returns the forecast seconds
-  // of the step, or infinity if the plan does not fit.
+  // `most_gained`: the most seconds by which a plan derived from `candidate` may be faster. Returns the
+  // forecast seconds of the step, or infinity if the plan does not fit.
   double enter(const PlannedSchedule& candidate, double most_gained = 0);
 
   const Budgets& budgets() const { return budgets_; }
-  // Page-locked bytes of the plan that was entered first.
+  // The page-locked bytes of the plan that was entered first.
   std::uint64_t first_host_bytes() const { return first_host_bytes_; }
   // The seconds of the fastest plan that fits; infinite if none does.
   double best_seconds() const { return best_rank_.first; }
   // The lowest peak of all plans that were entered.
   std::uint64_t smallest_peak_bytes() const { return smallest_peak_bytes_; }
-  // At least one plan must have been entered.
+  // Requires that a plan has been entered.
   PlannedSchedule winner() const;
-  // Plans that fit and may become the fastest, the most promising first. Each problem has a few, so that the
-  // number of problems does not matter.
+  // Plans that fit and may become the fastest, the most promising first. Each problem has a few such plans,
+  // however many problems there are.
   std::vector<Leader> leaders() const;
 
  private:

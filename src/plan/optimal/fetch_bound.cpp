@@ -1,24 +1,26 @@
-// A lower bound on the time of a step from the values that cannot have been fetched early.
+// A lower bound on the time of a step. It is derived from the values that cannot have been fetched early.
 //
-// Let a and b be slots of one step, a before b, neither a collective. Let V be the values that the ops after
-// a, up to and including b, read, and that were made or loaded before a and are not operands of a. While a
-// computes, the device holds the parameters, the operands of a and its workspace. The rest of the budget is
-// the room of a. So of the x bytes of V, at least x - room become resident between the end of a and the start
-// of b.
+// Let a and b be slots of one step, a before b, neither a collective. Consider the ops after a, up to and
+// including b. Let V be the values that they read, that were made or loaded before a, and that are not
+// operands of a. While a computes, the device holds the parameters, the operands of a and its workspace. The
+// rest of the budget is the room of a. So of the x bytes of V, at least x - room become resident between the
+// end of a and the start of b.
 //
-// Some of these bytes are copied from the host, at most H bytes per second. The others are made again: the
-// compute stream runs their producers and the producers' chains (operands.h) once more, in addition to the
-// ops between a and b, which take at least C seconds. Let R(z) be the least seconds in which the compute
-// stream makes z bytes, the cheapest per byte first. Then between the end of a and the start of b at least
+// Some of these bytes are copied from the host, at most H bytes per second. The remaining bytes are made
+// again: the compute stream runs their producers and the producers' chains (operands.h) once more. It also
+// runs the ops between a and b, which take at least C seconds. Let R(z) be the least seconds in which the
+// compute stream makes z bytes, the cheapest per byte first. Then between the end of a and the start of b at
+// least
 //
 //   min over z of  max(C + R(z), (x - room - z) / H)
 //
-// seconds pass. At the minimum the two are equal, since one grows with z and the other falls.
+// seconds pass. At the minimum the two terms are equal, since the first grows with z and the second falls.
 //
-// These times add up over slots a < b < c ..., since the copies and launches between a and b do not overlap
-// with those between b and c. So for every a, the earliest start of b is at least the earliest start of a
-// plus the time of a plus this minimum. The algorithms of a differ in their room; the bound uses the one with
-// the least sum. The start of the next step's first op follows the last op of this step.
+// These times add up over slots a < b < c ...: the copies and launches between a and b do not overlap the
+// copies and launches between b and c. So for every a, the earliest start of b is at least the earliest start
+// of a plus the time of a plus this minimum. Different algorithms of a leave different room; the bound uses
+// the algorithm for which this sum is least. The start of the next step's first op follows the last op of
+// this step.
 
 #include "src/plan/optimal/fetch_bound.h"
 
@@ -33,11 +35,11 @@ namespace vdnn::optimal {
 
 namespace {
 
-// The most slots between a and b. Values that are needed later have time to come back.
+// b is at most this many slots after a. A value that is needed later has enough time to come back.
 constexpr std::size_t kWindow = 64;
 constexpr double kSumsRounding = 1e-12;
 
-// The values of one op that are fetched or made again.
+// The values of one op that must be fetched or made again.
 struct MadeAgain {
   double bytes = 0;
   double seconds = 0;
@@ -69,7 +71,7 @@ class FetchBound {
   }
 
  private:
-  // If no algorithm fits, no plan does, and any bound holds.
+  // The op's fastest choice that fits. If no choice fits, no plan fits, so any bound holds.
   std::uint32_t first_that_fits(OpId op) const {
     const std::vector<Choice>& choices = problem_.choices(op);
     const auto fits = std::find_if(choices.begin(), choices.end() - 1, [&](const Choice& choice) {
@@ -125,7 +127,7 @@ class FetchBound {
     return std::max(computing, bytes / rate);
   }
 
-  // The op's reads are needed, unless they are on the device as operands of `slot`.
+  // Adds the op's reads to the needed values, unless they are on the device as operands of `slot`.
   void need_reads(OpId op, OpId slot) {
     for (const ValueId read : tape_.op(op).reads) {
       const Value& value = tape_.value(read);
@@ -149,7 +151,8 @@ class FetchBound {
            std::ranges::find(op.writes, value) != op.writes.end();
   }
 
-  // All that the producer makes counts as needed. That makes it cheaper per byte, so the bound still holds.
+  // Counts as needed all values that the producer makes, even if only some are. Then a byte is cheaper to
+  // make than in truth, so the bound still holds.
   void add_again(OpId producer, OpId slot) {
     std::uint64_t bytes = 0;
     for (const ValueId write : tape_.op(producer).writes) {
@@ -165,15 +168,16 @@ class FetchBound {
   const Problem& problem_;
   const Tape& tape_;
   double room_;
-  std::vector<double> operands_;             // by op: bytes that it needs besides its workspace
+  std::vector<double> operands_;             // by op: the bytes that it needs in addition to its workspace
   std::vector<std::uint32_t> first_choice_;  // by op: its fastest choice that fits
-  std::vector<OpId> slots_;                  // the slots that compute
-  std::vector<double> starts_;               // the earliest start of each of slots_, then of the next step
-  // For the slot of look_behind():
+  std::vector<OpId> slots_;                  // the slots whose ops are not collectives
+  // The earliest start of each slot of slots_. The last element is the earliest start of the next step.
+  std::vector<double> starts_;
+  // Temporary data of look_behind().
   std::vector<OpId> seen_value_;
   std::vector<OpId> seen_op_;
-  double needed_ = 0;             // bytes
-  std::vector<MadeAgain> again_;  // the cheapest for each byte first
+  double needed_ = 0;             // bytes of the needed values
+  std::vector<MadeAgain> again_;  // the cheapest per byte first
 };
 
 }  // namespace

@@ -8,7 +8,7 @@ namespace vdnn::optimal {
 
 namespace {
 
-// Whether nothing that the op makes is persistent, and no op but `reader` reads any of it.
+// Whether `producer` makes no persistent value, and only the op `reader` reads its results.
 bool is_for_one(const Tape& tape, OpId producer, OpId reader) {
   return std::ranges::all_of(tape.op(producer).writes, [&](ValueId made) {
     return !tape.value(made).persistent() &&

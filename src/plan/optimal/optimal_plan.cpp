@@ -22,49 +22,53 @@ namespace vdnn {
 
 namespace {
 
-// The model's times rarely exceed the forecaster's by more than this fraction. Small tapes have a larger
-// fraction and so more forecasts, which are cheap for them.
+// The model's times rarely exceed the forecaster's by more than this fraction. For small tapes the fraction
+// is larger, which leads to more forecasts; forecasts of small tapes take little time.
 constexpr double kModelError = 0.001;
 constexpr double kModelErrorOfSmallTapes = 0.03;
 constexpr std::size_t kSmallTape = 300;  // ops
 
-// A tape of fewer ops is searched faster than a thread starts.
+// A search of a tape with fewer ops takes less time than the start of a thread.
 constexpr std::size_t kLongTape = 100;
 
-// For each problem together with those of smaller limits, at most kCloser plans are arranged again. The model
-// must find them slower than the fastest of all by at most the fraction kNear.
+// For each problem, closer addresses are tried for at most kCloser plans of this problem and the problems
+// with smaller limits. By the model, these plans must be slower than the fastest plan by at most the fraction
+// kNear.
 constexpr std::size_t kCloser = 4;
 constexpr double kNear = 0.03;
 
-// The search is not exact: in less memory it may find a faster plan. It stops when plans of successive sizes
-// are all slower than the fastest plan, by fractions that add up to kHopeless. One size counts at most
-// kMostLost.
+// The search is not exact: in less memory it may find a faster plan. So it continues with smaller sizes. It
+// stops when the plans of successive sizes are all slower than the fastest plan, by fractions that add up to
+// kHopeless. The fraction of one size counts as at most kMostLost.
 constexpr double kHopeless = 0.4;
 constexpr double kMostLost = 0.2;
 
 constexpr std::array kStaticPolicies{Policy::kBaseline, Policy::kOffloadNone, Policy::kOffloadConv,
                                      Policy::kOffloadAll};
 
-// The most plans tried at one size for the smallest budget, since addresses are not found for all.
+// For the smallest budget: the largest number of plans that are tried at one size, since addresses are not
+// found for every plan.
 constexpr int kMostExceeded = 2;
 
-// A leader rarely becomes faster than expected by more than this fraction.
+// The improved plan of a leader is rarely faster than expected by more than this fraction.
 constexpr double kUnexpected = 0.1;
 
-// For a size that is not tight and a tape that is not small: among the problems from any one on, other
-// schedules are tried only for this many plans, the fastest by the model.
+// This applies to sizes that are not tight and tapes that are not small. For any problem, consider its plans
+// and the plans of the problems after it. Other schedules are tried only for the kInsisted plans among them
+// that are fastest by the model.
 constexpr std::size_t kInsisted = 3;
 
-// The smallest twelfth of the sizes counts as tight. Unless the bound rules it out, every plan found there is
-// improved, and other schedules are tried for it.
+// The smallest twelfth of the sizes counts as tight. Unless the lower bound shows that a tight size cannot
+// help, every plan found there is improved, and other schedules are tried for the plan.
 constexpr std::size_t kTightSizes = 12;
 
-// At other sizes, for a tape that is not small, the search improves a plan only if it could become the
-// fastest. The assumed gain is that of the best improvement so far plus this fraction.
+// At sizes that are not tight, for a tape that is not small, the search improves a plan only if the plan
+// could become the fastest. Its gain (see Gains) is assumed to be better than the best so far by this
+// fraction.
 constexpr double kMoreGained = 0.01;
 
-// Workspace limits in bytes: powers of two, and 0. All problems have the same limits, so that plans found
-// under such a limit of the user are also found without it.
+// Workspace limits in bytes: powers of two, and 0. The limits do not depend on the user's limit. So if the
+// user sets one of them, the plans found under it are also found without the user's limit.
 constexpr std::uint64_t kLargestLimit = std::uint64_t{1} << 40U;
 constexpr std::uint64_t kSmallestLimit = std::uint64_t{1} << 9U;
 
@@ -78,8 +82,8 @@ std::vector<std::uint64_t> limits_below(std::uint64_t own) {
   return limits;
 }
 
-// The problem under a workspace limit. A limit only removes choices, but the search is not exact and often
-// finds faster plans with fewer choices.
+// The problem under a workspace limit. A limit only removes choices of algorithms. But the search is not
+// exact, and often finds faster plans if there are fewer choices.
 class Limited {
  public:
   // `first`: see optimal::Candidates; null if this is the first problem.
@@ -102,7 +106,7 @@ class Limited {
   }
   const optimal::Problem& problem() const { return problem_; }
   optimal::Candidates& candidates() { return candidates_; }
-  // See optimal::Bound; `bytes` are for all that is not persistent.
+  // The bound of optimal::Bound, with `bytes` for all that is not persistent.
   double bound_seconds(std::uint64_t bytes, double enough) {
     return bound_.seconds(problem_.persistent_bytes() + bytes, enough);
   }
@@ -114,7 +118,7 @@ class Limited {
   }
   // Improves the result of the last try_rules().
   void improve(optimal::Found& found, optimal::Effort effort) { search_->improve(found, effort); }
-  // The least seconds of a plan of the decisions, by the model.
+  // The least seconds that a plan of the decisions can have, by the model.
   double least_seconds(const optimal::Found& found) {
     return found.seconds - candidates_.lost_to_last_resorts(found.decisions, found.bytes);
   }
@@ -147,8 +151,8 @@ class Chooser {
   }
 
  private:
-  // Opens one problem for the user's limit, if any, then one for each lower limit that leaves fewer choices
-  // than the previous limit.
+  // Opens one problem with the user's limit, or without a limit if the user has set none. Then opens one for
+  // each lower limit that leaves fewer choices than the previous limit.
   void open_problems() {
     open_problem(optimal::kNoLimit);
     const optimal::Problem& first = problems_.front()->problem();
@@ -160,7 +164,7 @@ class Chooser {
         before = std::move(now);
       }
     }
-    // The sizes do not depend on the user's limit either.
+    // The sizes are those without the user's limit, so that they do not depend on it.
     if (options_.workspace_limit) {
       PlanOptions unlimited = options_;
       unlimited.workspace_limit.reset();
@@ -186,8 +190,8 @@ class Chooser {
     return result;
   }
 
-  // The first plan shows the page-locked memory of a step without offloading, and ensures that at least one
-  // plan exists.
+  // Enters plans that keep every value. The first of these plans determines the page-locked memory of a step
+  // without offloading, and ensures that at least one plan exists.
   void keep_everything() {
     const std::uint64_t device = contest_.budgets().device_bytes;
     for (std::size_t problem = 0; problem < problems_.size(); ++problem) {
@@ -247,7 +251,8 @@ class Chooser {
     }
   }
 
-  // Replaces last resorts by other algorithms. If that helps, smaller workspaces may help more.
+  // Replaces algorithms of the last resort by other algorithms. If that makes the plan faster, tries smaller
+  // workspaces, which may make it still faster.
   void replace_last_resorts(const optimal::Leader& leader) {
     const double before = contest_.best_seconds();
     for (std::size_t problem = 0; problem <= leader.problem; ++problem) {
@@ -258,8 +263,9 @@ class Chooser {
     }
   }
 
-  // Tries closer addresses for the fastest plan and a few that are nearly as fast, since closer addresses may
-  // change their ranking. Under a limit of the user, tries the same plans or fewer.
+  // Tries closer addresses for the fastest plan and a few plans that are nearly as fast, since closer
+  // addresses may change their order. Every plan that is tried under a limit of the user is also tried
+  // without that limit.
   void consider_closer() {
     std::vector<bool> chosen(found_.size(), false);
     for (std::size_t first = 0; first < problems_.size(); ++first) {
@@ -277,8 +283,8 @@ class Chooser {
     }
   }
 
-  // Indices into found_ of plans of problem `first` and later ones: the plan with the best forecast, then the
-  // fastest plans by the model.
+  // Plans of problem `first` and of the problems after it, as indices into found_: the plan with the best
+  // forecast, then the plans that are fastest by the model.
   std::vector<std::size_t> fastest_from(std::size_t first) const {
     std::vector<std::size_t> result;
     for (std::size_t each = 0; each < found_.size(); ++each) {
@@ -306,10 +312,11 @@ class Chooser {
     std::optional<double> gain = {};                                 // see Gains
   };
 
-  // The fraction of the rules' step time that remains after improvement.
+  // A gain is the time of an improved plan, as a fraction of its time before the improvement. So the least
+  // gain is the best. Keeps the best gain for each effort.
   class Gains {
    public:
-    // The least fraction noted; 0 if none was.
+    // The least gain that was noted; 0 if none was.
     double least(optimal::Effort effort) const { return least_.at(static_cast<std::size_t>(effort)); }
     void note(optimal::Effort effort, double gain) {
       double& least = least_.at(static_cast<std::size_t>(effort));
@@ -320,8 +327,9 @@ class Chooser {
     std::array<double, 2> least_{};  // by effort
   };
 
-  // Searches under the user's limit alone first, since plans found there may rule out the other limits.
-  // Returns the model's time of the fastest plan, or its least possible time if that plan was not improved.
+  // First searches under the user's limit alone, since a plan found there may show that the other limits
+  // cannot help. Returns the model's time of the fastest plan. A plan that was not improved counts with the
+  // time that it would have after the best gain so far.
   double choose_among_limits(std::size_t size) {
     const double first = consider(find(0, 1, size), effort_of(size));
     return std::min(first, consider(find(1, problems_.size(), size), effort_of(size)));
@@ -331,8 +339,8 @@ class Chooser {
     return size <= sizes_.size() / kTightSizes ? optimal::Effort::kTight : optimal::Effort::kUsual;
   }
 
-  // Considers candidates in order of the model's time, as long as one may still be faster than the best
-  // forecast.
+  // Considers candidates in order of the model's time. Leaves out candidates that cannot be faster than the
+  // best forecast.
   double consider(std::vector<Candidate> candidates, optimal::Effort effort) {
     double least = std::numeric_limits<double>::infinity();
     for (const Candidate& each : candidates) {
@@ -362,13 +370,14 @@ class Chooser {
 
   bool looks_at_all(optimal::Effort effort) const { return is_small() || effort == optimal::Effort::kTight; }
 
-  // Searches the problems from `begin` up to, but not including, `end`, concurrently if that is faster.
+  // Searches the problems from `begin` up to, but not including, `end`. Uses several threads if that is
+  // faster.
   std::vector<Candidate> find(std::size_t begin, std::size_t end, std::size_t size) const {
     const std::uint64_t bytes = sizes_[size];
     const auto search = [this, bytes, effort = effort_of(size)](std::size_t problem) {
       return look_for(problem, bytes, effort);
     };
-    // If no thread can be started, the search runs when its result is needed.
+    // If no thread can be started, the search runs on this thread when its result is needed.
     const auto policy = end - begin > 1 && tape_.ops().size() >= kLongTape
                             ? std::launch::async | std::launch::deferred
                             : std::launch::deferred;
@@ -403,7 +412,7 @@ class Chooser {
     return result;
   }
 
-  // The smallest budget does not depend on the budget: every size that may lead to a lower peak is tried,
+  // Finds the smallest budget, whatever the run's budget. Tries every size that may lead to a lower peak,
   // with the smallest workspaces for which the rules find a plan.
   void find_smallest() {
     for (const std::uint64_t bytes : sizes_) {
@@ -424,7 +433,7 @@ class Chooser {
     }
   }
 
-  // The static policies are candidates under each limit, too.
+  // Under each limit, the plans of static policies are candidates, too.
   void consider_static_policies() {
     const Plan small =
         static_plan(Policy::kOffloadNone, AlgorithmPreference::kMemory, options_.workspace_limit);
@@ -462,7 +471,7 @@ class Chooser {
     return plan;
   }
 
-  // Enters the plan if it may be faster than the best, or if it is the plan with the least memory.
+  // Enters the plan if it may be faster than the best plan, or if `least_memory` is true.
   void consider(Plan plan, bool least_memory) {
     double seconds = 0;
     double link = 0;
@@ -483,9 +492,9 @@ class Chooser {
   const PlanCosts& costs_;
   optimal::Contest contest_;
   Placements placements_;
-  std::vector<std::unique_ptr<Limited>> problems_;  // the user's limit, if any, then lower ones
+  std::vector<std::unique_ptr<Limited>> problems_;  // first the user's limit, if any, then lower limits
   std::vector<std::uint64_t> sizes_;                // see optimal::sizes()
-  std::uint64_t host_bytes_ = 0;                    // for offloads
+  std::uint64_t host_bytes_ = 0;                    // page-locked bytes that offloads may use
   std::vector<Candidate> found_;
   Gains gains_;
 };

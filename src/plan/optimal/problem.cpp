@@ -10,12 +10,13 @@ namespace vdnn::optimal {
 
 namespace {
 
-// The most ops in a chain that is worth making again.
+// A value is recomputed only if at most this many ops must run again for it.
 constexpr std::size_t kLongestChain = 64;
-// Values smaller than 1 / kSmallest of all feature maps stay: moving them costs launches and frees almost
-// nothing.
+// Values smaller than 1 / kSmallest of all feature maps are kept: a transfer costs launches and frees almost
+// no memory.
 constexpr std::uint64_t kSmallest = 20000;
-// An algorithm that takes more than this many times as long as the fastest is a last resort.
+// An algorithm that takes more than this many times as long as the op's fastest is an algorithm of the last
+// resort.
 constexpr double kMuchSlower = 3;
 
 bool is_much_slower(double seconds, double fastest) {
@@ -92,7 +93,7 @@ std::uint32_t Problem::next_smaller(OpId op, std::uint32_t choice) const {
 }
 
 void Problem::find_choices(const PlanOptions& options, std::uint64_t limit) {
-  // The static policies' choice shows which algorithms the limit and the record permit.
+  // The choice of a static policy shows which algorithms the limit and the recorded algorithms permit.
   const Plan least = make_plan(tape_, {.policy = Policy::kOffloadNone,
                                        .preference = AlgorithmPreference::kMemory,
                                        .workspace_limit = options.workspace_limit,
@@ -135,7 +136,7 @@ std::uint32_t Problem::first_within(OpId op, std::uint64_t limit) const {
   return static_cast<std::uint32_t>(std::find_if(all.begin(), all.end() - 1, obeys) - all.begin());
 }
 
-// A value that overwrites another has the other's memory, whatever its own size.
+// A value that overwrites another one uses the other value's memory, which may be larger than its own size.
 void Problem::find_residents() {
   const std::size_t slots = tape_.ops().size();
   std::vector<std::int64_t> change(slots + 1, 0);
@@ -149,7 +150,7 @@ void Problem::find_residents() {
     const Value& value = tape_.value(id);
     storage_[id] = aligned(value.bytes);
     if (value.persistent() && tape_.last_use(id) == kNone) {
-      continue;  // no schedule has a buffer for it
+      continue;  // no schedule has a buffer for the value
     }
     if (value.persistent()) {
       persistent_bytes_ += storage_[id];
@@ -260,8 +261,8 @@ std::uint32_t Problem::main_gap(ValueId value) const {
 
 void Problem::find_cuts() {
   const OpId end = tape_.forward_ops();
-  // After each op: the number of values made so far that the forward pass still reads, and the sum of their
-  // ids. If there is only one such value, the sum is its id.
+  // After each op: the number of values that have been made and that the forward pass still reads, and the
+  // sum of their ids. If there is only one such value, the sum is its id.
   std::vector<std::int64_t> count(end + 1, 0);
   std::vector<std::int64_t> sum(end + 1, 0);
   for (ValueId id = 0; id < tape_.values().size(); ++id) {
@@ -292,8 +293,8 @@ void Problem::find_cuts() {
   }
 }
 
-// Seconds to make the value again at `at`, if every value that lives that long is on the device. Returns
-// nothing if the chain is too long or an op cannot run again.
+// The seconds to make the value again at slot `at`, if every value that lives at least until then is on the
+// device. Returns nothing if the chain is too long or one of its ops cannot run again.
 std::optional<double> Problem::chain_seconds(ValueId value, OpId at) const {
   double seconds = 0;
   std::vector<OpId> chain;

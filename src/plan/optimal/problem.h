@@ -1,9 +1,10 @@
 #pragma once
 // A tape as the policy `optimal` sees it. Time is counted in *slots*, the positions of the ops of the tape.
 // At each slot a number of bytes is resident. A *gap* is a stretch of slots between two consecutive uses of a
-// value that the forward pass makes. The *main* gap of a value leads from its last use in the forward pass to
-// its first in the backward pass; a value may have other gaps before and after it. The planner decides the
-// value's fate in each gap separately, so a value may leave and come back several times in a step.
+// value that the forward pass makes. The *main* gap of a value is between its last use in the forward pass
+// and its first use in the backward pass. A value may have other gaps before and after its main gap. The
+// planner decides the value's fate in each gap separately, so a value may leave and come back several times
+// in a step.
 
 #include <cstdint>
 #include <optional>
@@ -18,14 +19,14 @@
 
 namespace vdnn::optimal {
 
-// kRecompute: the value comes back at the first op that needs it, even if only to recompute another value,
-// and then stays. kRemake: the value is recomputed separately for each such op, and stays only from its own
-// next use on.
+// What happens to a value in a gap. kRecompute: the value is recomputed at the first op that needs it, and is
+// then kept. The op may need it only to recompute another value. kRemake: the value is recomputed separately
+// for each op that needs it, and is kept only from its own next use on.
 enum class Fate : std::uint8_t { kKeep, kOffload, kRecompute, kRemake };
 constexpr bool is_recomputed(Fate fate) {
   return fate == Fate::kRecompute || fate == Fate::kRemake;
 }
-using Fates = std::vector<Fate>;  // by gap
+using Fates = std::vector<Fate>;  // the fate in each gap
 
 // One way to compute an op.
 struct Choice {
@@ -37,87 +38,90 @@ struct Choice {
 // The planner's decisions.
 struct Decisions {
   Fates fates;
-  // By op: the first index into Problem::choices() that the op may use.
+  // By op: the index of the first of Problem::choices() that the op may use.
   std::vector<std::uint8_t> least_choice;
 };
 
 struct Gap {
   ValueId value = kNone;
-  OpId made = 0;         // the op at which an offload can start: the producer, or an input's first reader
+  OpId made = 0;  // the op at which an offload can start: the value's producer, or an input's first reader
   OpId last_before = 0;  // the last use before the gap
-  OpId first_after = 0;  // the first use after it
+  OpId first_after = 0;  // the first use after the gap
   bool main = false;
   std::uint64_t freed_bytes = 0;  // memory that the gap frees
   std::uint64_t bytes = 0;        // memory that the value needs once it is back
   double offload_seconds = 0;
   double prefetch_seconds = 0;
   bool may_recompute = false;
-  // Whether at some point the rest of the forward pass needs only this value, besides inputs.
+  // Whether there is a point in the forward pass after which the pass needs no earlier values but this one
+  // and inputs.
   bool cut = false;
-  double recompute_seconds = 0;  // if its operands are resident for as long as they live
+  double recompute_seconds = 0;  // if its operands are resident during all of their lives
 };
 
 inline constexpr std::uint64_t kNoLimit = ~std::uint64_t{0};
 
 class Problem {
  public:
-  // Obeys the workspace limit and the recorded algorithms of `options`. Leaves out an op's choices ahead of
-  // first_within(limit); `limit` is in bytes.
+  // Applies the workspace limit and the recorded algorithms of `options`. `limit`: another workspace limit,
+  // in bytes; an op's choices before first_within(limit) are left out.
   Problem(const Tape& tape, const PlanOptions& options, const PlanCosts& costs,
           std::uint64_t limit = kNoLimit);
 
   const Tape& tape() const { return tape_; }
   const PlanCosts& costs() const { return costs_; }
   std::size_t slots() const { return resident_.size(); }
-  // The useful ways to compute an op: fastest first, each with less workspace than the previous one.
+  // The useful ways to compute an op, from the fastest to the slowest. Each choice has less workspace than
+  // the previous one.
   const std::vector<Choice>& choices(OpId op) const { return choices_[op]; }
   double fastest(OpId op) const { return choices_[op].front().seconds; }
   std::uint64_t least_workspace(OpId op) const { return choices_[op].back().workspace_bytes; }
 
-  // The last choice that is not a last resort. Later choices take several times as long as the first and are
-  // used only if nothing else fits.
+  // The last choice that is not of the last resort. The choices after it take several times as long as the
+  // first choice, and are used only if no faster choice fits.
   std::uint32_t last_choice(OpId op) const { return last_choice_[op]; }
   bool is_last_resort(OpId op, std::uint32_t algorithm) const;
-  // Seconds by which the first choice is faster if the algorithm is a last resort; otherwise 0.
+  // If the algorithm is of the last resort, the seconds by which the first choice is faster; otherwise 0.
   double lost_to_last_resort(OpId op, std::uint32_t algorithm) const;
   // The sum of lost_to_last_resort() over all launches of a plan.
   double lost_to_last_resorts(const PlannedSchedule& known) const;
-  // The first choice whose workspace has at most `limit` bytes; the last if all have more. An index into
-  // choices().
+  // The first choice whose workspace has at most `limit` bytes, or the last choice if all have more. An index
+  // into choices().
   std::uint32_t first_within(OpId op, std::uint64_t limit) const;
-  // The next choice with at least a quarter less workspace, up to last_choice(). Indices into choices().
+  // The next choice after `choice` that has at least a quarter less workspace, but not beyond last_choice().
+  // `choice` and the result are indices into choices().
   std::uint32_t next_smaller(OpId op, std::uint32_t choice) const;
 
-  // By slot: bytes in use with every value kept, without workspaces.
+  // By slot: the bytes in use, without workspaces, if every value is kept.
   const std::vector<std::uint64_t>& resident_bytes() const { return resident_; }
-  // Bytes to keep every value with the fastest algorithms.
+  // The bytes for keeping every value and using the fastest algorithms.
   std::uint64_t most_bytes() const;
-  // Bytes that any plan of the search needs.
+  // The least bytes that any plan of the search needs.
   std::uint64_t least_bytes() const;
-  // Bytes of resident_bytes() that the slot's op allocates.
+  // The part of resident_bytes() that the slot's op allocates.
   std::uint64_t made_bytes(OpId slot) const { return made_[slot]; }
-  // Parameters and the optimizer's state.
+  // The bytes of parameters and of the optimizer's state, each aligned.
   std::uint64_t persistent_bytes() const { return persistent_bytes_; }
-  std::uint64_t parameter_bytes() const { return parameter_bytes_; }  // the same, without alignment
+  std::uint64_t parameter_bytes() const { return parameter_bytes_; }  // without alignment
   std::uint64_t aligned(std::uint64_t bytes) const;
-  // Bytes of the value's memory: more than its own if it overwrites a larger value.
+  // The bytes of the value's memory. They are more than its size if the value overwrites a larger one.
   std::int64_t storage_bytes(ValueId value) const { return static_cast<std::int64_t>(storage_[value]); }
   const Relaunch& relaunch(OpId op) const { return relaunches_[op]; }
   const std::vector<Relaunch>& relaunches() const { return relaunches_; }
 
   // All gaps in order of `made`. The gaps of one value are consecutive, in order of time.
   const std::vector<Gap>& gaps() const { return gaps_; }
-  // Positions in gaps(), in order of the given slot of each gap.
+  // Positions in gaps(), in the order of the member `slot` of the gaps.
   std::vector<std::uint32_t> gaps_by(OpId Gap::*slot) const;
   // The positions of a value's gaps in gaps(): from the first up to, but not including, the second.
   std::pair<std::uint32_t, std::uint32_t> gaps_of(ValueId value) const { return gaps_of_[value]; }
-  // The value's gap that contains the slot or ends with it, or kNone.
+  // The value's gap that contains the slot or ends with it; kNone if there is none.
   std::uint32_t gap_at(ValueId value, OpId slot) const;
-  // The value's main gap, or kNone.
+  // The value's main gap; kNone if it has none.
   std::uint32_t main_gap(ValueId value) const;
   // The seconds to copy a step's inputs to the device.
   double load_seconds() const { return load_seconds_; }
-  // The slot from which on the rest of a step takes at least load_seconds().
+  // The slot from which on a step still takes at least load_seconds().
   OpId load_slot() const { return load_slot_; }
 
  private:

@@ -43,7 +43,8 @@ bool RecomputationFinder::recompute_at(OpId slot, std::uint32_t gap) {
   return true;
 }
 
-// A value that is recomputed at the slot stays, unless it is recomputed for each of its readers.
+// Records that the value, recomputed at the slot, is kept from there on. With kRemake it is kept only if the
+// slot is its next use.
 void RecomputationFinder::note_back(ValueId value, OpId slot) {
   const std::uint32_t gap = problem_.gap_at(value, slot);
   if (gap != kNone && ((*fates_)[gap] == Fate::kRecompute || problem_.gaps()[gap].first_after == slot)) {
@@ -51,7 +52,7 @@ void RecomputationFinder::note_back(ValueId value, OpId slot) {
   }
 }
 
-// Whether the value is on the device at the slot. A value on the host is fetched in time.
+// Whether the value is on the device at the slot. A value on the host counts, since it is fetched in time.
 bool RecomputationFinder::is_there(ValueId value, OpId slot) {
   if (problem_.tape().last_use(value) < slot) {
     return false;
@@ -68,7 +69,7 @@ bool RecomputationFinder::is_there(ValueId value, OpId slot) {
   return found_.back[gap] <= slot;
 }
 
-// Whether the value, recomputed at the slot, is kept up to its own next use.
+// Whether the value, recomputed at the slot, is kept until its own next use.
 bool RecomputationFinder::stays(ValueId value, OpId slot) const {
   const std::uint32_t gap = problem_.gap_at(value, slot);
   return gap != kNone && is_recomputed((*fates_)[gap]) && found_.back[gap] == slot;

@@ -1,7 +1,7 @@
 #pragma once
-// Finds the ops that are launched again, and the slots before which this happens, for given fates of values.
-// src/plan/recomputation.h describes the reads, results and releases of a second launch. An operand on the
-// host is fetched in time for it.
+// For given fates of values, finds the ops that are launched again, and the slots before which they are.
+// src/plan/recomputation.h describes the reads, results and releases of a second launch. If an operand of a
+// second launch is on the host, it is fetched in time.
 
 #include <cstdint>
 #include <vector>
@@ -15,26 +15,29 @@ namespace vdnn::optimal {
 struct LaunchedAgain {
   OpId slot = 0;
   OpId op = 0;
-  // Bytes of the values recomputed at the slot that exist while the op runs, less the bytes of those that
-  // stay. The latter count as resident from the slot on, so the difference is negative until they are made.
+  // Of the values recomputed at the slot, the bytes of those that exist while the op runs, minus the bytes of
+  // all staying values (recomputation.h) of the slot. Staying values count as resident at the slot, so the
+  // difference is negative until they are made.
   std::int64_t passing_bytes = 0;
 };
 
 struct Recomputations {
-  std::vector<LaunchedAgain> launches;  // by slot
-  // By gap: the slot from which on the value is on the device again; kNone if it is kept.
+  std::vector<LaunchedAgain> launches;  // in order of slots
+  // By gap: the slot from which on the value is on the device again; kNone if the value is kept in the gap.
   std::vector<OpId> back;
-  std::vector<bool> read_early;  // by gap: a recomputation at that slot reads the value, before the slot's op
-  // A gap whose value cannot be made again; then the rest is incomplete. kNone if all can.
+  // By gap: whether a recomputation at slot `back` reads the value, before the slot's op.
+  std::vector<bool> read_early;
+  // A gap whose value cannot be made again; kNone if there is none. If there is one, the other members are
+  // incomplete.
   std::uint32_t impossible_gap = kNone;
 };
 
-// Keeps its memory from call to call. Belongs to one thread; the problem outlives it.
+// Keeps its storage from call to call. Use it from one thread. The problem must outlive it.
 class RecomputationFinder {
  public:
   explicit RecomputationFinder(const Problem& problem);
 
-  // Valid until the next call.
+  // The result is valid until the next call.
   const Recomputations& find(const Fates& fates);
 
  private:
@@ -46,7 +49,7 @@ class RecomputationFinder {
 
   const Problem& problem_;
   std::vector<std::uint32_t> by_first_after_;  // gaps
-  const Fates* fates_ = nullptr;               // those of the current call
+  const Fates* fates_ = nullptr;               // the fates of the current call
   RelaunchSearch search_;
   Recomputations found_;
 };

@@ -15,10 +15,10 @@ namespace {
 
 constexpr double kNever = std::numeric_limits<double>::infinity();
 
-// The numbers of slots evaluated over all sizes, by the rules and by each kind of improvement. They bound the
-// time of the search, except for tapes so long that kFewestSizes exceed them. Short tapes, for which
-// kMostSizes do not use them up, take less time. Decisions that lack memory are evaluated up to kReliefs
-// times more.
+// Limits on the number of slots that are evaluated over all sizes, by the rules and by each kind of
+// improvement. They bound the time of the search. A very long tape exceeds them, since at least kFewestSizes
+// sizes are searched. A short tape does not reach them, since at most kMostSizes are. Decisions that lack
+// memory are evaluated up to kReliefs times more.
 constexpr std::size_t kSizeSlots = 104'000;
 constexpr std::size_t kSegmentSlots = 8'000'000;
 constexpr std::size_t kImprovementSlots = 30'000'000;
@@ -28,7 +28,7 @@ constexpr std::size_t kMostSizes = 100;
 
 constexpr std::array kFates{Fate::kKeep, Fate::kRecompute, Fate::kOffload, Fate::kRemake};
 
-// If two decisions share a hash, one of them is not evaluated; nothing else is lost.
+// If two decisions have the same hash, one of them is not evaluated, which does no other harm.
 std::size_t hash_of(const Decisions& decisions) {
   static_assert(sizeof(Fate) == 1);
   const std::hash<std::string_view> hash;
@@ -39,9 +39,9 @@ std::size_t hash_of(const Decisions& decisions) {
   return fates ^ (choices * 0x9e3779b97f4a7c15U);
 }
 
-// Sizes that differ by less share a random seed.
+// Sizes that differ by less than this have the same random seed.
 constexpr std::uint64_t kBytesApart = 4096;
-constexpr std::size_t kTimesWhereTight = 3;  // multiplies the number of tries
+constexpr std::size_t kTimesWhereTight = 3;  // at tight sizes, the number of tries is multiplied by this
 // The longest stretch of gaps that is decided anew.
 constexpr std::size_t kLongestRuin = 12;
 
@@ -49,13 +49,16 @@ std::size_t size_count(const Problem& problem) {
   return std::clamp(kSizeSlots / std::max<std::size_t>(problem.slots(), 1), kFewestSizes, kMostSizes);
 }
 
-constexpr int kReliefs = 8;   // rounds of relief for decisions that are short of memory
-constexpr int kAttempts = 4;  // attempts of a rule; each frees also the memory that the previous one lacked
+constexpr int kReliefs = 8;  // largest number of calls of StepModel::relieve() for decisions that lack memory
+// The largest number of attempts with a rule. Each attempt also frees the memory that the previous attempt
+// lacked.
+constexpr int kAttempts = 4;
 
 }  // namespace
 
-// The sizes go from the memory that any plan needs to that of keeping everything with the fastest algorithms.
-// They have equal ratios: the less memory there is, the more a small difference matters.
+// The sizes range from the least memory that any plan needs to the memory for keeping everything with the
+// fastest algorithms. Each size has the same ratio to the previous one: the less memory there is, the more a
+// small difference matters.
 std::vector<std::uint64_t> sizes(const Problem& problem) {
   const std::size_t count = size_count(problem);
   const std::uint64_t least = problem.least_bytes();
@@ -67,7 +70,7 @@ std::vector<std::uint64_t> sizes(const Problem& problem) {
     result.push_back(static_cast<std::uint64_t>(static_cast<double>(least) * std::pow(ratio, share)));
   }
   result.push_back(most);
-  // Whole granules are committed, so the rest of the last one is free.
+  // Whole granules are committed, so the rest of the last granule costs nothing.
   const std::uint64_t fixed = problem.persistent_bytes();
   for (std::uint64_t& bytes : result) {
     bytes = round_up(fixed + bytes, problem.costs().granule_bytes) - fixed;
@@ -104,7 +107,7 @@ Found Search::try_rules(std::uint64_t bytes) {
   return best;
 }
 
-// Tries all kinds of moves as long as one helps and tries are left.
+// Tries all kinds of moves until none of them makes the step shorter or no tries are left.
 void Search::improve(Found& best, Effort effort) {
   const std::size_t times = effort == Effort::kTight ? kTimesWhereTight : 1;
   offload_inputs(best);
@@ -116,7 +119,7 @@ void Search::improve(Found& best, Effort effort) {
   }
 }
 
-// If there are fewer tries than segments or gaps, each size begins at a different one.
+// Each size begins at another segment and another gap, in case there are fewer tries than segments or gaps.
 void Search::begin_anew(std::uint64_t bytes) {
   const auto seed = static_cast<std::minstd_rand::result_type>(bytes / kBytesApart);
   seen_.clear();
@@ -152,8 +155,8 @@ void Search::try_rule(const SelectionRule& rule, Found& best) {
   }
 }
 
-// The selection does not count the temporary memory of recomputations. This changes decisions that lack it
-// until they fit, at most kReliefs times.
+// Changes decisions that lack memory until they fit, at most kReliefs times. They can lack memory since the
+// selection does not count the temporary memory of recomputations.
 Outcome Search::relieve(const Outcome& outcome, Decisions& decisions, const Found& best) {
   Outcome now = outcome;
   for (int round = 0; round < kReliefs && !now.shortages.empty(); ++round) {
@@ -165,12 +168,12 @@ Outcome Search::relieve(const Outcome& outcome, Decisions& decisions, const Foun
   return now;
 }
 
-// Decisions that cannot be better than the best are not evaluated to the end.
+// Evaluates decisions. The evaluation stops early if they cannot be better than the best.
 Outcome Search::evaluate(const Decisions& decisions, const Found& best) {
   return model_.evaluate(decisions, best.bytes, 0, best.seconds);
 }
 
-// Returns whether the decisions are better than the best so far, and have replaced them.
+// Replaces the best decisions if `decisions` are better, and returns whether they are.
 bool Search::try_decisions(const Decisions& decisions, Found& best) {
   return take_if_better(decisions, evaluate(decisions, best), best);
 }
@@ -207,7 +210,7 @@ bool Search::may_have(std::uint32_t gap, Fate fate) const {
   return !is_recomputed(fate) || problem_.gaps()[gap].may_recompute;
 }
 
-// Whether the move changes the fate, and may make the step shorter.
+// Whether the fate is new for the gap and may make the step shorter.
 bool Search::may_help(const Found& best, std::uint32_t gap, Fate fate) const {
   const Fate now = best.decisions.fates[gap];
   if (fate == now || !may_have(gap, fate)) {
@@ -228,7 +231,8 @@ void Search::offload_inputs(Found& best) {
   }
 }
 
-// Values between two cuts are often best recomputed together, or must leave together to make a difference.
+// Changes the fates of all values between two cuts at once. Such values are often best recomputed together,
+// or must leave together to make a difference.
 void Search::improve_by_segments(Found& best) {
   std::size_t tries = segment_tries_;
   const std::size_t count = segments_.size() - 1;
@@ -254,8 +258,8 @@ void Search::improve_by_segments(Found& best) {
   }
 }
 
-// Ruin and recreate (Schrimpf et al. 2000): a few neighbouring values are decided anew, and the result is
-// kept if it is better.
+// Ruin and recreate (Schrimpf et al. 2000): decides the fates of a few neighbouring values anew, and keeps
+// the result if it is better.
 void Search::ruin_and_recreate(Found& best, std::size_t times) {
   const auto draw = [this](std::size_t below) { return static_cast<std::uint32_t>(random_() % below); };
   const auto count = static_cast<std::uint32_t>(problem_.gaps().size());
@@ -273,8 +277,8 @@ void Search::ruin_and_recreate(Found& best, std::size_t times) {
   }
 }
 
-// Ops whose workspaces delay copies step down to slower algorithms with smaller ones: first all at once, then
-// each alone.
+// Where a workspace delays copies, tries slower algorithms with smaller workspaces: first for all such ops at
+// once, then for each op alone.
 bool Search::step_down(Found& best, std::size_t& tries) {
   const double before = best.seconds;
   const std::vector<OpId> slots = held_up_;
@@ -301,7 +305,8 @@ bool Search::step_down(Found& best, std::size_t& tries) {
   return best.seconds < before;
 }
 
-// If there are fewer tries than gaps, the next call continues where this one stops.
+// Tries other fates for one gap at a time. If there are fewer tries than gaps, the next call continues where
+// this call stops.
 bool Search::improve_fates(Found& best, std::size_t& tries) {
   const double before = best.seconds;
   const std::size_t count = best.decisions.fates.size();
@@ -319,7 +324,7 @@ bool Search::improve_fates(Found& best, std::size_t& tries) {
   return best.seconds < before;
 }
 
-// Ops that have stepped down return to a faster algorithm.
+// Tries faster algorithms for ops whose algorithms the decisions restrict.
 bool Search::improve_algorithms(Found& best, std::size_t& tries) {
   const double before = best.seconds;
   for (OpId op = 0; op < problem_.slots() && tries > 0; ++op) {
@@ -335,7 +340,8 @@ bool Search::improve_algorithms(Found& best, std::size_t& tries) {
   return best.seconds < before;
 }
 
-// One value frees memory, or time on the link, for another.
+// Tries new fates for two gaps at once: the value of one gap may free memory, or time of the link, for the
+// other value.
 bool Search::improve_in_pairs(Found& best, std::size_t& tries) {
   const double before = best.seconds;
   for (std::uint32_t one = 0; one < best.decisions.fates.size(); ++one) {
@@ -345,7 +351,7 @@ bool Search::improve_in_pairs(Found& best, std::size_t& tries) {
         const Fate fate_of_other = kFates[both % kFates.size()];
         const bool possible = fate_of_one != best.decisions.fates[one] && may_have(one, fate_of_one) &&
                               fate_of_other != best.decisions.fates[other] && may_have(other, fate_of_other);
-        // Moves in which both values are kept have been tried one by one.
+        // At least one of the two values must leave: moves in which both are kept have been tried one by one.
         if (possible && (fate_of_one != Fate::kKeep || fate_of_other != Fate::kKeep)) {
           Decisions decisions = best.decisions;
           decisions.fates[one] = fate_of_one;

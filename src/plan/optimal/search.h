@@ -1,12 +1,12 @@
 #pragma once
 // Finds good decisions for a problem in a given amount of memory.
 //
-// The search tries all rules (selection.h); StepModel::relieve() frees memory for decisions that lack some
-// for recomputations. The search then improves the best decisions by local moves: the fates of all gaps
-// between two cuts at once, a few neighbouring values decided anew, the fate of one gap, the algorithm of one
-// op, and pairs of moves. In a pair, one move frees the memory that the other needs. Only moves that can help
-// are tried: memory is freed only at *tight* slots (step_model.h), and an op gives up its algorithm only
-// where a copy lacks memory.
+// The search tries all rules (selection.h). If the decisions of a rule lack memory for recomputations,
+// StepModel::relieve() frees it. The search then improves the best decisions by local moves. A move decides
+// one of these anew: the fates of all gaps between two cuts, the fates of a few neighbouring values, the fate
+// of one gap, or the algorithm of one op. Pairs of moves are tried, too: one move frees the memory that the
+// other needs. Only moves that can help are tried. Memory is freed only at *tight* slots (step_model.h). An
+// op uses a slower algorithm only where a copy lacks memory.
 
 #include <cstdint>
 #include <limits>
@@ -20,7 +20,7 @@
 
 namespace vdnn::optimal {
 
-// The sizes of memory that are searched: bytes for all that is not persistent, ascending.
+// The sizes of memory for which to search, ascending: bytes for all that is not persistent.
 std::vector<std::uint64_t> sizes(const Problem& problem);
 
 struct Found {
@@ -31,17 +31,17 @@ struct Found {
   bool any() const { return seconds < std::numeric_limits<double>::infinity(); }
 };
 
-// kTight: more tries, for little memory, where small changes matter most.
+// How many tries a search makes. kTight: more tries, for little memory, where small changes matter most.
 enum class Effort : std::uint8_t { kUsual, kTight };
 
 class Search {
  public:
   Search(const Problem& problem, std::uint64_t host_bytes);
 
-  // The best decisions of all rules. The result does not depend on earlier calls. Its seconds are infinite if
-  // no rule finds any.
+  // Returns the best decisions of all rules. The result does not depend on earlier calls. Its seconds are
+  // infinite if no rule finds decisions that fit.
   Found try_rules(std::uint64_t bytes);
-  // Improves the result of the last try_rules(), if that found anything.
+  // Improves `best`, the result of the last try_rules(). Requires best.any().
   void improve(Found& best, Effort effort);
 
  private:
@@ -68,15 +68,14 @@ class Search {
   StepModel model_;
   Selection selection_;
   std::vector<SelectionRule> rules_;
-  std::unordered_set<std::size_t> seen_;  // hashes of the decisions that rules led to
-  std::vector<std::uint64_t> too_much_;
-  // The model's results for the best decisions. tight_before_, by slot: the number of tight slots ahead of
-  // it.
+  std::unordered_set<std::size_t> seen_;  // hashes of the decisions that the rules have made
+  std::vector<std::uint64_t> too_much_;   // by slot: see Selection::select()
+  // The model's results for the best decisions. tight_before_ has the number of tight slots before each slot.
   std::vector<std::uint32_t> tight_before_;
   std::vector<OpId> held_up_;
   std::vector<std::uint8_t> choice_;
   std::vector<std::uint32_t> segments_;  // where each segment of gaps begins; it ends before the next cut
-  // The numbers of improvements that may be tried.
+  // How many improvements of each kind may be tried.
   std::size_t segment_tries_ = 0;
   std::size_t ruins_ = 0;
   std::size_t tries_ = 0;

@@ -1,5 +1,6 @@
 #pragma once
-// A sequence of numbers. Raising a range and finding its greatest number take O(log n).
+// A sequence of n numbers. Adding a number to a range and finding the greatest number of a range take O(log
+// n).
 
 #include <algorithm>
 #include <cstddef>
@@ -30,7 +31,8 @@ class SegmentTree {
     if (begin >= end) {
       return;
     }
-    // Whole nodes from the bottom up, then all nodes above the two ends.
+    // Raises the nodes that are completely in the range, from the bottom up. Then computes all nodes above
+    // the two ends of the range anew.
     std::size_t left = begin + size_;
     std::size_t right = end + size_;
     for (; left < right; left /= 2, right /= 2) {
@@ -44,6 +46,7 @@ class SegmentTree {
     look_again_above(begin + size_);
     look_again_above(end - 1 + size_);
   }
+  // The greatest number in [begin, end).
   std::int64_t greatest(std::size_t begin, std::size_t end) const {
     if (begin >= end) {
       return kLeast;
@@ -108,7 +111,7 @@ class SegmentTree {
 
   std::size_t size_ = 0;
   std::vector<std::int64_t> greatest_;
-  std::vector<std::int64_t> raised_;  // by inner node: added to all below it
+  std::vector<std::int64_t> raised_;  // by inner node: the number to add to all numbers below the node
 };
 
 }  // namespace vdnn::optimal

@@ -9,16 +9,16 @@ namespace vdnn::optimal {
 namespace {
 
 constexpr double kAny = std::numeric_limits<double>::infinity();
-// Greedy covering uses 1 / kParts of all sources, then ranks the sources anew.
+// Each round of greedy covering uses 1 / kParts of all sources. Then the sources are ranked anew.
 constexpr std::size_t kParts = 12;
-// When decisions are made anew, the cost of a source is raised by a random fraction of up to kNoise.
+// When decisions are made anew, the cost of each source is raised by a random fraction of at most kNoise.
 constexpr double kNoise = 1;
 
 double price(const Gap& gap) {
   return gap.recompute_seconds / (gap.offload_seconds + gap.prefetch_seconds);
 }
 
-// The most seconds that it costs to evict the value in a gap that is not a main gap.
+// The seconds to offload or recompute the value in a gap that is not a main gap, whichever takes less.
 double minor_seconds(const Gap& gap) {
   const double moved = gap.offload_seconds + gap.prefetch_seconds;
   return gap.may_recompute ? std::min(gap.recompute_seconds, moved) : moved;
@@ -78,7 +78,7 @@ Selection::Selection(const Problem& problem, std::uint64_t host_bytes)
   without_main_ = resident_without_main();
 }
 
-// By slot: bytes with the values of all main gaps gone.
+// By slot: the resident bytes if the values of all main gaps have left.
 std::vector<std::uint64_t> Selection::resident_without_main() const {
   std::vector<std::int64_t> change(problem_.slots() + 1, 0);
   for (const Gap& gap : problem_.gaps()) {
@@ -138,7 +138,8 @@ void Selection::select_by_rule(const SelectionRule& rule, std::uint64_t bytes,
 }
 
 // --- greedy covering ---------------------------------------------------------------------------------------
-// Counts the bytes in excess under the decisions so far, without the temporary memory of recomputations.
+// Counts the bytes that each slot lacks under the decisions so far, without the temporary memory of
+// recomputations.
 void Selection::count_demand(std::uint64_t bytes, const std::vector<std::uint64_t>& too_much) {
   const std::vector<Gap>& gaps = problem_.gaps();
   std::vector<std::int64_t> change(problem_.slots() + 1, 0);
@@ -216,7 +217,7 @@ void Selection::cover(double link_price, double noise, std::uint64_t bytes,
   give_back(taken);
 }
 
-// Sources that may still free memory at slots that are short of it.
+// The sources that may still free memory at slots that lack memory.
 std::vector<Selection::Source> Selection::sources(double link_price, double noise) {
   std::vector<std::uint32_t> short_before(demand_.size() + 1, 0);
   for (std::size_t slot = 0; slot < demand_.size(); ++slot) {
@@ -273,7 +274,7 @@ std::optional<Selection::Source> Selection::source_of_op(OpId op) const {
                 .before = now};
 }
 
-// Returns false if the host has no room for the value.
+// Uses a source. Returns false if the value would exceed the page-locked memory.
 bool Selection::take(const Source& source) {
   if (source.algorithm) {
     least_choice_[source.index] = static_cast<std::uint8_t>(source.before + 1);
@@ -292,7 +293,7 @@ bool Selection::take(const Source& source) {
   return true;
 }
 
-// Later sources may have made earlier ones needless. The most expensive is given back first.
+// Gives sources back that later sources have made needless, the most expensive first.
 void Selection::give_back(std::vector<Source>& taken) {
   std::ranges::stable_sort(taken, std::ranges::greater(), &Source::seconds);
   for (const Source& source : taken) {
@@ -371,9 +372,10 @@ bool Selection::on_host(const Gap& gap) const {
                      [](Fate fate) { return fate == Fate::kOffload; });
 }
 
-// If memory is still short, evicts values between two uses in the same pass. Recomputing needs memory for its
-// operands, so the least memory is reached without it.
-void Selection::evict_minor(bool may_recompute) {
+// If slots still lack memory, evicts values between two uses in the same pass. Unless `recompute_if_faster`,
+// it recomputes a value only if page-locked memory has no room for it. Recomputations need memory for their
+// operands, so a rule that only offloads needs the least.
+void Selection::evict_minor(bool recompute_if_faster) {
   for (const std::uint32_t index : minor_) {
     if (excess_.greatest() <= 0) {
       return;
@@ -386,7 +388,7 @@ void Selection::evict_minor(bool may_recompute) {
     const std::uint64_t bytes = copied ? 0 : problem_.tape().value(gap.value).bytes;
     const double moved = gap.prefetch_seconds + (copied ? 0 : gap.offload_seconds);
     const bool has_place = offloaded_bytes_ + bytes <= host_bytes_;
-    if (gap.may_recompute && (!has_place || (may_recompute && gap.recompute_seconds < moved))) {
+    if (gap.may_recompute && (!has_place || (recompute_if_faster && gap.recompute_seconds < moved))) {
       evict(index, Fate::kRecompute);
     } else if (has_place) {
       evict(index, Fate::kOffload);
@@ -395,7 +397,7 @@ void Selection::evict_minor(bool may_recompute) {
   }
 }
 
-// Later evictions may have made earlier ones needless.
+// Undoes evictions that later evictions have made needless.
 void Selection::keep_what_fits() {
   for (const std::uint32_t index : evicted_) {
     const Gap& gap = problem_.gaps()[index];

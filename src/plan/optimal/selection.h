@@ -1,9 +1,9 @@
 #pragma once
 // Selects the values that leave, so that a step fits in a given number of bytes. This is a covering problem:
-// each slot exceeds the memory by a number of bytes, and each gap over the slot can free its value's bytes.
-// Offloading is free while the link keeps up, and costs the link's time beyond that. Recomputing costs
-// compute time. A *rule* is an order in which to try these. The best rule depends on the network and the
-// budget, so the search tries all rules.
+// each slot exceeds the memory by a number of bytes, and each gap that contains the slot can free its value's
+// bytes. Offloading costs nothing while the link is fast enough; beyond that, it costs the time of copies.
+// Recomputing costs compute time. A *rule* is an order in which to use these two. The best rule depends on
+// the network and the budget, so the search tries all rules.
 
 #include <array>
 #include <cstdint>
@@ -17,28 +17,30 @@
 namespace vdnn::optimal {
 
 struct SelectionRule {
-  // First, recompute values if that takes at most this many times as long as moving them both ways.
+  // First, recompute the values whose recomputation takes at most this many times as long as an offload and a
+  // prefetch.
   double recompute_price = 0;
-  // Then offload in the order in which values are made, until the copies take this many times as long as the
-  // forward pass; then recompute the cheapest; then offload the rest.
+  // Then offload values in the order in which they are made, until the copies take this many times as long as
+  // the forward pass. Then recompute the values that are cheapest to recompute, and offload the rest.
   double link_share = 0;
-  // Keep or offload a checkpoint whenever the values to be recomputed since the last checkpoint reach this
-  // fraction of the memory. 0: no checkpoints.
+  // A value becomes a checkpoint, which is not recomputed, whenever the recomputed values since the last
+  // checkpoint reach this fraction of the memory. 0: no checkpoints.
   double checkpoint_share = 0;
-  // Checkpoints are only values at which the forward pass can be cut in two.
+  // Only values at which the forward pass can be cut in two become checkpoints (Gap::cut).
   bool checkpoint_at_cuts = false;
-  // Make room for the fastest algorithms.
+  // Free memory for the fastest algorithms, too.
   bool fast_algorithms = true;
-  // If not 0, the rule is greedy covering instead of all that. Values leave and ops step down to slower
-  // algorithms in the order of their cost per byte freed and per slot that is short of memory. A second of
-  // copying counts as this many seconds of computing.
+  // If not 0, the rule is greedy covering, and the members above have no effect. Values leave, and ops step
+  // down to slower algorithms, in the order of their cost per freed byte and per slot that lacks memory. One
+  // second of copies counts as this many seconds of computation.
   double link_price = 0;
-  Fate again = Fate::kRecompute;  // of the values that it recomputes
+  Fate again = Fate::kRecompute;  // the fate of recomputed values
 };
 
 std::vector<SelectionRule> selection_rules();
 
-// The link prices of the rules that cover greedily. At the last one, every value that can be recomputed is.
+// The link prices of the rules that cover greedily. With the last price, every value that leaves is
+// recomputed if it can be.
 inline constexpr std::array kLinkPrices{0.05, 0.2, 0.5, 1.0, 2.0, 1e6};
 
 class Selection {
@@ -48,7 +50,7 @@ class Selection {
   // After the same seed, the same calls return the same decisions.
   void seed(std::minstd_rand::result_type seed) { random_.seed(seed); }
 
-  // `too_much`: by slot, the bytes to free in addition, because an earlier attempt lacked them there.
+  // `too_much`: by slot, the bytes to free in addition, because an earlier attempt lacked them at that slot.
   Decisions select(const SelectionRule& rule, std::uint64_t bytes,
                    const std::vector<std::uint64_t>& too_much);
 
@@ -56,24 +58,24 @@ class Selection {
   struct Stretch {
     std::uint32_t begin = 0;
     std::uint32_t end = 0;
-    bool first_stays = false;       // the value of its first gap is kept
-    Fate again = Fate::kRecompute;  // of the values that are recomputed
+    bool first_stays = false;       // whether the value of the first gap is kept
+    Fate again = Fate::kRecompute;  // the fate of recomputed values
   };
-  // Returns `from` with the fates in the stretch, and the algorithms of the ops in its gaps, decided anew by
-  // greedy covering. Elsewhere, decisions change only to free more memory. Costs vary randomly, so that
-  // repeated calls return different decisions.
+  // Changes `from` by greedy covering, and returns the result. The fates in the stretch, and the algorithms
+  // of the ops in its gaps, are decided anew. Outside of the stretch, decisions change only to free more
+  // memory. Costs vary randomly, so that repeated calls return different decisions.
   Decisions recreate(const Decisions& from, Stretch stretch, double link_price, std::uint64_t bytes);
 
  private:
   // A source of memory: the value of a gap, or the workspace of an op.
   struct Source {
     double seconds = 0;
-    double seconds_per_byte = 0;  // and per slot that is short of memory
-    OpId begin = 0;               // the first of the slots that get the memory
-    OpId end = 0;
+    double seconds_per_byte = 0;  // seconds per freed byte and slot that lacks memory
+    OpId begin = 0;               // the first slot at which the source frees memory
+    OpId end = 0;                 // the slot after the last such slot
     std::uint64_t bytes = 0;
     bool algorithm = false;
-    std::uint32_t index = 0;  // a gap, or an op
+    std::uint32_t index = 0;  // the gap, or the op
     std::uint8_t before = 0;  // for an op: its current least choice
     Fate fate = Fate::kKeep;  // for a gap: its new fate
   };
@@ -94,7 +96,7 @@ class Selection {
   void evict(std::uint32_t gap, Fate fate);
   void offload(double link_seconds);
   void recompute(double price);
-  void evict_minor(bool may_recompute);
+  void evict_minor(bool recompute_if_faster);
   bool on_host(const Gap& gap) const;
   std::vector<std::uint64_t> resident_without_main() const;
   void keep_what_fits();
@@ -102,10 +104,10 @@ class Selection {
   const Problem& problem_;
   std::uint64_t host_bytes_;
   double forward_seconds_ = 0;
-  std::vector<std::uint32_t> by_price_;      // main gaps
-  std::vector<std::uint32_t> minor_;         // the other gaps, those that cost least per byte first
-  std::vector<std::uint64_t> without_main_;  // by slot: bytes resident with the values of all main gaps gone
-  std::vector<bool> checkpoint_;             // by gap: whether its value must not be recomputed
+  std::vector<std::uint32_t> by_price_;      // main gaps that may be recomputed, the cheapest first
+  std::vector<std::uint32_t> minor_;         // all other gaps, the cheapest per byte first
+  std::vector<std::uint64_t> without_main_;  // by slot: see resident_without_main()
+  std::vector<bool> checkpoint_;             // by gap: whether its value is a checkpoint
   Fates fates_;
   std::vector<std::uint8_t> least_choice_;
   std::vector<std::uint32_t> evicted_;
@@ -113,7 +115,7 @@ class Selection {
   double link_seconds_ = 0;
   std::vector<std::int64_t> demand_;
   SegmentTree excess_;
-  std::uint32_t stays_ = kNone;  // a gap that is no source
+  std::uint32_t stays_ = kNone;  // a gap whose value must be kept
   Fate again_ = Fate::kRecompute;
   std::minstd_rand random_{1};
 };

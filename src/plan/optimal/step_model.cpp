@@ -6,7 +6,7 @@ namespace vdnn::optimal {
 
 namespace {
 
-// The rounding error of sums over some thousand ops in another order.
+// The rounding error of sums over some thousand ops that are added in another order.
 constexpr double kSumError = 1e-12;
 
 }  // namespace
@@ -42,7 +42,7 @@ std::vector<bool> StepModel::tight() const {
   return slots;
 }
 
-// The gaps whose values are recomputed at the slot, for their own next use or on the way to another.
+// The gaps whose values are recomputed at the slot, for their own next use or to recompute another value.
 std::vector<std::uint32_t> StepModel::recomputed_at(OpId slot) const {
   std::vector<std::uint32_t> gaps;
   const std::vector<LaunchedAgain>& launches = recomputations_->launches;

@@ -1,17 +1,18 @@
 #pragma once
 // Analytical model of one step, given the planner's decisions and the memory for all that is not persistent.
 // The model chooses the algorithms, and the times at which offloaded values are released and prefetched. It
-// then computes how long the step takes. The search evaluates the model thousands of times; the real executor
-// then predicts the plans that win.
+// then computes how long the step takes. The search evaluates the model thousands of times. Only for its best
+// decisions does a Forecaster then run the real executor (vdnn/forecast.h).
 //
-// Ops follow each other on the compute stream. The model has three stages. Each uses the results of those
-// above it:
+// Ops follow each other on the compute stream. The model has three stages, and each stage uses the results of
+// the stages before it:
 //
 //   RecomputationFinder  which ops are launched again, and before which slots (recomputations.h)
 //   AlgorithmChooser     the algorithm of each op, and the memory in use at each slot (algorithm_use.h)
 //   StepTimer            when each copy runs, and how long the step takes (step_timer.h)
 //
-// Memory is counted as if bytes fitted anywhere: placement.h comes within a few thousandths of that.
+// Memory is counted as if there were no fragmentation. Addresses (placement.h) need only a few thousandths
+// more.
 
 #include <cstdint>
 #include <limits>
@@ -27,47 +28,47 @@
 namespace vdnn::optimal {
 
 struct Outcome {
-  // The slots where memory does not suffice. If there are any, nothing else is meaningful.
+  // The slots at which memory does not suffice. If there are any, the other members are not meaningful.
   std::vector<Shortage> shortages;
-  std::uint32_t impossible_gap = kNone;  // its value cannot be made again under these decisions
+  std::uint32_t impossible_gap = kNone;  // a gap whose value cannot be made again; kNone if there is none
 
-  double seconds = 0;            // from step to step; infinite if longer than `longest`
+  double seconds = 0;            // from the start of a step to the next; infinite if longer than `longest`
   std::uint64_t host_bytes = 0;  // bytes offloaded
 
   bool feasible() const { return shortages.empty() && impossible_gap == kNone; }
 };
 
-// Belongs to one thread. The problem outlives it.
+// Use it from one thread. The problem must outlive it.
 class StepModel {
  public:
   explicit StepModel(const Problem& problem);
 
-  // `bytes` are for all that is not persistent. Only ops that could not run otherwise use the fraction
-  // `slack` of the memory, so that addresses are easier to find. A step of more than `longest` seconds is of
-  // no use and is not timed to its end. The functions below describe the last evaluation, and `decisions`
-  // must outlive their calls.
+  // Evaluates a step. `bytes` are for all that is not persistent. The fraction `slack` of the memory is left
+  // free, except for ops that could not run otherwise, so that addresses are easier to find. The evaluation
+  // stops if the step takes more than `longest` seconds. The functions below describe the last evaluation;
+  // `decisions` must outlive all calls of these functions.
   Outcome evaluate(const Decisions& decisions, std::uint64_t bytes, double slack = 0,
                    double longest = std::numeric_limits<double>::infinity());
 
   // All functions below except relieve() require that the step was feasible and not too long.
 
-  // Writes algorithms, transfers and recomputations.
+  // Writes algorithms, transfers and recomputations to `plan`.
   void write(Plan& plan) const;
-  // The slot from which on there is room for the next step's inputs. If there is no such slot,
+  // The slot from which on there is memory for the next step's inputs. If there is no such slot, returns
   // Problem::load_slot(), since the places of the inputs may still be free.
   OpId next_load() const { return timing_->next_load; }
   // The algorithm of an op, as an index into Problem::choices().
   std::uint32_t choice(OpId op) const { return algorithms_->choice[op]; }
-  // The slots at which more memory might make the step shorter: an algorithm stepped down there, a copy
-  // delayed an op, or a prefetch had to start late.
+  // The slots at which more memory might make the step shorter. At such a slot, lack of memory has one of
+  // three effects: an op uses a slower algorithm, a copy delays an op, or a prefetch starts late.
   std::vector<bool> tight() const;
-  // The tight slots at which a copy, not the choice of an algorithm, lacked memory. In any order.
+  // The tight slots at which a copy, not the choice of an algorithm, lacked memory, in any order.
   const std::vector<OpId>& held_up() const { return timing_->held_up; }
 
-  // `decisions` were evaluated last and were short of memory. Frees memory at each slot before which ops are
-  // launched again, in addition to memory freed at earlier slots. A value that is recomputed ahead of its own
-  // next use is recomputed again for that use. If there is no such value, a random one of the recomputed
-  // values is offloaded. Returns false if no op is launched again before any of the slots.
+  // Changes `decisions`, which must be those of the last evaluation and lack memory. Frees memory at each
+  // slot of `shortages` before which ops are launched again. There, a value that is recomputed before its own
+  // next use is recomputed once more for that use. If there is no such value, one of the recomputed values,
+  // chosen randomly, is offloaded. Returns false if no op is launched again before any of the slots.
   bool relieve(const std::vector<Shortage>& shortages, Decisions& decisions, std::minstd_rand& random) const;
 
  private:

@@ -13,7 +13,7 @@ constexpr double kTooLong = std::numeric_limits<double>::infinity();
 // Safety margin for prefetches, as a fraction of the copy time.
 constexpr double kLead = 0.1;
 
-// Heaps here have their smallest item on top.
+// Adds an item to a heap whose smallest item is on top.
 template <class Item>
 void push(std::vector<Item>& heap, Item item) {
   heap.push_back(item);
@@ -27,14 +27,15 @@ void pop(std::vector<Item>& heap) {
 
 }  // namespace
 
-// The link to the host, which runs one copy after the other.
+// The link from the device to the host, which runs one copy after the other.
 class StepTimer::Outbound {
  public:
-  // `copied`: by gap, when its value is on the host.
+  // `copied` receives, by gap, the time at which the value is on the host.
   Outbound(const Problem& problem, const std::vector<CopyToHost>& copies, std::vector<double>& copied)
       : problem_(problem), copies_(copies), copied_(copied) {}
 
-  // Copies to the host the tensors that the slot's op has made, and the inputs that it was the first to read.
+  // Starts the copies of the values that the slot's op has made, and of the inputs of which it is the first
+  // reader.
   void leave(OpId slot, double op_start, double op_end) {
     for (; next_ < copies_.size() && copies_[next_].slot <= slot; ++next_) {
       const CopyToHost& copy = copies_[next_];
@@ -77,8 +78,8 @@ const Timing& StepTimer::time(const UntimedStep& step) {
   return timing_;
 }
 
-// A value is copied once, as soon as it is made. If it is recomputed before it first leaves for the host, it
-// is copied as soon as it is recomputed.
+// Finds when each offloaded value is copied. A value is copied once, as soon as it is made. But if it is
+// dropped and recomputed before its first offload, it is copied as soon as it is recomputed.
 void StepTimer::find_copies(const UntimedStep& step) {
   const std::vector<Gap>& gaps = problem_.gaps();
   timing_.copies.clear();
@@ -107,9 +108,9 @@ void StepTimer::find_copies(const UntimedStep& step) {
                            [](const CopyToHost& copy) { return std::pair(copy.slot, copy.gap); });
 }
 
-// If an input is in use until the end of its step, the next step's input cannot be loaded into its place
-// earlier. An input that is offloaded frees its place. The load is then hidden from the slot on after which
-// nothing else needs the memory.
+// Returns when the next step's inputs can be loaded. If an input is in use until the end of its step, its
+// place is free only then. If the input is offloaded, its place is free earlier. The load can then run at the
+// same time as the ops after the last slot that needs the memory.
 StepTimer::NextLoad StepTimer::hide_next_load(const UntimedStep& step) const {
   NextLoad load{.slot = static_cast<OpId>(problem_.slots()), .seconds = problem_.load_seconds()};
   for (const ValueId input : problem_.tape().inputs()) {
@@ -129,7 +130,7 @@ StepTimer::NextLoad StepTimer::hide_next_load(const UntimedStep& step) const {
   return load;
 }
 
-// Times the offloads and the release of their memory.
+// Computes when offloads run, and when the memory of offloaded values is released.
 const StepTimer::Departures& StepTimer::depart(const UntimedStep& step, double all_seconds,
                                                const NextLoad& load) {
   const std::vector<Gap>& gaps = problem_.gaps();
@@ -142,7 +143,7 @@ const StepTimer::Departures& StepTimer::depart(const UntimedStep& step, double a
   timing_.release.assign(gaps.size(), kNone);
   const std::vector<double>& copied = departures_.copied;
   lingering_.clear();
-  due_.clear();  // a value that is fetched soon must leave first, whatever is copied earlier
+  due_.clear();  // the offload of a value must be done before the value is fetched
   std::uint64_t lingering_bytes = 0;
   std::size_t next_done = 0;
   double clock = load.seconds;
@@ -247,14 +248,15 @@ double StepTimer::copy_beside(double begin, double seconds, double seconds_both_
   return both + seconds * (1 - both / seconds_both_ways);
 }
 
-// Returns the seconds of the step.
+// Simulates the step with both directions of the link. Returns the step's seconds.
 double StepTimer::run(const UntimedStep& step, double all_seconds, const NextLoad& load,
                       const Departures& departures) {
   const std::vector<Gap>& gaps = problem_.gaps();
   const PlanCosts& costs = problem_.costs();
   const Recomputations& recomputations = step.recomputations;
   const double slower = costs.host_to_device / costs.host_to_device_both_ways;
-  // In order of release: only values whose memory was needed before they were copied delay an op.
+  // A copy to the host delays an op only if the memory of its value was needed before the copy was done.
+  // Sorts these values by release.
   held_.clear();
   for (const std::uint32_t gap : offloaded_) {
     if (departures.forced[gap]) {

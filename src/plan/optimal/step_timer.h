@@ -1,14 +1,14 @@
 #pragma once
-// Computes when each copy of a step runs, and how long the step takes: the part of the planner's model
-// (step_model.h) that models time. It goes through the step twice. The first pass times the copies to the
-// host, as if every fetched value were back in time, and yields the memory in use at each slot. Prefetches
-// are then placed in the remaining memory, the last one first. The second pass runs both directions of the
-// link together.
+// Computes when each copy of a step runs, and how long the step takes. This is the part of the planner's
+// model (step_model.h) that models time. It simulates the step twice. The first pass times the copies to the
+// host, as if every fetched value were back in time, and computes the memory in use at each slot. Prefetches
+// are then placed in the remaining memory, from the last to the first. The second pass simulates both
+// directions of the link together.
 //
-// Offloads start when their values are made, and run one after the other. A copied value lingers on the
-// device until its memory is needed; the compute stream waits only if the copy is not done by then. A
-// prefetch starts as late as the link permits without delaying an op, and later if memory is short.
-// Prefetches start in the order of need.
+// Offloads start when their values are made, and run one after the other. A copied value stays on the device
+// until its memory is needed (it *lingers*). The compute stream waits only if the copy is not done by then. A
+// prefetch starts as late as is possible without delaying an op, and still later if memory is lacking.
+// Prefetches start in the order in which their values are needed.
 
 #include <cstdint>
 #include <utility>
@@ -26,19 +26,19 @@ struct UntimedStep {
   const Fates& fates;
   const Recomputations& recomputations;
   const AlgorithmUse& algorithms;
-  std::uint64_t bytes = 0;  // memory that copies may use
-  double longest = 0;       // seconds; a longer step is not timed to its end
+  std::uint64_t bytes = 0;  // the memory for all that is not persistent
+  double longest = 0;       // in seconds; the timing of a longer step stops early
 };
 
-// The copy of the value of `gap`, which also serves the value's later gaps.
+// The copy of the value of `gap` to the host. The value's later gaps use the same copy.
 struct CopyToHost {
-  OpId slot = 0;  // the op at which it starts
+  OpId slot = 0;  // the op at which the copy starts
   std::uint32_t gap = 0;
-  bool at_start = false;  // at the start of the op; otherwise at its end
+  bool at_start = false;  // whether the copy starts with the op; otherwise it starts after the op
 };
 
 struct Timing {
-  double seconds = 0;  // from step to step; infinite if longer than `longest`: then the rest is incomplete
+  double seconds = 0;              // infinite if longer than `longest`; then the other members are incomplete
   std::uint64_t host_bytes = 0;    // bytes offloaded
   std::vector<CopyToHost> copies;  // in the order in which they start
   std::vector<OpId> release;       // by gap: the op with which the memory of a copied value is released
@@ -47,28 +47,30 @@ struct Timing {
   std::vector<OpId> held_up;       // slots at which a copy lacked memory, in any order
 };
 
-// Keeps its memory from call to call. Belongs to one thread; the problem outlives it.
+// Keeps its storage from call to call. Use it from one thread. The problem must outlive it.
 class StepTimer {
  public:
   explicit StepTimer(const Problem& problem);
 
-  // Valid until the next call.
+  // The result is valid until the next call.
   const Timing& time(const UntimedStep& step);
 
  private:
-  // The load of the next step's inputs, of which a part may run while this step computes.
+  // The load of the next step's inputs. A part of the load may run while this step computes.
   struct NextLoad {
-    OpId slot = 0;  // the slot from which on there is room for them
+    OpId slot = 0;  // the slot from which on there is memory for the inputs
     std::uint64_t bytes = 0;
-    double seconds = 0;  // time that the next step waits for them
+    double seconds = 0;  // time that the next step waits for its inputs
   };
-  // The step without prefetches.
+  // The results of the first pass, which has no prefetches.
   struct Departures {
-    bool in_time = false;              // not longer than `longest`; otherwise the rest is incomplete
-    std::vector<std::uint64_t> bytes;  // by slot: in use, with lingering values and the next inputs
-    std::vector<double> start;         // by slot: seconds
-    std::vector<double> copied;        // by gap: the time at which the value is on the host
-    std::vector<bool> forced;          // by gap: whether its memory was needed before it was copied
+    // False if the step is longer than `longest`. Then the other members are incomplete.
+    bool in_time = false;
+    // By slot: bytes in use, with lingering values and the next step's inputs.
+    std::vector<std::uint64_t> bytes;
+    std::vector<double> start;   // by slot: when its op starts, in seconds
+    std::vector<double> copied;  // by gap: the time at which the value is on the host
+    std::vector<bool> forced;    // by gap: whether its memory was needed before it was copied
   };
   class Outbound;
 

@@ -55,8 +55,8 @@ class BlockFinder {
     return std::ranges::count_if(tape_.readers(value), in_forward) > 1;
   }
 
-  // Whether the op joins several values, for example an addition, or a ReLU that overwrites an addition's
-  // result.
+  // Whether the op joins several feature maps: for example an addition, or a ReLU that overwrites an
+  // addition's result.
   bool joins(OpId op) const {
     const auto is_map = [this](ValueId value) { return tape_.value(value).kind == ValueKind::kFeatureMap; };
     return std::ranges::count_if(tape_.op(op).reads, is_map) > 1 ||
@@ -88,7 +88,8 @@ class BlockFinder {
 
   const Tape& tape_;
   OpId begin_ = 0;
-  std::vector<ValueId> needed_;  // values made by the block so far that the forward pass reads after the op
+  // Values of the current block that the forward pass reads after the current op.
+  std::vector<ValueId> needed_;
 };
 
 }  // namespace

@@ -24,10 +24,11 @@ using peers::Saving;
 constexpr std::array kAllPeers{Peer::kCheckpointBlocks, Peer::kCheckpointSqrt, Peer::kSaveOnCpu,
                                Peer::kOffloadInputs, Peer::kRotor};
 
-// The time of the dynamic program grows with the cube of the stages.
+// The largest number of stages of rotor's chain. The time of the dynamic program grows with the cube of their
+// number.
 constexpr std::size_t kMostStages = 64;
 
-// A forward pass in stages, with the values of each that the backward pass reads.
+// A forward pass in stages, with the values of each stage that the backward pass reads.
 class StagedTape {
  public:
   StagedTape(const Tape& tape, std::vector<Block> stages)
@@ -44,11 +45,11 @@ class StagedTape {
   }
 
   std::size_t size() const { return stages_.size(); }
-  // Values that the stage makes and the backward pass reads: checkpointing drops the inner ones, and the next
-  // stage reads the outputs.
+  // Values that the stage makes and the backward pass reads. Checkpointing drops them.
   const std::vector<ValueId>& inner(std::size_t stage) const { return inner_[stage]; }
+  // Values that the stage makes, and that the backward pass and the next stage read.
   const std::vector<ValueId>& outputs(std::size_t stage) const { return outputs_[stage]; }
-  // The values from which the stage's inner ones are recomputed.
+  // The values from which the inner values of the stage are recomputed.
   std::vector<ValueId> needed_for(std::size_t stage) const {
     std::vector<ValueId> missing = inner_[stage];
     std::vector<ValueId> needed;
@@ -73,7 +74,7 @@ class StagedTape {
     return static_cast<std::size_t>(after - stages_.begin()) - 1;
   }
   const Tape& tape() const { return tape_; }
-  // The stage to whose backward pass the op belongs: the one with the last entry up to the op.
+  // The stage to whose backward pass the op belongs: the stage with the last entry at or before the op.
   std::size_t backward_stage_of(OpId op) const {
     std::size_t stage = size() - 1;
     while (stage > 0 && entry_[stage - 1] <= op) {
@@ -97,7 +98,7 @@ class StagedTape {
       const std::size_t stage = stage_of(producer);
       const OpId last = last_forward_reader(tape_, value);
       const std::size_t last_stage = last == kNone ? stage : stage_of(last);
-      // A value stays if a stage after the next one reads it, too, or if it cannot be recomputed.
+      // A value is kept if a stage after the next one also reads it, or if it cannot be recomputed.
       if (last_stage <= stage + 1 && may_be_made_again(value, entry_[stage])) {
         (last_stage > stage ? outputs_ : inner_)[stage].push_back(value);
         is_dropped_[value] = last_stage == stage;
@@ -125,7 +126,7 @@ class StagedTape {
         entry = std::min(entry, op);
       }
     }
-    // A stage without a backward pass enters with the next stage.
+    // A stage without a backward pass has the entry of the next stage.
     for (std::size_t stage = size() - 1; stage-- > 0;) {
       entry_[stage] = entry_[stage] == tape_.ops().size() ? entry_[stage + 1] : entry_[stage];
     }
@@ -144,7 +145,7 @@ class StagedTape {
   std::vector<std::size_t> stage_of_layer_;
   std::vector<std::vector<ValueId>> inner_;
   std::vector<std::vector<ValueId>> outputs_;
-  std::vector<bool> is_dropped_;  // by value: it is not on the device before its stage's backward pass
+  std::vector<bool> is_dropped_;  // by value: whether checkpointing drops it until its stage's backward pass
   std::vector<OpId> entry_;
 };
 
@@ -160,7 +161,7 @@ PlannedSchedule scheduled(const Tape& tape, Plan plan) {
 
 // --- checkpoints -------------------------------------------------------------------------------------------
 
-// Every stage but the last keeps its outputs and is run again before its backward pass.
+// Every stage keeps its outputs. Every stage but the last is run again before its backward pass.
 std::vector<Saving> checkpoints_of_all(std::size_t stages) {
   std::vector<Saving> savings;
   for (std::size_t stage = 0; stage < stages; ++stage) {
@@ -196,7 +197,7 @@ std::size_t square_root(std::size_t blocks) {
 
 // --- offloading --------------------------------------------------------------------------------------------
 
-// The first op that reads the value in a later stage than its producer's, or kNone.
+// The first op that reads the value in a later stage than its producer's; kNone if there is none.
 OpId first_reader_outside(const StagedTape& staged, ValueId value) {
   const Tape& tape = staged.tape();
   const OpId producer = tape.producer(value);
@@ -209,8 +210,8 @@ OpId first_reader_outside(const StagedTape& staged, ValueId value) {
   return kNone;
 }
 
-// An input of one or more stages leaves when the forward pass of its first stage begins. It is fetched one
-// stage before the backward pass of its last stage.
+// An input of stages is offloaded when the first of these stages reads it in the forward pass. It is fetched
+// one stage before the backward pass of the last of these stages.
 std::vector<Transfer> transfers_of_inputs(const StagedTape& staged) {
   const Tape& tape = staged.tape();
   std::vector<OpId> back_with(tape.values().size(), kNone);
@@ -244,7 +245,8 @@ PlannedSchedule offload_inputs(const Tape& tape, const PlanOptions& options) {
   return scheduled(tape, std::move(plan));
 }
 
-// Every value that the backward pass reads leaves when it is made and comes back when it is read.
+// Offloads each value that the backward pass reads; the copy starts once the value is made. Fetches the value
+// when it is read.
 PlannedSchedule save_on_cpu(const Tape& tape, const PlanOptions& options) {
   Plan plan = plan_without_offloading(tape, options);
   for (ValueId value = 0; value < tape.values().size(); ++value) {
@@ -281,8 +283,8 @@ std::uint64_t bytes_of(const Tape& tape, const std::vector<ValueId>& values) {
                          [&](std::uint64_t sum, ValueId value) { return sum + tape.value(value).bytes; });
 }
 
-// Measures the figures of each stage that rotor uses. The memory of a stage's ops is that of its fullest op,
-// without values saved for the backward pass.
+// Computes the figures of each stage for rotor. The memory of a stage's ops is the memory of the op that
+// needs most, without values that are saved for the backward pass.
 class StageMeter {
  public:
   StageMeter(const StagedTape& staged, const Plan& plan, const PlanCosts& costs)
@@ -338,7 +340,7 @@ class StageMeter {
   const PlanCosts& costs_;
 };
 
-// Enough bytes to save everything, with every size rounded up to a slot.
+// The bytes that suffice to save everything, if every size is rounded up to a slot.
 std::uint64_t most_bytes(const std::vector<peers::Stage>& chain) {
   std::uint64_t saved = 0;
   std::uint64_t passing = 0;

@@ -45,7 +45,7 @@ void Rotor::consider_saving_all(std::size_t first, std::size_t last, std::size_t
   found.seconds = stage.forward_seconds + rest + stage.backward_seconds;
 }
 
-// Prefers the first of several stages that are equally fast.
+// Of several stages whose outputs lead to the same time, chooses the first.
 void Rotor::consider_keeping_one(std::size_t first, std::size_t last, std::size_t limit, Best& found) const {
   double swept = 0;
   std::size_t input = 0;  // slots of the stage's input; 0 for the input of the stretch
@@ -53,7 +53,7 @@ void Rotor::consider_keeping_one(std::size_t first, std::size_t last, std::size_
     const Stage& stage = chain_[next - 1];
     const std::size_t output = slots(stage.output_bytes);
     if (input + output + slots(stage.forward_bytes) > limit) {
-      return;  // the sweep cannot get any further either
+      return;  // the sweep cannot continue to later stages either
     }
     input = output;
     swept += stage.forward_seconds;

@@ -1,13 +1,14 @@
 #pragma once
-// Optimal persistent checkpointing of a chain of stages in a memory limit: the dynamic program of Beaumont,
-// Eyraud-Dubois, Herrmann, Joly and Shilova, "Optimal checkpointing for heterogeneous chains: how to train
-// deep neural networks with limited memory" (2019), which the tool rotor implements.
+// Optimal persistent checkpointing of a chain of stages in a memory limit. This is the dynamic program that
+// the tool rotor implements. Its source is Beaumont, Eyraud-Dubois, Herrmann, Joly and Shilova, "Optimal
+// checkpointing for heterogeneous chains: how to train deep neural networks with limited memory" (2019).
 //
 // The program solves stretches of stages whose input is on the device. A forward pass over a stretch (a
-// *sweep*) has two choices. It saves all that the backward pass of the stretch's first stage reads. Or it
-// keeps only the output of some stage and continues from there. The stages up to that one are then swept
-// again, after the backward pass of the later stages. Persistent means that nothing is dropped before its
-// backward pass has used it. Memory is counted in equal slots, with sizes rounded up.
+// *sweep*) has two choices. It can save all that the backward pass of the stretch's first stage reads. Or it
+// can keep only the output of some stage and continue with the next stage. Then the stages up to the kept
+// output are swept again, after the backward pass of the later stages. Persistent means that a kept value is
+// not dropped before its backward pass has used it. Memory is counted in slots of equal size, and sizes are
+// rounded up.
 
 #include <cstddef>
 #include <cstdint>
@@ -19,14 +20,15 @@ namespace vdnn::peers {
 struct Stage {
   double forward_seconds = 0;
   double backward_seconds = 0;
-  std::uint64_t output_bytes = 0;    // values that the next stage reads
-  std::uint64_t saved_bytes = 0;     // values that the backward pass reads, including the output
-  std::uint64_t forward_bytes = 0;   // needed by the forward pass in addition to input and output
-  std::uint64_t backward_bytes = 0;  // needed by the backward pass in addition to saved values
+  std::uint64_t output_bytes = 0;    // bytes of the values that the next stage reads
+  std::uint64_t saved_bytes = 0;     // bytes of the values that the backward pass reads, including the output
+  std::uint64_t forward_bytes = 0;   // bytes that the forward pass needs in addition to input and output
+  std::uint64_t backward_bytes = 0;  // bytes that the backward pass needs in addition to saved values
 };
 
-// The sweeps that save the output of a stage, and all that its backward pass reads. A sweep is identified by
-// the stage whose backward pass follows it; the forward pass itself has the number of stages.
+// For one stage: the sweep that saves its output, and the sweep that saves all that its backward pass reads.
+// A sweep has the number of the stage whose backward pass follows it. The first sweep, the forward pass of
+// the step, has the number of stages.
 struct Saving {
   std::size_t output = 0;
   std::size_t all = 0;
@@ -34,12 +36,12 @@ struct Saving {
 
 class Rotor {
  public:
-  // `most_bytes` are divided into `limits` slots.
+  // `limits`: the number of slots into which `most_bytes` are divided.
   Rotor(std::vector<Stage> chain, std::uint64_t most_bytes, std::size_t limits);
 
-  // Seconds of the forward and the backward pass in `limit` slots; infinite if those are too few.
+  // The seconds of the forward and the backward pass in `limit` slots; infinite if there are too few slots.
   double seconds(std::size_t limit) const { return best(0, chain_.size() - 1, limit).seconds; }
-  // The savings of each stage that take seconds(limit). Empty if there are too few slots.
+  // The saving of each stage with which the passes take seconds(limit). Empty if there are too few slots.
   std::optional<std::vector<Saving>> savings(std::size_t limit) const;
 
  private:

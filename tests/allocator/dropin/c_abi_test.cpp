@@ -253,7 +253,7 @@ TEST_F(CAbi, LastErrorIsTheThreadsOwn) {
   }).join();
   EXPECT_EQ(vdnn_last_error(), mine);
   allocate(1);
-  EXPECT_EQ(vdnn_last_error(), mine) << "success says nothing";
+  EXPECT_EQ(vdnn_last_error(), mine) << "a call that succeeds keeps the last error";
 }
 
 TEST_F(CAbi, NullPointersAreRefused) {
@@ -405,7 +405,7 @@ class FailedInTurn {
 
   std::uint64_t heap_allocations() const { return heap_allocations_; }
 
-  // Returns how many calls failed; their statuses are among `allowed`.
+  // Returns how many calls failed. Expects each status to be among `allowed`.
   int run(const std::set<vdnn_status>& allowed) {
     allowed_ = allowed;
     vdnn_allocator_options options = default_options();
@@ -510,7 +510,7 @@ class FailedInTurn {
   int failures_ = 0;
 };
 
-// A backend fails for lack of memory or with an error of the device; each call is tried with both.
+// A backend fails for lack of memory or with an error of the device. Each call is tried with both failures.
 TEST(CAbiFailures, OfEveryCallOfTheBackendAreStatuses) {
   const std::vector<std::pair<vdnn_status, std::function<void()>>> kinds{
       {VDNN_OUT_OF_MEMORY, [] { throw OutOfMemory("made to fail", {}); }},
@@ -541,7 +541,8 @@ TEST(CAbiFailures, OfEveryCallOfTheBackendAreStatuses) {
   }
 }
 
-// Regression: the process ended, because destructors of nlohmann's values allocate and snapshots used them.
+// Regression: snapshots used nlohmann's values, whose destructors allocate memory; if that failed, the
+// process ended.
 TEST(CAbiFailures, OfEveryAllocationOfTheHeapAreStatuses) {
   int failures = 0;
   std::uint64_t fail_at = 0;

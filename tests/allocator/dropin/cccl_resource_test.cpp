@@ -1,4 +1,4 @@
-// The pool as a memory resource of CCCL, in both spellings.
+// The pool as a memory resource of CCCL, under both of CCCL's sets of names (vdnn/cccl_resource.h).
 
 #include "vdnn/cccl_resource.h"
 
@@ -66,7 +66,7 @@ static_assert(TemporaryStorage<CcclResource>);
 static_assert(EarlierAsyncResource<CcclResource>);
 static_assert(cuda::has_property<CcclResource, cuda::mr::device_accessible>);
 
-// The resource as a library sees it that knows only CCCL, under the names of the installed version.
+// The resource as seen by a library that knows only CCCL, under the names of the installed version.
 using Accessible = cuda::mr::device_accessible;
 #if CCCL_VERSION < 3001000
 using AnyResource = cuda::mr::async_resource_ref<Accessible>;
@@ -204,7 +204,8 @@ TEST_F(CcclResourceTest, GivesTheAlignmentThatIsPromisedOfEveryBlock) {
   resource.deallocate_sync(ready, 1, 512);
 }
 
-// Regression: the block stayed in use forever without an error.
+// Regression: a block freed on a stream that no longer exists stayed in use forever, and no error was
+// reported.
 TEST_F(CcclResourceTest, BlocksAreGivenBackOnStreamsThatDoNotExistAnyMore) {
   CcclResource resource(allocator_);
   const auto gone = static_cast<cudaStream_t>(stream_handle(7));
@@ -218,8 +219,8 @@ TEST_F(CcclResourceTest, BlocksAreGivenBackOnStreamsThatDoNotExistAnyMore) {
   }
 }
 
-// Regression: with the heap exhausted, the block was lost. After a refusal of the device, the host waited for
-// the GPU, which would have invalidated a capture.
+// Regression: if the heap was exhausted, the block was lost. If the device refused the free, the host waited
+// for the GPU, which would have invalidated a capture.
 TEST_F(CcclResourceTest, RefusedBlocksGoBackWithoutAWaitOfTheHost) {
   CcclResource resource(allocator_);
   const auto no_wait = [](const void*) {
@@ -240,7 +241,8 @@ TEST_F(CcclResourceTest, RefusedBlocksGoBackWithoutAWaitOfTheHost) {
   resource.deallocate(cuda::stream_ref(one_), block, 1000, 256);
 }
 
-// If the pool has no memory to record the free, the host waits. If it cannot, the block stays in use.
+// If the pool has no memory to record the free, the host waits. If the host cannot wait, the block stays in
+// use.
 TEST_F(CcclResourceTest, AnExhaustedHeapHasTheHostWait) {
   CcclResource resource(allocator_);
   void* const block = resource.allocate(cuda::stream_ref(one_), 1000, 256);

@@ -1,4 +1,4 @@
-// PyTorch's hooks: over streams of the `cpu` device, and as PyTorch finds them in the library.
+// PyTorch's hooks, called over streams of the `cpu` device, and looked up in the library as PyTorch does.
 
 #include "allocator/dropin/torch/torch_allocator.h"
 
@@ -102,7 +102,8 @@ TEST_F(TorchAllocatorTest, RecordedStreamsAreWaitedFor) {
   EXPECT_EQ(statistics().stream_waits + statistics().host_waits, 1U);
 }
 
-// Regression: since the hook cannot report a failure, the block went to the next stream while its reader ran.
+// Regression: the hook that records a reader cannot report a failure, so the next stream got the block while
+// the reader ran.
 TEST_F(TorchAllocatorTest, ReaderThatWasRefusedIsRecordedBeforeTheBlockGoes) {
   void* const block = torch_.allocate(2 * kMiB, 0, one_);
   strikes_ = [](const char* call) {
@@ -137,7 +138,7 @@ TEST_F(TorchAllocatorTest, ReaderThatACaptureForbidsIsRecordedBeforeTheBlockGoes
   EXPECT_EQ(statistics().freed_unordered, 0U);
 }
 
-// If the reader's stream is gone by then, no event can tell when the reader is done.
+// If the reader's stream has ended when the block is freed, no event can tell when the reader is done.
 TEST_F(TorchAllocatorTest, BlockOfAReaderThatIsGoneGoesBackInNoOrder) {
   void* const block = torch_.allocate(2 * kMiB, 0, one_);
   torch_.used_on(block, stream_handle(7));
@@ -187,7 +188,7 @@ TEST_F(TorchAllocatorTest, ABudgetInBytesGoesBeforeTheFraction) {
   EXPECT_THAT(vdnn_last_error(), HasSubstr("budget 2 MiB"));
   EXPECT_NE(torch_.allocate(kBudget / 4, 0, one_, &status), nullptr);
   EXPECT_EQ(status, VDNN_OK);
-  EXPECT_EQ(torch_.set_budget(kBudget, 0), VDNN_INVALID_ARGUMENT) << "its first block is already allocated";
+  EXPECT_EQ(torch_.set_budget(kBudget, 0), VDNN_INVALID_ARGUMENT) << "after the GPU's first block";
   EXPECT_EQ(torch_.set_budget(0, 1), VDNN_INVALID_ARGUMENT);
 }
 
@@ -235,9 +236,9 @@ TEST_F(TorchAllocatorTest, GraphsHaveAPoolOfTheirOwn) {
   torch_.begin(0, kGraph, [this](void* stream) { return stream == one_; });
   void* const captured = torch_.allocate(kMiB, 0, one_);
   void* const beside = torch_.allocate(kMiB, 0, other_);
-  EXPECT_EQ(statistics().all.blocks.current, 1U) << "the other stream's alone";
+  EXPECT_EQ(statistics().all.blocks.current, 1U) << "only the other stream's block counts";
   torch_.give_back(captured);
-  EXPECT_EQ(torch_.allocate(kMiB, 0, one_), captured) << "used again inside";
+  EXPECT_EQ(torch_.allocate(kMiB, 0, one_), captured) << "reused within the graph";
   torch_.give_back(captured);
   torch_.end(0, kGraph);
   std::set<void*> others;
@@ -254,7 +255,7 @@ TEST_F(TorchAllocatorTest, GraphsHaveAPoolOfTheirOwn) {
   }
 }
 
-// Regression: the shared pool supplied the graph's memory and handed it to others between replays.
+// Regression: the shared pool supplied the graph's memory, and handed it to other streams between replays.
 TEST_F(TorchAllocatorTest, GraphWithoutAPoolGetsNoMemoryOfOthers) {
   strikes_ = [](const char* call) {
     if (std::string_view(call) == "reserve") {
@@ -397,7 +398,7 @@ TEST(TorchLibrary, ExportsTheHooksAndNothingElseOfOurs) {
     EXPECT_NE(dlsym(library, hook), nullptr) << hook;
   }
   EXPECT_EQ(dlsym(library, "vdnn_allocator_create"), nullptr);
-  EXPECT_EQ(dlsym(library, "cudaMalloc"), nullptr) << "the runtime inside is not the program's";
+  EXPECT_EQ(dlsym(library, "cudaMalloc"), nullptr) << "its own runtime is not exported";
 }
 
 // GPU 4096 does not exist even on a machine with GPUs.

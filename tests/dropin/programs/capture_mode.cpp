@@ -13,7 +13,7 @@ std::uint64_t body() {
   constexpr std::size_t kNewMemory = 1'000'000;
   program::Checksum sum;
   const program::Stream stream;
-  std::vector<program::Buffer> kept;  // forces the next buffer to need newly mapped memory
+  std::vector<program::Buffer> kept;  // so that the next buffer needs newly mapped memory
   for (const cudaStreamCaptureMode next : {cudaStreamCaptureModeThreadLocal, cudaStreamCaptureModeRelaxed,
                                            cudaStreamCaptureModeGlobal, cudaStreamCaptureModeGlobal}) {
     { const program::Block passing(kNewMemory, stream.handle); }

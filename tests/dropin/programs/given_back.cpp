@@ -1,5 +1,5 @@
-// Memory that the program has freed is available to others: to a library with its own runtime, if there is
-// one, and otherwise to the program's allocations of another kind. Each allocation is more than half of the
+// Memory that the program has freed is available to a library with its own runtime. Without such a library,
+// it is available to the program's allocations of another kind. Each allocation is more than half of the
 // GPU's memory.
 
 #include "program.h"

@@ -1,5 +1,5 @@
-// Graphs that allocate memory. One frees it itself; for the other, the program frees it after each launch.
-// Other allocations have other addresses.
+// Two graphs that allocate memory. One graph frees its memory itself; the program frees the memory of the
+// other after each launch. Allocations outside the graphs have other addresses.
 
 #include "program.h"
 

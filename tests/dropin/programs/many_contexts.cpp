@@ -1,4 +1,4 @@
-// Pushes contexts until the stand-in has no room for more, and pops all of them.
+// Pushes contexts until the stand-in refuses more, and pops all of them.
 
 #include <cuda.h>
 

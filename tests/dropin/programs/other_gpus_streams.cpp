@@ -1,5 +1,5 @@
 // Allocates in the order of streams of another GPU than the thread's. The memory is on the stream's GPU, and
-// goes back in the order of the stream that the free names.
+// is freed in the order of the stream that the free names.
 
 #include "program.h"
 
@@ -37,7 +37,8 @@ std::uint64_t body() {
     CHECK(cudaSetDevice(1));
     CHECK(cudaMemsetAsync(block, round, kBytes, there.handle));
     CHECK(cudaStreamSynchronize(there.handle));
-    // The first GPU uses it last, on a stream with a handle or on the thread's default stream.
+    // The first GPU is the last to use the memory, on a stream with a handle or on the thread's default
+    // stream.
     CHECK(cudaSetDevice(0));
     const cudaStream_t last = round % 2 == 0 ? here.handle : nullptr;
     CHECK(cudaMemcpyAsync(pinned.data, block, kBytes, cudaMemcpyDeviceToHost, last));

@@ -22,7 +22,7 @@ void require(bool holds, const char* what) {
   }
 }
 
-// Allocates as long as there is memory; any other error ends the program.
+// Allocates until no memory is left; any other error ends the program.
 void fill(std::vector<Buffer>& live) {
   while (true) {
     void* data = nullptr;

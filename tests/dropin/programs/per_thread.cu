@@ -21,7 +21,8 @@ __global__ void scale(float* data, int count) {
   }
 }
 
-// A block that a thread has left for others. The thread that destroys it frees it in its own order.
+// A block that a thread has left for others. The thread that destroys this object frees the block in the
+// order of its own stream.
 struct Handed {
   explicit Handed(std::unique_ptr<Block> block_) : block(std::move(block_)) {
     CHECK(cudaEventRecord(made.handle, kOwn));
@@ -44,7 +45,7 @@ struct Shared {
   std::vector<std::unique_ptr<Handed>> left;
 };
 
-// Leaves `mine`, and takes all blocks that threads have left once there are several.
+// Leaves `mine` for other threads. Once threads have left several blocks, takes all of them.
 std::vector<std::unique_ptr<Handed>> exchange(Shared& shared, std::unique_ptr<Handed> mine) {
   std::vector<std::unique_ptr<Handed>> taken;
   const std::lock_guard lock(shared.mutex);

@@ -1,6 +1,6 @@
-// An allocator for PyTorch without a cache: cudaMalloc and cudaFree. Since cudaFree synchronises, it need not
-// know the streams that read a freed block. A graph's memory stays until the graph's pool is released.
-// Supports one GPU and one thread.
+// An allocator for PyTorch without a cache: cudaMalloc and cudaFree. Since cudaFree synchronises, the
+// allocator need not know the streams that read a freed block. A graph's memory is kept until the graph's
+// pool is released. Supports one GPU and one thread.
 
 #include <cuda_runtime_api.h>
 #include <sys/types.h>
@@ -23,7 +23,7 @@ struct State {
   std::size_t most = ~std::size_t{0};
   std::size_t live_bytes = 0;
   std::map<void*, Block> blocks;
-  std::vector<void*> freed;                  // the pool's, until its release
+  std::vector<void*> freed;                  // kept until the pool's release
   std::function<bool(cudaStream_t)> filter;  // empty: no stream is captured
   bool pool_is_there = false;
 };

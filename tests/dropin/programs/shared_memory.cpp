@@ -1,5 +1,5 @@
-// A program and its library, each with its own runtime inside. Either frees what the other allocated, and the
-// library resets the GPU. Meanwhile a plugin that brings the shared runtime is loaded and unloaded.
+// A program and its library, each with its own runtime inside. Each frees what the other allocated, and the
+// library resets the GPU. Meanwhile a plugin that is linked with the shared runtime is loaded and unloaded.
 
 #include <dlfcn.h>
 

@@ -1,5 +1,5 @@
-// A thread begins with the GPU, the capture mode and the last error that CUDA gives every new thread, even
-// after a thread with others has ended.
+// A new thread has the GPU, the capture mode and the last error with which CUDA begins every thread. An ended
+// thread that had changed them has no effect on it.
 
 #include "program.h"
 

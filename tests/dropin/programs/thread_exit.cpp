@@ -1,5 +1,5 @@
-// Resets the GPU by the function's name before CUDA 4, which CUDA 12 still has. Before and after, two streams
-// allocate memory in turns.
+// Resets the GPU by cudaThreadExit(), the function's name before CUDA 4, which CUDA 12 still has. Before and
+// after the reset, two streams allocate memory in turns.
 
 #include "program.h"
 

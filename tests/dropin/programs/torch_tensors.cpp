@@ -1,7 +1,7 @@
 // Uses a pluggable allocator as PyTorch does, without PyTorch. It opens a library by its path, and finds two
 // functions and the optional hooks by name, with the types of torch/csrc/cuda/CUDAPluggableAllocator.h.
-// Tensors come and go on streams, are read on others, and belong to pools of graphs. Caches are emptied
-// meanwhile.
+// Tensors are allocated and freed on streams, read on other streams, and belong to pools of graphs. Meanwhile
+// the caches are emptied.
 //
 //   torch_tensors LIBRARY PREFIX          the functions are PREFIX_malloc and so on
 
@@ -58,7 +58,7 @@ class Allocator {
         end_pool(library_, prefix + "_end_allocate_to_pool"),
         release_pool(library_, prefix + "_release_pool") {}
 
-  // Null if there is no memory.
+  // Returns null if there is no memory.
   void* allocate(std::size_t bytes, cudaStream_t stream) const {
     return malloc_(static_cast<ssize_t>(bytes), kGpu, stream);
   }
@@ -132,7 +132,7 @@ void add_content(program::Checksum& sum, const void* data, std::size_t bytes, cu
   sum.add(back.data(), bytes);
 }
 
-// Half of the memory can be allocated, and no more.
+// Requires that `half` bytes of memory can be allocated, and no more.
 void fill(const Allocator& allocator, std::size_t half) {
   constexpr std::size_t kBytes = 3 << 20;
   const program::Stream stream;
@@ -244,7 +244,8 @@ void replay(const Allocator& allocator, PoolId id, program::Checksum& sum) {
   }
 }
 
-// CUDA may refuse to free some memory at first. Memory that stays after repeated requests has leaked.
+// CUDA may refuse to free some memory at first. Memory that is still allocated after repeated requests has
+// leaked.
 void empty_all(const Allocator& allocator) {
   constexpr int kAttempts = 20;
   for (int attempt = 0; attempt < kAttempts; ++attempt) {

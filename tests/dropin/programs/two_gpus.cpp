@@ -1,4 +1,4 @@
-// Frees memory of two GPUs while the thread's GPU is the other one, then resets one of them.
+// Frees memory of each of two GPUs while the thread's GPU is the other one. Then resets one GPU.
 
 #include "program.h"
 

@@ -73,7 +73,7 @@ std::uint64_t body() {
   const program::Stream stream;
   const program::Stream blocking(cudaStreamDefault);
   for (int round = 0; round < 2; ++round) {
-    // A capture that began unseen and has ended must not hide a later one.
+    // A capture that began unseen and has ended must not hide a later capture.
     capture(stream.handle, begin_unseen, cudaStreamEndCapture, nothing);
     capture(stream.handle, cudaStreamBeginCapture, cudaStreamEndCapture, allocate_and_free);
     // The legacy stream reveals captures of blocking streams.

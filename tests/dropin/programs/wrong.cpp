@@ -1,5 +1,5 @@
-// Misuses CUDA: two streams write a buffer without order, one block is freed twice, and another is never
-// freed.
+// Misuses CUDA. Two streams write to a buffer without order between them. One block is freed twice, and
+// another block is never freed.
 
 #include "program.h"
 

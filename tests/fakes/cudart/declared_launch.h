@@ -1,8 +1,8 @@
 #pragma once
 // A kernel whose results are computed, for users of the stand-in that know what their kernels do
-// (tests/torch/fake_gpu). It is a host function that runs in its stream's turn, and declares the memory that
-// it reads and writes. The judge of order reports, by the kernels' names, unordered accesses and memory that
-// is not the GPU's.
+// (tests/torch/fake_gpu). The kernel is a host function that runs in its stream's turn, and the launch
+// declares the memory that the kernel reads and writes. The fake reports, by the kernels' names, unordered
+// accesses and memory that is not the GPU's.
 
 #include <cuda_runtime_api.h>
 #include <stddef.h>

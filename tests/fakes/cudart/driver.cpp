@@ -51,7 +51,7 @@ struct Contexts {
   std::array<CUcontext, 16> below{};
   std::size_t count = 0;
 
-  // Throws if there is no room, and then changes nothing.
+  // If the array is full, throws and changes nothing.
   void push(CUcontext context) {
     below.at(count) = context;
     ++count;
@@ -118,7 +118,7 @@ CUresult stream_context(CUstream stream, CUcontext* context) {
   });
 }
 
-// The primary context stays here, so no release is the last.
+// The fake never destroys a primary context, so no release is the last.
 CUresult primary_retain(CUcontext* context, CUdevice device) {
   return call("cuDevicePrimaryCtxRetain", [&] { return find_primary(*context, device); });
 }

@@ -154,7 +154,7 @@ cudaError_t cudaDeviceReset() {
   return cuda().call("cudaDeviceReset",
                      [] { return cuda().fake().has_own_context() ? CudaStatus::kSuccess : cuda().reset(); });
 }
-// In CUDA 12 and earlier, where it is deprecated.
+// CUDA 12 and earlier have this function, which is deprecated there.
 cudaError_t cudaThreadExit() {
   return cudaDeviceReset();
 }

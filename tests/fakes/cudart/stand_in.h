@@ -1,7 +1,7 @@
 #pragma once
-// CUDA's runtime for programs that link with it and know nothing of vdnn: the toolkit's libcudart.so over one
-// fake runtime (tests/fakes/fake_cuda.h) that lives as long as the process. It adds the parts that the fake
-// leaves to its user: handles that are reused for other streams, pageable host memory in copies, settings
+// CUDA's runtime for programs that link with it and know nothing of vdnn. It replaces the toolkit's
+// libcudart.so, over one fake runtime (tests/fakes/fake_cuda.h) that lives as long as the process. It adds
+// what the fake lacks: handles that are reused for other streams, pageable host memory in copies, settings
 // from the environment, and a report at the end of the process.
 //
 //   VDNN_STAND_IN_SEED=7            the order in which streams run
@@ -81,9 +81,9 @@ class StandIn {
   FakeCuda& fake() { return fake_; }
 
   // Runs the program's call `name`, or makes it fail if it has been chosen to. `work` returns a CudaStatus.
-  // `releases` is the fake's name for the resource that the call releases: the fake itself then makes the
-  // call fail, so that it does not count the resource as leaked. No exception crosses the C interface: the
-  // call fails, and the report has a misuse with the exception's text.
+  // `releases`: for a call that releases a resource, the name of the fake's call that does this. The failure
+  // is then the fake's, which does not count the resource as leaked. If `work` throws, the call fails, and
+  // the report has a misuse with the exception's text: no exception may cross the C interface.
   template <class Work>
   cudaError_t call(std::string_view name, const Work& work, std::string_view releases = {}) {
     if (is_in_child(name)) {

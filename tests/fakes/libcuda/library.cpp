@@ -89,7 +89,7 @@ class Contexts {
     const std::lock_guard lock(mutex_);
     return primary_[ordinal] != nullptr;
   }
-  // A thread for which the context is current keeps a context that is gone. Each retain still requires a
+  // A thread for which the context is current then has a destroyed context. Each retain still requires a
   // release.
   void reset_primary(int ordinal) {
     const std::lock_guard lock(mutex_);
@@ -117,7 +117,7 @@ class Contexts {
   std::map<int, Context*> primary_;
 };
 
-// Sets the thread's GPU to that of its context.
+// Sets the thread's GPU to the GPU of its context.
 CUresult follow() {
   Context* const mine = Contexts::current();
   return mine == nullptr

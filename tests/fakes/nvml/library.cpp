@@ -1,6 +1,6 @@
-// The driver's management library (NVML) with one GPU and the functions that are called. Depending on the
-// environment, the GPU is divided into instances (MIG). The GPU's own handle then reports all of them
-// together.
+// The driver's management library (NVML) with one GPU, and only those functions that vdnn calls or PyTorch
+// looks up. Depending on the environment, the GPU is divided into instances (MIG). The GPU's own handle then
+// reports all of them together.
 //
 //   VDNN_STAND_IN_MIG=1  the GPU is divided
 //   VDNN_STAND_IN_MIG=0  the GPU can be divided, but is not

@@ -82,7 +82,7 @@ CUresult enter_once() {
   return result == CUDA_SUCCESS ? ask("cuCtxSetCurrent", 0, context) : result;
 }
 
-// Random failures are meant for the program's calls, not for these, so these are repeated.
+// Random failures are meant for the program's calls, so a call made here is repeated if it fails.
 CUresult enter() {
   CUresult result = enter_once();
   for (int again = 0; again < 20 && result == CUDA_ERROR_OPERATING_SYSTEM; ++again) {
@@ -97,7 +97,7 @@ cudaError_t driver(const char* name, Arguments... arguments) {
   return finish(result == CUDA_SUCCESS ? ask(name, CU_GET_PROC_ADDRESS_LEGACY_STREAM, arguments...) : result);
 }
 
-// The same for programs compiled for per-thread default streams.
+// Like driver(), for programs compiled for per-thread default streams.
 template <class... Arguments>
 cudaError_t driver_per_thread(const char* name, Arguments... arguments) {
   const CUresult result = enter();

@@ -54,7 +54,8 @@ ops::Convolution small_convolution() {
           .dilation = {}};
 }
 
-// In ascending order: each budget that permits one more engine, and one byte less.
+// Returns, in ascending order, each budget that permits one more engine, and each of these budgets less one
+// byte.
 std::vector<std::uint64_t> interesting_budgets(const std::vector<Engine>& engines) {
   std::set<std::uint64_t> budgets{0, std::numeric_limits<std::uint64_t>::max()};
   for (const Engine& engine : engines) {
@@ -289,8 +290,8 @@ TEST(ConvolutionEngines, TheVersionIsThatOfTheLibrary) {
   EXPECT_EQ(ConvolutionEngines(properties_of("h200")).name(), "cudnn " + cudnn_version());
 }
 
-// Uses cuDNN's own messages, since real ones would need a full GPU. Regression: a shortage was reported as a
-// DeviceError.
+// Uses copies of cuDNN's messages, since real messages would need a GPU whose memory is full. Regression: a
+// shortage was reported as a DeviceError.
 TEST(ConvolutionEngines, WantOfTheGpusMemoryIsToldFromOtherFailures) {
   const std::string version = cudnn_version();
   const LoadedLibrary cudnn("libcudnn.so." + version.substr(0, version.find('.')));

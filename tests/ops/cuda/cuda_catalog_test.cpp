@@ -92,7 +92,8 @@ TEST_F(CudaCatalogConvolutions, CostMoreTheLaterTheyAreListed) {
   }
 }
 
-// Measured times override the assumed costs. An engine without room for its trial comes after the timed ones.
+// Measured times override the assumed costs. An engine whose trial found no memory comes after the timed
+// engines.
 TEST(CudaCatalogCosts, AreMeasuredTimesWhereThereAreAny) {
   const auto timed = std::make_shared<ListedEngines>(
       "timed", std::vector<Engine>{{.name = "fast", .workspace_bytes = 30, .seconds = 0.002},
@@ -116,8 +117,8 @@ OpRecipe forward_with(std::vector<Engine> engines) {
   return catalog.recipe(spec, std::array{type}, std::array{type}, Mode::kInference).forward.at(0);
 }
 
-// Regression: the assumed cost was 5 % above its neighbour's, so plans preferred the fallback to any
-// workspace.
+// Regression: the assumed cost of a fallback was 5 % above that of the engine listed before it. So plans
+// preferred the fallback to any engine with a workspace.
 TEST(CudaCatalogCosts, AGenericFallbackThatNobodyTimedCostsFiveTimesTheFirstChoice) {
   const OpRecipe op = forward_with({{.name = "eng1_k2=2_k3=0", .workspace_bytes = 30},
                                     {.name = "eng2_k2=2_k3=0", .workspace_bytes = 20},

@@ -50,8 +50,8 @@ TEST(CudaCatalog, RefusesWhatIsNoLayerAndWhatCudnnCannot) {
   EXPECT_NO_THROW(recipe(LrnSpec{.size = 15}));
 }
 
-// Regression: the refusal came late, when a run was compiled, and only if a single number was
-// too large.
+// Regression: such a map was refused only when a run was compiled, and only if one dimension or stride alone
+// did not fit into 32 bits.
 TEST(CudaCatalog, RefusesMapsWhoseElementsCudnnCannotIndex) {
   const auto library = make_emulated_cuda_ops(ThreadOrder::kForward);
   const auto refusal = [&](const OpSpec& spec, std::int64_t batch) -> std::string {
@@ -267,7 +267,7 @@ TEST(CudaOps, WorkspaceHasRoomForANarrowGradientOfAFilter) {
     return bytes;
   };
   EXPECT_EQ(workspaces(DataType::kF32), (std::vector<std::uint64_t>{0, 0, 0}));
-  constexpr std::uint64_t kGradient = 512;  // 6 x 4 x 3 x 3 elements of two bytes, in whole 256
+  constexpr std::uint64_t kGradient = 512;  // 6 x 4 x 3 x 3 elements of two bytes, rounded up to 256
   EXPECT_EQ(workspaces(DataType::kBf16), (std::vector<std::uint64_t>{0, kGradient, 0}));
 }
 
@@ -324,7 +324,8 @@ TEST(CudaOps, CompileRefusesMoreWorkspaceThanWasPlanned) {
   }
 }
 
-// The fake is as strict as its documentation; otherwise the conformance tests would not check operands.
+// The fake must refuse the calls that its header lists; otherwise the conformance tests would not check
+// operands.
 class FakeVendor : public ::testing::Test {
  protected:
   AddressRange a() const { return a_.range(); }

@@ -1,6 +1,6 @@
 // Every network of the zoo lowers on the CUDA catalog, with the engines that cuDNN listed for an H200. Every
-// policy plans it. Its schedules run on `sim` in random orders, without a race, a wrong version or a leak.
-// The test touches no device memory.
+// policy plans the network, and the schedules run on `sim` in random orders, without a race, a wrong version
+// or a leak. The test touches no device memory.
 
 #include <gtest/gtest.h>
 
@@ -82,8 +82,8 @@ std::vector<std::uint64_t> workspaces_of(const Op& op) {
   return bytes;
 }
 
-// The workspace of every algorithm, and one byte less, if all ops can meet that limit. Of many limits only a
-// sample.
+// Returns the limits to try: the workspace of each algorithm, and one byte less. Limits below `least`, which
+// some op cannot meet, are raised to `least`. Of many limits only a sample remains.
 std::set<std::uint64_t> interesting_limits(const Tape& tape, std::uint64_t least) {
   std::set<std::uint64_t> limits{least};
   for (const Op& op : tape.ops()) {
@@ -135,8 +135,8 @@ void expect_limits_kept(const Tape& tape, AlgorithmPreference preference, std::s
   }
 }
 
-// In one network or on one GPU, too few ops have a choice. Only over all of them do ops of every pass step
-// down.
+// In one network or on one GPU, too few ops have a choice. Only over all networks and GPUs do ops of every
+// pass step down to a slower algorithm.
 TEST(CudaZooOnEveryGpu, NoOpIsPlannedOverTheWorkspaceLimit) {
   std::set<Direction> stepped_down;
   for (const cuda::KnownGpu& gpu : cuda::known_gpus()) {
@@ -229,8 +229,8 @@ class FallbacksOfNetwork {
         found);
   }
 
-  // The schedule of `optimal` has addresses for its own algorithms. A different workspace would have to fit
-  // beside the memory in use.
+  // The schedule of `optimal` has fixed addresses. So another algorithm fits if its workspace fits beside the
+  // memory that the schedule has in use at the op.
   void expect_optimal_in_need(std::uint64_t bytes, Fallbacks& found) const {
     const Schedule schedule = plan_optimal(*tape_, {}, budgets(bytes), costs_, *forecaster_).schedule;
     const std::vector<std::uint64_t> beside = bytes_beside_workspace(*tape_, schedule);
@@ -248,8 +248,8 @@ class FallbacksOfNetwork {
   PlanCosts costs_ = plan_costs(*tape_, prediction_);
 };
 
-// Regression: fallbacks counted as 5 % slower than their neighbours, and plans used them where workspace
-// would have fitted.
+// Regression: fallbacks counted as 5 % slower than their neighbours, and plans used them where an engine with
+// a workspace would have fitted.
 TEST(CudaZooOnEveryGpu, DynamicAndOptimalFallBackOnlyWhereNothingElseFits) {
   Fallbacks dynamic;
   Fallbacks optimal;
@@ -283,13 +283,15 @@ TEST_P(CudaZoo, AWorkspaceLimitThatNothingKeepsSaysWhatWouldDo) {
     make_plan(*tape, {.workspace_limit = least - 1});
     FAIL() << "planned";
   } catch (const InvalidArgument& error) {
-    EXPECT_NE(std::string(error.what()).find("all ops of the network would do with " + format_size(least)),
+    EXPECT_NE(std::string(error.what())
+                  .find("all ops of the network have an algorithm within " + format_size(least)),
               std::string::npos)
         << error.what();
   }
 }
 
-// From its record, an algorithm chosen under a limit is chosen again without the limit.
+// A run without the limit, but with the recorded algorithms, uses the algorithms that were chosen under the
+// limit.
 TEST_P(CudaZoo, ChoicesUnderAWorkspaceLimitAreRecorded) {
   const auto tape = lower_to_tape(network_, catalog_, {});
   const Plan limited = make_plan(*tape, {.workspace_limit = least_limit(*tape)});

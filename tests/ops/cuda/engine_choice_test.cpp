@@ -49,7 +49,7 @@ TEST(EngineChoice, OnlyWhatTakesInputsAsTheyAre) {
 TEST(EngineChoice, Tf32IsPermittedWithoutAnythingSmaller) {
   EngineLimits limits{.workspace_bytes = 1000, .rounded_inputs = false, .tf32 = true};
   EXPECT_EQ(choice(limits), Position(0));
-  limits.workspace_bytes = 99;  // not a limit that the halving reaches
+  limits.workspace_bytes = 99;  // enough for "halved", which is not permitted
   EXPECT_EQ(choice(limits), Position(4));
   EXPECT_EQ(choice(training_limits(ProductPrecision::kTf32)), Position(0));
   EXPECT_EQ(choice(training_limits(ProductPrecision::kFp32)), Position(4));

@@ -169,7 +169,7 @@ TEST_F(EngineTimingsFileTest, WhatCannotBeReadOrKeptIsAWarningAlone) {
   expect_same(file.find("question", "right"), kRight);
 }
 
-// Regression: the warning came once per convolution.
+// Regression: the warning was printed once per convolution.
 TEST_F(EngineTimingsFileTest, WhatCannotBeKeptIsToldOnce) {
   EngineTimingsFile file(directory_ / "no" / kName, kHere,
                          [this](const std::string& text) { warnings_.push_back(text); });

@@ -20,7 +20,7 @@ class KernelLaunches : public ::testing::Test {
     table_ = make_kernel_table();
   }
 
-  // Empty if the launch succeeds.
+  // Returns the error of a launch; empty if the launch succeeds.
   std::string failure() const {
     try {
       table_->launch(ReluForward<Fp32>{.elements = 1}, stream_);

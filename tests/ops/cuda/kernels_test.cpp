@@ -158,7 +158,7 @@ TEST(Packs, ThatAreMisalignedAreRefused) {
   EXPECT_THROW(launch(array, array + 1), std::logic_error);
 }
 
-// Rows for every word size, each between columns of a wider table.
+// The copied rows have every word size, and lie between other columns of a wider table.
 TEST(Copies, MoveTheirColumnsAndNothingElse) {
   constexpr std::uint64_t kRows = 5;
   for (const std::uint64_t row : {1, 2, 3, 8, 12, 16, 40}) {

@@ -1,7 +1,7 @@
 // The libraries that a query for engines opens. cudnn-frontend's Graph::check_support() itself looks for a
-// CUDA runtime. It throws if it finds those of both CUDA 12 and 13, which a Python environment may have. In
-// this test it would find both, since the program intercepts dlopen(). Code that needs a GPU does not run
-// here, so the test also searches the sources.
+// CUDA runtime. It throws if it finds the runtimes of both CUDA 12 and 13, which a Python environment may
+// have. In this test it would find both, since the program intercepts dlopen(). Code that needs a GPU does
+// not run here, so the test also searches the sources.
 
 #include <dlfcn.h>
 #include <gmock/gmock.h>

@@ -83,7 +83,7 @@ TEST(RecordedEngines, ComeBackFromTheirText) {
 }
 
 // Most convolutions have the same engines in bf16 and fp16.
-TEST(RecordedEngines, WriteAnAnswerOnceThatTypesShare) {
+TEST(RecordedEngines, WriteAnAnswerThatTypesShareOnce) {
   EngineQuestion narrow = question(1);
   const auto text_with = [&](DataType elements) {
     narrow.elements = elements;
@@ -99,8 +99,8 @@ TEST(RecordedEngines, WriteAnAnswerOnceThatTypesShare) {
   EXPECT_THROW(RecordedEngines(text).list(narrow), NoEngine);
 }
 
-TEST(RecordedEngines, WriteAnswersApartThatDiffer) {
-  // Lists other engines for four-byte elements than for two-byte ones.
+TEST(RecordedEngines, WriteDifferentAnswersSeparately) {
+  // Lists other engines for four-byte elements than for two-byte elements.
   class OfTypes final : public EngineSource {
    public:
     std::vector<Engine> do_list(const EngineQuestion& asked) const override {
@@ -221,8 +221,8 @@ TEST(KnownGpus, HaveRecordsOfTheWholeZoo) {
   }
 }
 
-// The size within the library. Records of three types need less than fp32 alone did with every answer written
-// out.
+// Checks the size of the records within the library. Since shared answers are written once, three types need
+// less than fp32 alone would if every answer were written out.
 TEST(KnownGpus, HaveRecordsThatTakeLessThanAMegabyte) {
   std::size_t bytes = 0;
   for (const KnownGpu& gpu : known_gpus()) {

@@ -78,7 +78,7 @@ class TriedEnginesTest : public ::testing::Test {
     report_ = std::make_shared<EngineTrialReport>();
     return with_report(timing, most_seconds, tf32);
   }
-  // Adds its trials to the report of the previous engines.
+  // Returns engines whose trials are added to the report of the previous engines.
   TriedEngines with_report(EngineTiming timing, double most_seconds, bool tf32 = false) {
     return TriedEngines({.source = std::make_shared<ListedEngines>("library 1.2", kEngines),
                          .trials = trials_,
@@ -197,8 +197,8 @@ TEST_F(TriedEnginesTest, WhenTimeIsUpTheLibrarysOrderStands) {
   EXPECT_GT(report_->untimed, 0U);
 }
 
-// Regression: an engine with a time came before those without, against the library's order, and timing ended
-// only between questions.
+// Regression: an engine with a time was placed before engines without, against the library's order. Moreover,
+// timing ended only between questions.
 TEST_F(TriedEnginesTest, WhereTimeIsUpBetweenEnginesTheLibrarysOrderStands) {
   trials_->answers = {{"large", right(3)}, {"small", right(1)}};
   const TriedEngines tried = tried_engines(EngineTiming::kChoosable, 15);
@@ -211,8 +211,8 @@ TEST_F(TriedEnginesTest, WhereTimeIsUpBetweenEnginesTheLibrarysOrderStands) {
   EXPECT_FALSE(timings_->find(to_string(kQuestion), "small")->seconds);
 }
 
-// Regression: a run with TF32 took the times of an fp32 run for complete, and the time limit of one run also
-// applied to the other.
+// Regression: a run with TF32 treated the times of an fp32 run as complete. Moreover, the time limit of one
+// run also applied to the other.
 TEST_F(TriedEnginesTest, RunsOfAnotherPrecisionCompareTheirOwnEngines) {
   trials_->answers = {{"rounded", right(1)}, {"large", right(3)}, {"middle", right(4)}, {"small", right(5)}};
   const auto in_tf32 = [&](double seconds) {

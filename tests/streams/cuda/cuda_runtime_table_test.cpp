@@ -47,7 +47,8 @@ TEST(CudaRuntimeTable, OneNameThatIsMissingIsNamedAlone) {
   EXPECT_EQ(api->why_missing(), "the CUDA runtime has no cudaStreamGetId");
 }
 
-// CUDA 12.0 to 12.4 have no such function. Regression: these runtimes were refused.
+// CUDA 12.0 to 12.4 have no function that finds the driver's functions by version. Regression: these runtimes
+// were refused.
 TEST(CudaRuntimeTable, ARuntimeNeedsNotFindFunctionsOfTheDriverByVersion) {
   void* const library = dlopen(VDNN_STAND_IN, RTLD_NOW | RTLD_LOCAL);
   ASSERT_NE(library, nullptr) << dlerror();
@@ -104,8 +105,7 @@ TEST(CudaRuntimeTable, AskingWhatAGpuHasFreeLeavesTheThreadAsItIs) {
   EXPECT_EQ(api->gpu_free_bytes(free, 7), CudaStatus::kInvalidDevice);
 }
 
-// The same table on the stand-in, where calls have effects: the test fills memory of the driver and reads it
-// back.
+// The table on the stand-in, where calls have effects: the test fills memory of the driver and reads it back.
 TEST(CudaRuntimeTable, CallsReachTheRuntimeThatWasFound) {
   void* const library = dlopen(VDNN_STAND_IN, RTLD_NOW | RTLD_LOCAL);
   ASSERT_NE(library, nullptr) << dlerror();

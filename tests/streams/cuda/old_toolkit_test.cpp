@@ -1,5 +1,5 @@
-// The table of CUDA's calls, compiled with a header of CUDA 12.0 to 12.4 and linked with such a runtime.
-// Neither has cudaGetDriverEntryPointByVersion.
+// The table of CUDA's calls, compiled with a header of CUDA 12.0 to 12.4 and linked with a runtime of these
+// versions. Neither the header nor the runtime has cudaGetDriverEntryPointByVersion.
 
 #include <dlfcn.h>
 #include <gtest/gtest.h>

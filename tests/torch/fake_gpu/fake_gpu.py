@@ -43,7 +43,7 @@ def compute(operators):
 
 
 def build_operators(folder, runtime, cuda_headers):
-    """Compiles operators.cpp for this Python's PyTorch, once per version of either."""
+    """Compiles operators.cpp for this Python's PyTorch, once per version of operators.cpp and of PyTorch."""
     torch = torch_folder()
     if not (torch / "lib" / "libc10_cuda.so").is_file():
         raise Unavailable("this PyTorch is built without CUDA")

@@ -1,6 +1,6 @@
 """PyTorch itself trains networks on the stand-in for CUDA: without vdnn, on vdnn's pools, and with offloading.
 
-In every order of streams, the bits are those of the CPU and the judge of order finds nothing. Offloading with a planted mistake
+In every order of streams, the bits are those of the CPU and the judge finds nothing. Offloading with a planted mistake
 shows that the judge works: it reports the mistake with the operators' names.
 """
 
@@ -108,7 +108,7 @@ class LostWaitTest(FakeGpuTest):
 
 class TierTest(FakeGpuTest):
     # From the second step on, the stash follows a plan. If two networks train in turns, each on its own stream, only
-    # the order of the stash's streams protects a page-locked block that passes from one to the other.
+    # the order of the stash's streams protects a page-locked block that passes from one network to the other.
     def expect_clean_tier(self, tier):
         for network in options.networks:
             for streams in ("--streams=0", "--streams=2"):
@@ -116,15 +116,15 @@ class TierTest(FakeGpuTest):
                 self.expect_clean(network, f"--offload={tier}", "--steps=3", streams, "--pool")
 
     def test_branches_on_two_streams(self):
-        """One stream reads a tensor that was fetched ahead for another one. In a budget in which nothing fits, a tensor that was
-        kept on one stream leaves at a save on the other."""
+        """One stream reads a tensor that was fetched ahead for another stream. In a budget in which nothing fits, a tensor that
+        was kept on one stream leaves at a save on the other."""
         for tier in ("python", "native"):
             for network, budget in (("branched", "--budget=0"), ("branched_beside", "--budget=1")):
                 for pool in ((), ("--pool",)):
                     self.expect_clean(network, f"--offload={tier}", "--steps=3", budget, *pool)
 
     def test_memory_that_is_no_pools(self):
-        """Such memory does not follow the offload stream, so the stash holds it until a stream has waited for the copy."""
+        """Memory of no pool is not ordered after the offload stream, so the stash holds it until a stream has waited for the copy."""
         for tier in ("python", "native"):
             for pool in ((), ("--pool",)):
                 self.expect_clean("placed", f"--offload={tier}", "--steps=3", *pool)
@@ -136,7 +136,7 @@ class TierTest(FakeGpuTest):
                 self.assertIsNotNone(row["overlaps"]["cuda:0"])
 
     def test_a_tensor_is_saved_on_another_stream_than_its_own(self):
-        """Forward releases the tensor although its own stream has not waited for the other one."""
+        """The forward pass releases the tensor although its own stream has not waited for the stream that saves it."""
         for pool in ((), ("--pool",)):
             self.expect_clean("forked", *pool)
             for tier in ("python", "native"):
@@ -157,7 +157,7 @@ class TierTest(FakeGpuTest):
                 self.assertEqual((done.returncode, done.stdout.strip()), (0, "cuda:1 True"), done.stderr)
 
     def test_no_room_for_a_fetch_ahead(self):
-        """The tensor being read is fetched. The other one comes back only when it is read itself."""
+        """The tensor being read is fetched. The other tensor is fetched only when it is read itself."""
         for tier in ("python", "native"):
             for allocator in ("own", "pool"):
                 with self.subTest(tier=tier, allocator=allocator), tempfile.NamedTemporaryFile("r") as report:

@@ -1,5 +1,4 @@
-"""Offloading in a few lines of Python, on its own stream, and typical mistakes of such lines. They test the fake GPU's judge
-of order.
+"""Offloading in a few lines of Python, on its own stream, and typical mistakes of such lines. The mistakes test the fake GPU's judge.
 """
 
 import torch
@@ -9,7 +8,7 @@ MISTAKES = ("copy_out_does_not_wait", "source_freed_too_early", "reader_does_not
 
 
 class Offloading(torch.autograd.graph.saved_tensors_hooks):
-    """Parameters and buffers stay: batch normalisation saves its running statistics before it updates them."""
+    """Parameters and buffers stay on the GPU: batch normalisation saves its running statistics before it updates them."""
 
     def __init__(self, network, mistake=None):
         self.stream = torch.cuda.Stream()

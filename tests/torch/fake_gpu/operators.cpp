@@ -1,16 +1,16 @@
 // PyTorch's operators on the stand-in for CUDA. The stand-in's memory is host memory, so the CPU's operator
 // can compute a CUDA operator over the same bytes. The operator runs in stream order, like a kernel, and
-// declares its reads and writes (tests/fakes/cudart/declared_launch.h). So the fake's judge of order sees
-// every access with the operator's name.
+// declares its reads and writes (tests/fakes/cudart/declared_launch.h). So the fake's judge sees every access
+// with the operator's name.
 //
 // One boxed function serves all operators. The results' shapes come from the operator on the meta device. If
 // these depend on the data (nonzero, masked_select), the host waits for the stream, as PyTorch's own
 // operators do. Like a kernel, queued work holds no reference to its tensors. If memory is freed too early,
-// the work reads whatever others have written there since.
+// the work reads whatever other work has written there since.
 //
-// The library refuses three kinds of operators by name: those that the CPU lacks, those of random numbers,
-// which would depend on the order of streams, and those that make a tensor without an input tensor. PyTorch's
-// own operators allocate, make views and copy without a kernel.
+// The library refuses three kinds of operators by name. These are operators that the CPU lacks, those of
+// random numbers, which would depend on the order of streams, and those that make a tensor without an input
+// tensor. PyTorch's own operators allocate, make views and copy without a kernel.
 
 #include <ATen/ATen.h>
 #include <ATen/core/dispatch/Dispatcher.h>

@@ -1,7 +1,7 @@
 """Trains a network on the CPU and on the fake GPU, in many orders, and reports whether both have the same bits.
 
 One process loads PyTorch, and its children train: one on the CPU, and one per seed on the fake GPU, where the seed determines
-the order of streams. The fake's judge of order writes each finding to a file at once, in case the child crashes.
+the order of streams. The fake's judge writes each finding to a file at once, in case the child crashes.
 Prints one line of JSON per seed: {"seed", "status" of the child, "different" tensors, "decisions" and "overlaps" of the stash
 (null or absent if the child did not finish), "findings"}.
 """

@@ -32,7 +32,7 @@ constexpr std::array kOthers{kIdentityByAddress, kVersionIgnored, kDecidesByPoll
 // True during a put, in which the stash decides whether the tensor leaves.
 thread_local bool is_putting = false;
 
-// A tensor stays if a copy happens to be in flight during its put.
+// A tensor stays on the device if a copy happens to be in flight during its put.
 class DecidesByPolling final : public ForwardingStashBackend {
  public:
   using ForwardingStashBackend::ForwardingStashBackend;

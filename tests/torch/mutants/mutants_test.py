@@ -1,5 +1,5 @@
-"""Tests notice vdnn.torch with one mistake in the stash or in a tier. One of three judges notices: the fake GPU (its judge of
-order, the bits, decisions that differ between orders), irregular steps on the CPU (stress_test.py) or the table of semantics.
+"""Tests notice vdnn.torch with one mistake in the stash or in a tier. One of three judges notices: the fake GPU (its judge,
+the bits, decisions that differ between orders), irregular steps on the CPU (stress_test.py) or the table of semantics.
 
 Prints a table of the judges that noticed each mutant, and how. The fake GPU must report each mutant of the stash, by name if
 a wait is missing. One of the three must report each mutant of a tier. None may report the code without a mistake.
@@ -24,12 +24,12 @@ from trials import options  # noqa: E402
 
 TIERS = ("python", "native")
 SEEDS = 3
-# The first program that notices ends the search. With --pool, sources return to the pool at put. With --streams=2,
-# page-locked blocks pass from one stream to the other. branched: one stream reads a tensor that another one fetched; in
-# branched_beside, nothing fits in the budget, and one stream lets a tensor leave that another one made. forked: one
-# stream saves a tensor of another one, which continues meanwhile. placed: memory from outside the pool. branched with
-# --pool: some memory is not reused between a copy out and the copy back, so that only the fetch's own wait orders the
-# two.
+# The programs that run with a mutant on the fake GPU, until one shows the mistake. With --pool, sources return to the
+# pool at put. With --streams=2, page-locked blocks pass from one stream to the other. In branched, one stream reads a
+# tensor that another stream fetched. In branched_beside, nothing fits in the budget, and one stream lets a tensor leave
+# that another stream made. In forked, one stream saves a tensor of another stream, which continues meanwhile. In
+# placed, some memory comes from outside the pool. In branched with --pool, some memory is not reused between a copy out
+# and the copy back, so that only the fetch's own wait orders the two.
 FAKE_GPU_PROGRAMS = (("unet3d",), ("unet3d", "--pool"), ("unet3d", "--streams=2"), ("rewritten", "--pool"), ("branched",),
                      ("branched_beside", "--budget=1"), ("forked",), ("placed", "--pool"), ("branched", "--pool"))
 

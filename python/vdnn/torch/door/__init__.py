@@ -3,9 +3,9 @@
     python3 -m vdnn.torch.door        # compiles it ahead of the first use and prints where it is
 
 One binary fits one version of PyTorch. A cache folder (XDG_CACHE_HOME, else ~/.cache) contains it, under a name that identifies
-PyTorch's version and our sources. The binary is used only if its seal shows that it is complete and made from these. One
-process compiles while others wait, and a binary gets its name only once it is complete. It is linked only with libtorch_cpu and
-libc10.
+PyTorch's version and our sources. The binary is used only if its seal shows that it is complete and made from that version and
+these sources. One process compiles the binary while other processes wait. A binary gets its name only once it is complete. Of
+PyTorch's libraries, it is linked only with libtorch_cpu and libc10.
 """
 
 from __future__ import annotations
@@ -104,7 +104,7 @@ def _alone(binary: pathlib.Path) -> Iterator[None]:
         left_over: Iterable[pathlib.Path] = ()
         with contextlib.suppress(OSError):
             fcntl.flock(lock, fcntl.LOCK_EX)
-            left_over = binary.parent.glob(f"{binary.name}.*.scratch")  # of processes that were killed while they compiled
+            left_over = binary.parent.glob(f"{binary.name}.*.scratch")  # left by processes that were killed while they compiled
         for scratch in left_over:
             shutil.rmtree(scratch, ignore_errors=True)
         yield
@@ -113,7 +113,7 @@ def _alone(binary: pathlib.Path) -> Iterator[None]:
 def _compile(flags: list[str], binary: pathlib.Path, identity: bytes) -> None:
     compiler = _compiler()
     libraries = _TORCH / "lib"
-    # PyTorch's libraries need other libraries; their symbols may stay unresolved here.
+    # PyTorch's libraries need other libraries, whose symbols may stay unresolved here.
     link = [f"-L{libraries}", "-ltorch_cpu", "-lc10", "-ldl", "-Wl,--unresolved-symbols=ignore-in-shared-libs"]
     with tempfile.TemporaryDirectory(dir=binary.parent, prefix=f"{binary.name}.", suffix=".scratch") as scratch:
         made, sealed = pathlib.Path(scratch, "compiled.so"), pathlib.Path(scratch, "sealed.so")

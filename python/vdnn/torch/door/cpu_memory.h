@@ -9,8 +9,8 @@ namespace vdnn::door {
 
 class CpuMemory {
  public:
-  // Replaces PyTorch's allocator by the counting one; further calls do nothing. `already`: bytes in use at
-  // the call. `poison`: fill freed memory.
+  // Replaces PyTorch's allocator by the counting allocator; further calls do nothing. `already`: bytes in use
+  // at the call. `poison`: whether to fill freed memory.
   static void count(std::int64_t already, bool poison);
   // The bytes in use; 0 before count().
   static std::int64_t bytes() { return bytes_.load(std::memory_order_relaxed); }

@@ -216,7 +216,7 @@ std::uint32_t DeviceStash::put(Block& block, const c10::StorageImpl& storage, Tr
 
 void DeviceStash::watch(Block& block) {
   if (!block.is_held_by_others()) {
-    return;  // it is deferred
+    return;  // it was deferred until nobody else held it
   }
   watched_.push_back({.block = &block, .since = looks_, .look_at = looks_ + 1});
   block.is_watched = true;

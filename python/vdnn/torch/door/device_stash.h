@@ -1,25 +1,27 @@
 #pragma once
-// The contract of vdnn/stash.h in PyTorch's terms: storages, versions and current streams.
+// Follows the contract of vdnn/stash.h for one device, in PyTorch's terms: storages, versions and current
+// streams.
 //
 // A block is a storage at one version, with the tensors that autograd has saved over it. A weak reference to
 // the storage identifies it. While a block holds this reference, PyTorch does not reuse the address of the
 // StorageImpl, so (address, version) identifies the contents as long as the handle lives.
 //
 // Autograd also saves tensors without a history: buffers, frozen parameters, inputs and masks. Operations
-// update some of these without counting a version, as batch normalisation does with its running statistics,
-// so a copy would race with the update. Such tensors differ by their holders: a module holds its buffers,
-// while only the graph holds a mask once its operation has returned. Therefore a tensor without a history is
-// *deferred*: it is put at a later save, once nobody else holds its storage, or never. So modules need not be
-// inspected, and buffers that are replaced, moved to another device or held by TorchScript also stay. A
-// deferred tensor is checked again whenever its age has grown by a quarter, so the number of checks is
-// logarithmic in the step's saves.
+// update some of these tensors without counting a version: batch normalisation, for example, updates its
+// running statistics. A copy would race with such an update. Holders distinguish these tensors: a module
+// holds its buffers, while only the graph holds a mask once its operation has returned. Therefore a tensor
+// without a history is deferred: it is put at a later save, once nobody else holds its storage, or never. So
+// modules need not be inspected, and buffers that are replaced, moved to another device or held by
+// TorchScript also stay on the device. A deferred tensor is checked again whenever its age has grown by a
+// quarter, so the number of checks is logarithmic in the step's saves.
 //
 // Without hooks, a program need not tell the allocator (record_stream()) which streams save a tensor, since
 // the graph holds the tensor until backward. With hooks, a tensor that leaves is freed in the middle of the
 // forward pass. Therefore this class tells the allocator which streams have saved the tensor.
 //
-// If a storage belongs to Python, its destructor takes Python's lock. A thread that holds Python's lock may
-// wait for the lock of this class. Therefore no storage is freed while this lock is held: see `Trash`.
+// The destructor of a storage that belongs to Python takes Python's lock. A thread that holds Python's lock
+// may wait for the lock of this class. Therefore no storage is freed while the lock of this class is held:
+// see `Trash`.
 
 #include <ATen/core/Tensor.h>
 #include <c10/core/Storage.h>
@@ -65,7 +67,7 @@ struct Block {
   vdnn_stash_handle handle = 0;  // 0: not put yet
   c10::weak_intrusive_ptr<c10::StorageImpl> weak;
   c10::intrusive_ptr<c10::StorageImpl> source;  // until it is released
-  c10::intrusive_ptr<c10::StorageImpl> target;  // while its contents are back
+  c10::intrusive_ptr<c10::StorageImpl> target;  // while the contents are back
   void* target_stream = nullptr;                // the stream on which the target was allocated
   c10::Allocator* allocator;
   std::uint64_t bytes;
@@ -75,14 +77,15 @@ struct Block {
   std::uint32_t version;
   std::uint64_t users = 0;                  // saves that have not been dropped
   std::uint64_t puts = 0;                   // saves that the stash knows: all of `users`, or none
-  std::uint64_t saved_at = 0;               // the number of saves when it was saved
-  c10::SmallVector<c10::Stream, 1> savers;  // GPU streams that saved its tensors
-  bool leaves = false;                      // whether it is, or was, on its way out
-  std::uint64_t look_at = 0;                // the save at which it is checked next; 0: not deferred
+  std::uint64_t saved_at = 0;               // for a deferred block: the number of saves when it was saved
+  c10::SmallVector<c10::Stream, 1> savers;  // GPU streams that saved the block's tensors
+  bool leaves = false;                      // whether the block is leaving, or has left
+  std::uint64_t look_at = 0;                // the save at which the block is checked next; 0: not deferred
   bool is_watched = false;                  // whether to tell the stash when nobody else holds it any more
 };
 
-// A block that others hold. It is removed once the stash has been told that they no longer do.
+// A block that others hold. It is removed once the stash has been told that nobody else holds the block any
+// more. A look is a pass over the watched blocks.
 struct Watched {
   Block* block;
   std::uint64_t since;    // the look at which the watch began
@@ -96,7 +99,7 @@ class DeviceStash {
               const vdnn_door_pool& pool);
 
   struct Saved {
-    Block& block;  // lives until drop() has been called as often as save()
+    Block& block;  // valid until drop() has been called as often as save()
     bool has_notice;
   };
   Saved save(const at::Tensor& tensor);
@@ -125,8 +128,9 @@ class DeviceStash {
   std::uint32_t enter(Block& block, const at::Tensor& tensor, Trash& trash);
   std::uint32_t put(Block& block, const c10::StorageImpl& storage, Trash& trash);
   std::uint32_t put_what_nobody_holds(Trash& trash);
-  // Begins to watch a block: before each save and read of a step that is learned, the stash is told whether
-  // others hold it. If others hold it for long, it is checked again when that time has grown by 1/64.
+  // Begins to watch a block that others hold. Before each save and read of a step that is learned, the block
+  // is checked, and the stash is told when nobody else holds it any more. If others hold the block for long,
+  // it is checked again only when that time has grown by 1/64.
   void watch(Block& block);
   void note_who_let_go();
   void defer(Block& block);
@@ -134,8 +138,8 @@ class DeviceStash {
   void end_use(Block& block, Trash& trash);
   void note_saver(Block& block, const c10::DataPtr& memory);
   void note_leaving(Block& block);
-  // Frees the source of a leaving tensor at once if vdnn's pool orders its reuse after the offload stream.
-  // Otherwise holds it.
+  // Frees the source of a leaving tensor at once if vdnn's pool orders the memory's reuse after the offload
+  // stream. Otherwise keeps the source.
   void release_at_put(Block& block, std::uint32_t answer, Trash& trash);
   // Does what the answer of a put requests, and what the resulting answers request.
   std::uint32_t follow(std::uint32_t answer, void* stream, Trash& trash);
@@ -154,7 +158,7 @@ class DeviceStash {
   std::unordered_map<BlockIdentity, Block, HashOfBlockIdentity> blocks_;
   std::unordered_map<vdnn_stash_handle, Block*> by_handle_;
   std::multimap<std::uint64_t, Block*> deferred_;  // by `look_at`
-  std::uint64_t looks_ = 0;                        // number of checks of watched blocks
+  std::uint64_t looks_ = 0;                        // number of passes over the watched blocks
   std::vector<Watched> watched_;
 };
 

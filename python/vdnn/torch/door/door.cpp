@@ -1,7 +1,8 @@
 // The entry of the hooks into PyTorch. SavedVariable asks the engine of Engine::get_default_engine() for
 // hooks, through a virtual function. Any library may replace that engine (set_default_engine_stub).
 // DoorEngine forwards all calls to the previous engine, and supplies hooks only if that engine has none. So
-// hooks of the program and of torch.utils.checkpoint win, as the innermost hooks do in PyTorch.
+// hooks of the program and of torch.utils.checkpoint have precedence, as inner hooks have over outer hooks in
+// PyTorch.
 
 #include "door.h"
 
@@ -29,7 +30,7 @@ namespace {
 
 namespace autograd = torch::autograd;
 
-// Versions of PyTorch pass tasks in different ways.
+// The type of the engine's task arguments, which differs between versions of PyTorch.
 template <class Function>
 struct FirstArgument;
 template <class Class, class Result, class First, class... Others>
@@ -42,7 +43,8 @@ StashFunctions functions{};
 std::atomic<vdnn_door_hooks*> active{nullptr};
 thread_local std::string last_error;
 
-// While PyTorch traces a program for torch.compile, hooks are off. They act when the compiled program runs.
+// While PyTorch traces a program for torch.compile, hooks are off. They are on when the compiled program
+// runs.
 template <class State>
 bool is_tracing(const State& state) {
   if constexpr (requires { state.is_tracing; }) {

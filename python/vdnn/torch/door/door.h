@@ -23,11 +23,11 @@ typedef struct vdnn_door_pool {
 const char* vdnn_door_last_error();
 
 // Loads the functions of the stash from the library at `path`, and installs the hooks in PyTorch's autograd
-// engine. They do nothing until vdnn_door_start(). Call once per process.
+// engine. The hooks do nothing until vdnn_door_start(). Call vdnn_door_open() once per process.
 int vdnn_door_open(const char* path);
 
 // Passes each notice of a stash for the user (vdnn_stash_take_notice()) to `log`, on the thread that saves a
-// tensor. Call before any hooks are started.
+// tensor. Call it before any hooks are started.
 void vdnn_door_log_with(void (*log)(const char* text));
 
 // Whether C++ can access GPU streams and memory of this PyTorch without PyTorch's CUDA libraries.
@@ -40,7 +40,8 @@ vdnn_door_hooks* vdnn_door_create(const vdnn_stash_options* options, uint64_t mi
                                   const vdnn_door_pool* pool);
 // Passes tensors that any thread saves through `hooks` from now on; null: through no hooks.
 void vdnn_door_start(vdnn_door_hooks* hooks);
-// The stash of a device; null if no tensor of the device has been saved so far. `device`: 0 for the CPU.
+// Returns the stash of a device; null if no tensor of the device has been saved so far. `device`: 0 for the
+// CPU.
 vdnn_stash* vdnn_door_stash(vdnn_door_hooks* hooks, int device);
 
 // Counts PyTorch's CPU memory from now on; `already` bytes are in use. `poison`, for tests: if 1, freed
@@ -49,7 +50,7 @@ void vdnn_door_count_cpu(int64_t already, int poison);
 int64_t vdnn_door_cpu_bytes();
 int64_t vdnn_door_cpu_peak();
 void vdnn_door_reset_cpu_peak();
-// The peak since the last call, for the stash of tier "python".
+// Returns the peak since its last call, for the stash of tier "python".
 int64_t vdnn_door_take_recent_cpu_peak();
 }
 #pragma GCC visibility pop

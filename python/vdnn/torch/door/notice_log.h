@@ -10,8 +10,8 @@ class NoticeLog {
   using Function = void (*)(const char* text);
 
   static void set(Function log) { log_ = log; }
-  // The function may be a Python function, which takes Python's lock. So the caller must hold none of our
-  // locks.
+  // Passes a notice to the function. The function may be Python's, and then takes Python's lock. So call
+  // write() without any lock of this library.
   static void write(const char* text) {
     if (const Function log = log_) {
       log(text);

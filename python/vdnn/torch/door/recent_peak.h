@@ -3,9 +3,10 @@
 // need between two saves or reads, since that memory also counts against a budget.
 //
 // An allocator reports its peak since the last reset, and only the program may reset it. So this bound adds
-// all bytes allocated since the last call, as if nothing had been freed in between. About one operation runs
-// between two events, and it frees its operands only when it has its result, so the bound is seldom far above
-// the peak. The bound never exceeds the allocator's own peak.
+// all bytes allocated since the last call, as if nothing had been freed in between. Between two events, about
+// one operation runs. An operation frees its operands only when it has its result, so the bound is seldom far
+// above the peak. The bound exceeds the allocator's own peak only if the program has reset that peak in the
+// meantime.
 
 #include <algorithm>
 #include <cstdint>

@@ -152,8 +152,8 @@ NodePointer SavedTensor::changed_by() const {
   return variable ? at::Tensor(variable).grad_fn() : maker;
 }
 
-// Saves an equal tensor without hooks and changes it in place as often, so that PyTorch raises its own error
-// for it.
+// Saves an equal tensor without hooks, and counts as many changes in place on it, so that PyTorch raises its
+// own error.
 void SavedTensor::refuse_changed_tensor() const {
   const NoHooks no_hooks;
   const at::NoGradGuard no_grad;

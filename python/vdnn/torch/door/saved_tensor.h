@@ -2,9 +2,10 @@
 // The hooks of one saved tensor, without Python. PyTorch creates one such object for each tensor that
 // autograd saves.
 //
-// Hooks disable PyTorch's check that a saved tensor has not been changed in place. So these hooks check it
-// themselves, with PyTorch's messages; a version counter can be kept without its storage. They hold the
-// variable weakly for the message, which names the operation that changed the tensor.
+// Hooks disable PyTorch's check that a saved tensor has not been changed in place. So these hooks check this
+// themselves, with PyTorch's messages. They keep the version counter, which holds no storage. The message
+// names the operation that changed the tensor. To find that operation, the hooks hold a weak reference to the
+// variable.
 
 #include <ATen/core/Tensor.h>
 #include <torch/csrc/autograd/engine.h>
@@ -21,7 +22,7 @@
 
 namespace vdnn::door {
 
-// Versions of PyTorch hold nodes in different ways.
+// A pointer to a node of the graph, whose type differs between versions of PyTorch.
 using NodePointer = decltype(torch::autograd::get_current_node());
 template <class Pointer>
 struct WeakPointer;
@@ -57,7 +58,7 @@ class TensorStashes {
 
   // The stash for the tensor; null if the tensor stays on its device.
   DeviceStash* stash_for(const at::Tensor& tensor);
-  // The device's stash; null if it has none yet.
+  // The device's stash; null if the device has none yet.
   DeviceStash* stash_of(c10::DeviceIndex device);
 
  private:
@@ -103,12 +104,12 @@ class SavedTensor final : public torch::autograd::SavedVariableHooks {
   NodePointer changed_by() const;
 
   TensorStashes& stashes_;
-  // Either a tensor that stays, or a view of a block.
+  // Either the tensor itself, if it stays on its device, or a view of a block.
   at::Tensor kept_;
   std::optional<View> view_;
   DeviceStash* stash_ = nullptr;
   Block* block_ = nullptr;
-  // A leaf that is still alive when it is read is returned itself.
+  // The saved variable. A reader gets a leaf that is still alive itself.
   c10::weak_intrusive_ptr<c10::TensorImpl> variable_{c10::intrusive_ptr<c10::TensorImpl>()};
   bool is_leaf_ = false;
   // For the message of the version check.

@@ -1,6 +1,6 @@
 #pragma once
-// ReLU, sigmoid and sums. They may work in place, and NaN passes through. Gradients are computed from Y (see
-// src/ops/cpu/elementwise.cpp).
+// ReLU, sigmoid and sums. They may work in place. A NaN in X gives a NaN in Y. Gradients are computed from Y
+// (see src/ops/cpu/elementwise.cpp).
 
 #include <cmath>
 #include <cstdint>

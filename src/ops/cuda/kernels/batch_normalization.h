@@ -37,7 +37,7 @@ struct ReciprocalDeviations {
   }
 };
 
-// running + momentum (factor batch - running); may work in place.
+// moved = running + momentum (factor batch - running). The kernel may work in place.
 struct FollowStatistic {
   static constexpr const char* kName = "follow_statistic";
   const float* batch = nullptr;
@@ -52,8 +52,8 @@ struct FollowStatistic {
   }
 };
 
-// The following kernels serve the batches of several ranks (ops/standard_recipes.h), with one element per
-// channel.
+// The following kernels are for batches over several ranks (ops/standard_recipes.h). They have one element
+// per channel.
 
 struct MeanShare {
   static constexpr const char* kName = "mean_share";
@@ -87,7 +87,7 @@ struct GradientMeans {
   const float* scale_gradient = nullptr;
   const float* shift_gradient = nullptr;
   double count = 1;        // elements of a channel on all ranks
-  float* means = nullptr;  // of dY, then of dY z
+  float* means = nullptr;  // the means of dY, then those of dY z
   std::uint64_t elements = 0;
 
   VDNN_HOST_DEVICE void operator()(std::uint64_t i) const {

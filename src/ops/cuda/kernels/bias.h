@@ -1,6 +1,6 @@
 #pragma once
 // A layer with filters adds the bias to each channel. The gradient of the bias is a sum over places and
-// samples. Both are fp32.
+// samples. Bias and gradient are fp32.
 
 #include <cstdint>
 
@@ -20,7 +20,7 @@ struct BiasAddition {
   Divisor channels;
   std::uint64_t elements = 0;
 
-  // True if the channels of a pack are always neighbours.
+  // True if all elements of a pack always belong to one place, so that their channels are neighbours.
   VDNN_HOST_DEVICE bool in_packs() const { return channels.value() % kPack == 0; }
 
   template <std::uint32_t kCount>

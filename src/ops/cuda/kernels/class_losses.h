@@ -21,7 +21,8 @@ VDNN_HOST_DEVICE inline bool is_class(std::int32_t target, std::uint64_t k) {
 }
 
 // Computes, for each place, the log of the sum of exponentials and the index of the largest logit (the first
-// of equals). `lanes` threads share a row, so that many classes at few places also keep a GPU busy.
+// one among equal logits). `lanes` threads share a row, so that a GPU is also busy if there are many classes
+// and few places.
 struct LogSums {
   static constexpr const char* kName = "log_sums";
   struct Shared {
@@ -32,11 +33,11 @@ struct LogSums {
   const float* logits = nullptr;
   std::uint64_t places = 0;
   std::uint64_t classes = 0;
-  std::uint32_t lanes = 1;  // per place: a power of two, at most kBlockThreads and at most the classes
+  std::uint32_t lanes = 1;  // per place: a power of two, at most kBlockThreads and `classes`
   double* log_sums = nullptr;
   std::uint64_t* largest = nullptr;
 
-  // The most lanes of eight classes or more each; at least 1.
+  // The largest number of lanes that leaves each lane eight classes or more; at least 1.
   static std::uint32_t lanes_for(std::uint64_t classes) {
     std::uint32_t lanes = 1;
     while (lanes < kBlockThreads && 16 * std::uint64_t{lanes} <= classes) {
@@ -125,13 +126,13 @@ struct PlaceMetrics {
       return {{NAN, 0, 1}};
     }
     const auto wanted = static_cast<double>(logits[place * classes + static_cast<std::uint64_t>(target)]);
-    // If a logit is NaN, the index of the largest is arbitrary.
+    // If a logit is NaN, the log of the sum is not finite, and the index of the largest is arbitrary.
     const bool right = std::isfinite(log_sums[place]) && is_class(target, largest[place]);
     return {{log_sums[place] - wanted, right ? 1.0 : 0.0, 1}};
   }
 };
 
-// The places of each sample that count.
+// Counts, for each sample, the places that count for the loss.
 struct PlaceCounts {
   static constexpr const char* kName = "place_counts";
   using Sum = Sums<1>;
@@ -143,7 +144,7 @@ struct PlaceCounts {
   }
 };
 
-// Sums over all samples: places that count, and samples with such a place.
+// Sums over all samples: the number of places that count, and the number of samples with such a place.
 struct SampleCounts {
   static constexpr const char* kName = "sample_counts";
   using Sum = Sums<2>;
@@ -258,7 +259,7 @@ struct StoreDice {
   }
 };
 
-// One element.
+// Stores the metrics of a loss. Launched with one element.
 struct StoreMetrics {
   static constexpr const char* kName = "store_metrics";
   const Sums<3>* sums = nullptr;
@@ -277,13 +278,13 @@ struct StoreMetrics {
   }
 };
 
-// The gradient of both losses, one place at a time.
+// The gradient of the sum of cross-entropy and Dice loss. Each element is a place.
 struct DiceGradient {
   static constexpr const char* kName = "dice_gradient";
   const float* probabilities = nullptr;
   const std::int32_t* targets = nullptr;
-  const float* dice = nullptr;       // as saved
-  const Sums<2>* counted = nullptr;  // places and samples
+  const float* dice = nullptr;       // as StoreDice has saved them
+  const Sums<2>* counted = nullptr;  // numbers of places and of samples that count
   float* gradient = nullptr;         // may be probabilities
   Divisor places;                    // of a sample
   std::uint64_t classes = 0;

@@ -23,7 +23,7 @@ struct ColumnSums {
   std::uint64_t channels = 0;
   Sum* sums = nullptr;  // samples x channels x pieces()
 
-  // width(): the channels that a block sums. lanes(): the places that it sums at once.
+  // width(): the number of channels that a block sums. lanes(): the number of places that it sums at once.
   VDNN_HOST_DEVICE std::uint64_t width() const { return smaller(channels, kBlockThreads); }
   VDNN_HOST_DEVICE std::uint64_t lanes() const { return kBlockThreads / width(); }
   VDNN_HOST_DEVICE std::uint64_t tiles() const { return divide_up(channels, width()); }

@@ -1,5 +1,5 @@
 #pragma once
-// Conversion to another format. A pack is one access to the array with the wider elements.
+// Conversion to another format. A pack is as large as one access to the array with the wider elements.
 
 #include <cstdint>
 

@@ -1,7 +1,7 @@
 #pragma once
-// Copies some columns of a table, with a given distance between rows in source and destination. This is a
-// concatenation of channels, a slice of one or, for all columns, a copy. The type of elements does not
-// matter: the caller selects the widest words that divide the rows and their distances.
+// Copies some columns of a table, with a given distance between rows in source and destination. This
+// concatenates channels, takes a slice of a concatenation or, for all columns, copies a table. The type of
+// elements does not matter: the caller selects the widest words that divide the rows and their distances.
 
 #include <cstdint>
 

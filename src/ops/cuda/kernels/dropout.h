@@ -1,6 +1,6 @@
 #pragma once
-// Dropout, both passes: each recomputes the mask from its key (src/ops/dropout_mask.h). A thread computes a
-// pack of one sample, with one draw for two elements.
+// Dropout. Each pass recomputes the mask from its key (src/ops/dropout_mask.h). A thread computes a pack of
+// one sample, with one draw for every two elements.
 
 #include <cstdint>
 

@@ -1,6 +1,6 @@
 #pragma once
 // The norm of all gradients together and the scale that clips it. src/ops/cpu/gradient_norm.cpp explains the
-// scale of a norm that is not finite.
+// scale for a norm that is not finite.
 
 #include <cmath>
 #include <cstdint>
@@ -24,7 +24,7 @@ struct SquareSums {
   };
 
   Gradient gradients[kMostGradients];
-  std::uint32_t count = 0;  // gradients
+  std::uint32_t count = 0;  // number of gradients
   std::uint64_t all_blocks = 0;
   Sum* sums = nullptr;  // one per block
 
@@ -56,7 +56,7 @@ struct SquareSums {
   }
 };
 
-// One element.
+// Stores the norm and the scale. Launched with one element.
 struct StoreNorm {
   static constexpr const char* kName = "store_norm";
   const Sums<1>* sum = nullptr;

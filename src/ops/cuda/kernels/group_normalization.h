@@ -12,7 +12,7 @@
 
 namespace vdnn::cuda {
 
-// Sums of a and of a b.
+// The terms of the sums of `a` and of the products `a * b`.
 template <class Format>
 struct Products {
   static constexpr const char* kName = "products";
@@ -28,8 +28,8 @@ struct Products {
 template <class Format>
 using ProductSums = ColumnSums<Products<Format>>;
 
-// Computes each group's statistics for each sample from the sums of x and x^2. Forward uses the values that
-// it saves.
+// Computes each group's statistics for each sample from the sums of x and x^2. The forward pass uses the
+// rounded values that it saves.
 struct GroupStatistics {
   static constexpr const char* kName = "group_statistics";
   const Sums<2>* sums = nullptr;
@@ -118,7 +118,7 @@ struct GroupNormalize {
   }
 };
 
-// For each channel of each sample, computes the sums of dY and dY z from those of dY and dY x.
+// For each channel of each sample, computes the sums of dY and dY z from the sums of dY and dY x.
 struct ChannelGradients {
   const Sums<2>* sums = nullptr;
   const float* mean = nullptr;
@@ -167,10 +167,10 @@ struct ScaledGradients {
   }
 };
 
-// dX = r scale dY + (of_x (x - mean) + constant).
+// Computes the coefficients of_x and constant of dX = r scale dY + (of_x (x - mean) + constant).
 struct GroupCoefficients {
   static constexpr const char* kName = "group_coefficients";
-  const Sums<2>* sums = nullptr;  // ScaledGradients
+  const Sums<2>* sums = nullptr;  // the sums of ScaledGradients
   const float* reciprocal_deviation = nullptr;
   double count = 1;  // elements of a group
   float* of_x = nullptr;

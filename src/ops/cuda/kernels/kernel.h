@@ -3,19 +3,19 @@
 // run one thread after the other (tests/fakes/emulated_kernels.h), and tests compare them with the
 // references.
 //
-// A kernel is a struct of its arguments and the code for one element, or for one block of kBlockThreads
-// threads.
+// A kernel is a struct with its arguments, and with the code for one element or for one block of
+// kBlockThreads threads.
 //
 // * Elementwise: `elements` and operator()(index); each index is computed independently.
 // * Packed: elementwise over arrays, several elements at once (packs.h): `elements`, kPack, and
 //   operator()(Pack<kCount>) for a pack of kPack elements and for one element. in_packs() returns false if
-//   packs are impossible. If the kernel has a type `Shared`, one thread of each block first calls
+//   packs cannot be used. If the kernel has a type `Shared`, one thread of each block first calls
 //   prepare(shared), and operator() gets `shared`, too.
 // * Cooperative: `Shared` (the block's shared memory), `blocks()`, and operator()(block, shared), written in
 //   phases: block.each(f) calls f(thread) for every thread of the block and is a barrier. On the device
-//   each() is one call and __syncthreads(), on the host a loop. So only `shared` and global memory persist
-//   between phases. Variables outside of phases must be constant and the same for all threads, and all
-//   threads must reach every phase.
+//   each() is one call and __syncthreads(), on the host a loop. So only `shared` and global memory keep
+//   their contents between phases. Variables outside of phases must be constant and the same for all threads,
+//   and all threads must reach every phase.
 //
 // Sums use fixed pieces and fixed trees, without atomics, so that the same shape leads to the same bits.
 // Device code is compiled without fused multiply-add, so that host and device agree except for transcendental

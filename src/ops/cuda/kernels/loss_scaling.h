@@ -27,7 +27,7 @@ struct ScaledGradientMap {
   }
 };
 
-// One element.
+// Stores the norm of the unscaled gradients and the scale. Launched with one element.
 struct StoreLossScaledNorm {
   static constexpr const char* kName = "store_loss_scaled_norm";
   const Sums<1>* sum = nullptr;
@@ -41,7 +41,7 @@ struct StoreLossScaledNorm {
   }
 };
 
-// One element; may work in place.
+// Computes the next loss scale. Launched with one element; may work in place.
 struct LossScaleUpdate {
   static constexpr const char* kName = "loss_scale_update";
   LossScaling scaling;
@@ -57,8 +57,8 @@ struct LossScaleUpdate {
 
 // The factor by which an update multiplies its gradient: 1, or the scale from the norm of all gradients.
 struct GradientScale {
-  const float* norm = nullptr;                  // the norm and the scale, if gradients are clipped
-  const LossScaledNorm* loss_scaled = nullptr;  // if losses are scaled
+  const float* norm = nullptr;                  // the norm and the scale; set if gradients are clipped
+  const LossScaledNorm* loss_scaled = nullptr;  // set if losses are scaled
 
   VDNN_HOST_DEVICE float get() const {
     if (loss_scaled != nullptr) {
@@ -68,7 +68,7 @@ struct GradientScale {
   }
   // True if gradients have overflowed, so that nothing is updated.
   VDNN_HOST_DEVICE bool skips() const { return loss_scaled != nullptr && loss_scaled->skips != 0; }
-  // Earlier skipped steps, which the optimizer does not count.
+  // The number of earlier skipped steps, which the optimizer does not count.
   VDNN_HOST_DEVICE std::uint64_t skipped_steps() const {
     return loss_scaled == nullptr ? 0 : static_cast<std::uint64_t>(loss_scaled->skipped_steps);
   }

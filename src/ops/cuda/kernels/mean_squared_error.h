@@ -1,5 +1,6 @@
 #pragma once
-// Mean squared error: the sum in double, the gradient (2 weight / elements) (x - t) in single precision.
+// Mean squared error. The sum is computed in double, and the gradient, (2 weight / elements) (x - t), in
+// single precision.
 
 #include <cstdint>
 

@@ -1,13 +1,14 @@
 #pragma once
 // Elements in memory (fp32, fp16 or bf16: src/base/narrow_floats.h) and in computations (fp32). A thread
-// moves a pack of neighbours by accesses of 16 bytes, the widest that a GPU has. Memory limits elementwise
-// kernels, and narrower accesses do not keep it busy. So every array of a packed kernel must begin at a
-// multiple of 16 bytes; devices align blocks to 256 or more. Other addresses are an error on GPU and host.
+// reads and writes a pack of neighbours by accesses of 16 bytes, the widest that a GPU has. Memory bandwidth
+// limits elementwise kernels, and narrower accesses do not use all of it. So every array of a packed kernel
+// must begin at a multiple of 16 bytes; devices align blocks to 256 or more. An array at another address is
+// an error on GPU and host.
 //
 // Results are rounded to the nearest, ties to even. The host converts by integer code, which would be too
-// slow on a GPU. There, the GPU's own instructions convert (CUDA Math API, __float2half_rn,
-// __float2bfloat16_rn and their inverses; emulated if an architecture lacks them). Widening is exact, and the
-// nearest-even rounding of a number is unique, so both produce the same bits. Only NaNs may differ.
+// slow on a GPU. A GPU converts by its own instructions (CUDA Math API, __float2half_rn, __float2bfloat16_rn
+// and their inverses; emulated if an architecture lacks them). Widening is exact, and the nearest-even
+// rounding of a number is unique, so host and GPU produce the same bits. Only NaNs may differ.
 
 #include <cstdint>
 #include <type_traits>
@@ -70,7 +71,7 @@ struct Floats {
 
   VDNN_HOST_DEVICE float operator[](std::uint32_t i) const { return value[i]; }
   VDNN_HOST_DEVICE float& operator[](std::uint32_t i) { return value[i]; }
-  VDNN_HOST_DEVICE float operator()(std::uint32_t i) const { return value[i]; }  // as store() expects
+  VDNN_HOST_DEVICE float operator()(std::uint32_t i) const { return value[i]; }  // for store()
 };
 
 // The bytes of one access.
@@ -106,7 +107,7 @@ VDNN_HOST_DEVICE Floats<kCount> load(const Stored<Format>* array, Pack<kCount> p
   return values;
 }
 
-// value(i) is the value of the pack's element i.
+// Stores a pack; value(i) is the value of its element i.
 template <class Format, std::uint32_t kCount, class Value>
 VDNN_HOST_DEVICE void store(Stored<Format>* array, Pack<kCount> pack, const Value& value) {
   using Each = WordOf<Stored<Format>, kCount>;

@@ -1,6 +1,6 @@
 #pragma once
-// Numbers of the step as a kernel's argument. They are passed by value or, for steps that are replayed as a
-// graph, in device memory: arguments of a graph's kernels are the same in each replay.
+// Numbers of the step as a kernel's argument. They are passed by value. If steps are replayed as a graph,
+// they are in device memory instead, since a graph's kernels have the same arguments in each replay.
 
 #include "src/ops/cuda/kernels/kernel.h"
 

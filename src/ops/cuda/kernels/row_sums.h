@@ -1,6 +1,6 @@
 #pragma once
 // Sums of rows of terms in double. A block sums a piece of a row: each thread sums terms with a stride, and a
-// tree adds up the threads. The sums of the pieces are then summed the same way, as terms of a row.
+// tree adds up the threads. A second launch then sums the pieces' sums as terms of a row.
 
 #include <cstdint>
 
@@ -60,7 +60,7 @@ struct RowSums {
   Term term;
   std::uint64_t rows = 0;
   std::uint64_t length = 0;        // terms of a row
-  std::uint64_t pieces = 1;        // of a row
+  std::uint64_t pieces = 1;        // per row
   std::uint64_t piece_length = 0;  // terms; the last piece may be shorter
   Sum* sums = nullptr;             // rows x pieces
 
@@ -80,7 +80,7 @@ struct RowSums {
   }
 };
 
-// Terms that are themselves sums.
+// Terms that are sums of pieces.
 template <std::uint32_t kCount>
 struct Partial {
   static constexpr const char* kName = "partial_sums";

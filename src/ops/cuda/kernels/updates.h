@@ -1,6 +1,6 @@
 #pragma once
-// Optimizers and gradient accumulation over the stored form of a parameter, in place. An update that loss
-// scaling skips changes nothing.
+// Optimizers and gradient accumulation, in place, on parameters and gradients in their storage layout. An
+// update that loss scaling skips changes nothing.
 
 #include <cmath>
 #include <cstdint>
@@ -67,7 +67,8 @@ struct Sgd {
 };
 
 // Adam and AdamW; adam_coefficients.h has the formula. Only the device knows how many steps were skipped. If
-// steps were skipped, one thread of each block recomputes the coefficients; otherwise the host's are used.
+// steps were skipped, one thread of each block recomputes the coefficients; otherwise the host's coefficients
+// are used.
 struct Adam {
   static constexpr const char* kName = "adam";
   static constexpr std::uint32_t kPack = kPackOf<Fp32>;

@@ -1,7 +1,8 @@
 #pragma once
-// Upsampling by whole factors, over three dimensions of space (missing ones have extent and factor 1).
-// Backward gathers: each element of dX sums its part of dY in a fixed order. Kernels do not read neighbours
-// of weight zero, so that infinities do not spread. A thread computes a pack of the channels of one place.
+// Upsampling by whole factors, in three spatial dimensions (missing dimensions have extent and factor 1). In
+// the backward pass, each element of dX sums its part of dY in a fixed order. Kernels do not read neighbours
+// whose weight is zero, so that infinities do not spread. A thread computes a pack of the channels of one
+// place.
 
 #include <cstdint>
 
@@ -10,8 +11,8 @@
 
 namespace vdnn::cuda {
 
-// The two neighbours of an output along one dimension: its coordinate in x is (2 o + 1 - factor) / (2
-// factor), clamped to the grid.
+// The two neighbours in x of an output along one dimension. The output's coordinate in x is (2 o + 1 -
+// factor) / (2 factor), clamped to the grid.
 struct Tap {
   std::uint64_t low = 0;
   float low_weight = 1;
@@ -34,7 +35,7 @@ struct Tap {
   }
 };
 
-// One dimension.
+// The factor and the extents of one spatial dimension.
 struct UpsampledAxis {
   Divisor extent;  // of x
   Divisor output;  // extent of y
@@ -121,7 +122,7 @@ struct UpsampleNearest {
   }
 };
 
-// Returns sum + weight * more, element by element.
+// Adds weight * more to sum, element by element.
 template <std::uint32_t kCount>
 VDNN_HOST_DEVICE void add_weighted(Floats<kCount>& sum, float weight, const Floats<kCount>& more) {
   for (std::uint32_t i = 0; i < kCount; ++i) {

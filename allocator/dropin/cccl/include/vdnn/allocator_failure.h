@@ -1,6 +1,6 @@
 #pragma once
-// Status codes of vdnn/allocator.h as the exceptions that C++ programs expect of an allocator. Header-only,
-// C++17.
+// Turns status codes of vdnn/allocator.h into the exceptions that C++ programs expect of an allocator.
+// Header-only, C++17.
 
 #include <cstddef>
 #include <cstdio>
@@ -11,7 +11,8 @@
 
 namespace vdnn {
 
-// Device or host have no memory; the text has the numbers. It needs no heap, which may be exhausted.
+// The device or the host has no memory left; what() has the numbers. Does not use the heap, which may be
+// exhausted.
 class AllocatorShortage : public std::bad_alloc {
  public:
   explicit AllocatorShortage(const char* text) noexcept { std::snprintf(text_, sizeof text_, "%s", text); }
@@ -22,8 +23,8 @@ class AllocatorShortage : public std::bad_alloc {
 };
 
 // Throws the exception for a failed call that this thread has just made, with the text of vdnn_last_error():
-// AllocatorShortage for lack of memory, std::invalid_argument for a mistake of the caller, std::runtime_error
-// if the device refused.
+// AllocatorShortage for lack of memory, std::invalid_argument for a mistake of the caller,
+// std::runtime_error for any other failure.
 inline void throw_unless_ok(vdnn_status status) {
   switch (status) {
     case VDNN_OK:

@@ -1,7 +1,7 @@
 #pragma once
-// The stream pool as a memory resource of CCCL (cuda::mr), for code that is written against these: CCCL's
-// containers, users of RMM, libraries with a parameter cuda::mr::resource_ref. Header-only, over a handle of
-// vdnn/allocator.h; C++17.
+// The stream pool as a memory resource of CCCL (cuda::mr), for code that allocates through such a resource:
+// CCCL's containers, users of RMM, libraries with a parameter cuda::mr::resource_ref. Header-only, over a
+// handle of vdnn/allocator.h; C++17.
 //
 // CCCL has had two sets of names for the same requirements. One class meets both:
 //
@@ -30,16 +30,17 @@
 
 namespace vdnn {
 
-// Thread-safe, and as cheap to copy as the handle, which must outlive it and all blocks.
+// Thread-safe, and as cheap to copy as a pointer. The allocator must outlive the resource and all its
+// blocks.
 //
-// Failed allocations throw as described in vdnn/allocator_failure.h. An alignment that is not a power of two,
-// or more than kAlignment, throws std::invalid_argument. Deallocation throws nothing, as CCCL requires. If
-// the device or the heap refuses something during it, or the stream does not exist any more, the next user of
-// the memory waits (vdnn/deallocation.h). An address that is no block (freed earlier, of another pool)
-// changes nothing, and vdnn_last_error() gives the reason.
+// Failed allocations throw as described in vdnn/allocator_failure.h. An alignment that is not a power of
+// two, or more than kAlignment, throws std::invalid_argument. Deallocation throws nothing, as CCCL requires.
+// If the device or the heap refuses what a deallocation needs, or the stream no longer exists, the next user
+// of the memory waits (vdnn/deallocation.h). For an address that is no block in use (freed earlier, or of
+// another pool), deallocation does nothing, and vdnn_last_error() gives the reason.
 class CcclResource {
  public:
-  // Blocks begin at multiples of it, see vdnn/allocator.h.
+  // Blocks begin at multiples of kAlignment bytes, see vdnn/allocator.h.
   static constexpr std::size_t kAlignment = 512;
 
   explicit CcclResource(vdnn_allocator* allocator, vdnn_block_life life = VDNN_TRANSIENT) noexcept
@@ -47,9 +48,10 @@ class CcclResource {
 
   vdnn_allocator* allocator() const noexcept { return allocator_; }
 
-  // A block for work submitted from now on to `stream`, and to streams that are ordered after it. A block may
-  // be freed in the order of any stream that is ordered after all its uses. CUB of CCCL 3.1 and 3.2, which
-  // gets temporary storage from a resource in its environment, passes no alignment.
+  // Returns a block for work submitted from now on to `stream`, and to streams that are ordered after
+  // `stream`. A block may be freed in the order of any stream that is ordered after all uses of the block.
+  // The alignment has a default because CUB of CCCL 3.1 and 3.2 passes none when it allocates temporary
+  // storage from the resource in its environment.
   void* allocate(cuda::stream_ref stream, std::size_t bytes, std::size_t alignment = kAlignment) {
     require(alignment);
     void* block = nullptr;
@@ -60,7 +62,8 @@ class CcclResource {
     finish_deallocation(vdnn_allocator_free_on(allocator_, block, stream.get()), allocator_, block);
   }
 
-  // A block that any stream and the host may use at once. All work on it must be done when it is freed.
+  // Returns a block that any stream and the host may use immediately. Free it only when all work on it is
+  // done.
   void* allocate_sync(std::size_t bytes, std::size_t alignment = kAlignment) {
     require(alignment);
     void* block = nullptr;
@@ -71,7 +74,7 @@ class CcclResource {
     vdnn_allocator_free_idle(allocator_, block);
   }
 
-  // The names of CCCL 3.0.
+  // The same functions under their names in CCCL 3.0.
   void* allocate_async(std::size_t bytes, std::size_t alignment, cuda::stream_ref stream) {
     return allocate(stream, bytes, alignment);
   }
@@ -84,7 +87,7 @@ class CcclResource {
     deallocate_sync(block, bytes, alignment);
   }
 
-  // Whether each may free blocks of the other.
+  // Whether either resource may free blocks of the other.
   friend bool operator==(const CcclResource& one, const CcclResource& other) noexcept {
     return one.allocator_ == other.allocator_;
   }

@@ -1,6 +1,7 @@
 #pragma once
-// The stream pool for programs that get CUB's temporary storage from a cub::CachingDeviceAllocator: it has
-// the same calls with the same results. Header-only, over a handle of vdnn/allocator.h; C++17.
+// The stream pool for programs that get CUB's temporary storage from a cub::CachingDeviceAllocator:
+// CubAllocator has the functions DeviceAllocate() and DeviceFree() for one GPU, with the same results.
+// Header-only, over a handle of vdnn/allocator.h; C++17.
 
 #include <cuda_runtime_api.h>
 
@@ -10,15 +11,16 @@
 
 namespace vdnn {
 
-// Thread-safe, and as cheap to copy as the handle, which must outlive it.
+// Thread-safe, and as cheap to copy as a pointer. The vdnn_allocator must outlive it.
 //
-// Lack of memory returns cudaErrorMemoryAllocation, a mistake of the caller cudaErrorInvalidValue, any other
-// failure cudaErrorUnknown. vdnn_last_error() has the details; cudaGetLastError() returns none of these.
+// Calls return cudaErrorMemoryAllocation for lack of memory, cudaErrorInvalidValue for a mistake of the
+// caller, and cudaErrorUnknown for any other failure. vdnn_last_error() has the details; cudaGetLastError()
+// does not report these errors.
 class CubAllocator {
  public:
   explicit CubAllocator(vdnn_allocator* allocator) noexcept : allocator_(allocator) {}
 
-  // Sets `*block` to null if it fails.
+  // Sets `*block` to null on failure.
   cudaError_t DeviceAllocate(void** block, std::size_t bytes, cudaStream_t stream = nullptr) noexcept {
     if (block == nullptr) {
       return cudaErrorInvalidValue;

@@ -1,8 +1,8 @@
 #pragma once
 // Deallocation that must not throw, and must not lose a block either. If the stream does not exist any more,
-// or if device or heap refuse what the pool needs for the free, the block is freed unordered: the next user
-// of the memory waits for the device (vdnn_allocator_statistics::freed_unordered counts such blocks). If the
-// heap does not permit even that, the host waits for the GPU and the block is freed idle.
+// or if the device or the heap refuses what the pool needs for the free, the block is freed unordered: the
+// next user of the memory waits for the device (vdnn_allocator_statistics::freed_unordered counts such
+// blocks). If the heap has no memory even for that, the host waits for the GPU and the block is freed idle.
 
 #include <cuda_runtime_api.h>
 
@@ -11,8 +11,8 @@
 namespace vdnn {
 
 // Waits for all work of the GPU that `block` lies on. While a blocking stream is captured, returns false
-// without a wait, which would invalidate the capture. Also returns false if CUDA refuses. Leaves no last
-// error.
+// without a wait, which would invalidate the capture. Also returns false if a call of CUDA fails. Leaves no
+// error for cudaGetLastError().
 inline bool wait_for_gpu_of(const void* block) noexcept {
   int mine = 0;
   cudaPointerAttributes of{};
@@ -31,9 +31,9 @@ inline bool wait_for_gpu_of(const void* block) noexcept {
   return done;
 }
 
-// Completes a deallocation in the order of a stream that has returned `status`. An address that is no block
-// changes nothing, and vdnn_last_error() reports it. A block that has to be waited for stays in use if `wait`
-// returns false; tests pass another `wait` than wait_for_gpu_of().
+// Completes a deallocation; `status` is the result of freeing `block` in the order of a stream. If no block
+// in use begins at `block`, nothing changes, and vdnn_last_error() reports it. If the free needs a wait and
+// `wait` returns false, the block stays in use. Tests pass a function other than wait_for_gpu_of().
 template <class Wait = bool (*)(const void*)>
 void finish_deallocation(vdnn_status status, vdnn_allocator* allocator, void* block,
                          const Wait& wait = wait_for_gpu_of) noexcept {

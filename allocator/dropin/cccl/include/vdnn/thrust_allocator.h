@@ -7,8 +7,8 @@
 //
 //   thrust::device_vector<int, vdnn::ThrustAllocator<int>> numbers(n, vdnn::ThrustAllocator<int>(allocator));
 //
-// Temporary storage belongs to the stream that the algorithm runs on. Containers fill and copy on the default
-// stream, so that is the stream of their allocator: null, or cudaStreamPerThread in programs that are
+// Temporary storage belongs to the stream that the algorithm runs on. Containers fill and copy on the
+// default stream, so give their allocator that stream: null, or cudaStreamPerThread in programs that are
 // compiled with --default-stream per-thread. A program that uses a container on another stream must wait for
 // that stream before it destroys the container.
 
@@ -27,8 +27,8 @@
 
 namespace vdnn {
 
-// Thread-safe, and as cheap to copy as handle and stream, which must outlive it and all blocks. Throws as
-// described in vdnn/allocator_failure.h.
+// Thread-safe, and as cheap to copy as two pointers. The vdnn_allocator and the stream must outlive it and
+// all its blocks. Throws as described in vdnn/allocator_failure.h.
 template <class T>
 class ThrustAllocator {
  public:
@@ -39,8 +39,8 @@ class ThrustAllocator {
   using const_reference = thrust::device_reference<const T>;
   using size_type = std::size_t;
   using difference_type = std::ptrdiff_t;
-  // A container that is moved keeps its memory, and with it the allocator: the memory is freed in the order
-  // of the stream that used it.
+  // A moved container keeps its memory and its allocator, so that the memory is freed in the order of the
+  // stream that used it.
   using propagate_on_container_copy_assignment = std::true_type;
   using propagate_on_container_move_assignment = std::true_type;
   using propagate_on_container_swap = std::true_type;
@@ -71,7 +71,7 @@ class ThrustAllocator {
     finish_deallocation(vdnn_allocator_free(allocator_, address), allocator_, address);
   }
 
-  // Whether each may free blocks of the other.
+  // Whether either allocator may free blocks of the other in the right order.
   friend bool operator==(const ThrustAllocator& one, const ThrustAllocator& other) noexcept {
     return one.allocator_ == other.allocator_ && one.stream_ == other.stream_;
   }
