@@ -168,8 +168,8 @@ class DevicePool::Impl {
     if (bytes > budget_ - blocks_.end()) {
       return false;
     }
-    // This may fail, so it comes first: after commit(), a failure would lose the committed memory to the
-    // pool.
+    // This may fail, so it comes first: if it failed after commit(), the new memory would be committed
+    // without being part of the pool.
     blocks_.prepare_to_grow();
     device_.commit(at(blocks_.end(), bytes));
     blocks_.grow(bytes);

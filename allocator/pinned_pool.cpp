@@ -16,8 +16,8 @@ struct Block {
   AddressRange range;
   // `frontier` must have been reached before the block may be written.
   Frontier frontier;
-  std::uint64_t age = 0;     // grows with every free
-  std::uint64_t serial = 0;  // grows with every page-lock
+  std::uint64_t age = 0;     // the number of the free that freed the block last; frees are counted from 1
+  std::uint64_t serial = 0;  // the number of the page-lock that made the block, counted from 1
 };
 
 // Waits for the block's last users, then gives it back to the system. Failed work no longer uses the block.
@@ -127,8 +127,8 @@ class PinnedPool::Impl {
 
  private:
   // Blocks in use are found by address, free ones by size and, within a size, in the order of page-locking.
-  // Both maps have one type, so that a block moves between them with its node: neither allocating nor freeing
-  // can fail for lack of memory and lose the block.
+  // Both maps have one type, so that a block moves between them with its node. The move needs no memory, so
+  // it cannot fail and lose the block.
   using Key = std::pair<std::uint64_t, std::uint64_t>;
   using Blocks = std::map<Key, Block>;
 

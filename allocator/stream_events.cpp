@@ -149,7 +149,7 @@ void StreamEvents::limit_open() noexcept {
       try {
         wait_for(oldest);
       } catch (...) {
-        // A stream that needs the block waits for the device.
+        // The wait has failed. A stream that needs a point of this event waits for the device.
       }
     }
     drop(oldest);

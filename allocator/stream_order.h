@@ -157,8 +157,10 @@ class StreamOrder {
   static constexpr std::size_t kFewNumbers = 64;
   // With that many numbers in use, clocks cost more than a wait of the host.
   static constexpr std::size_t kManyNumbers = 4096;
-  // Numbers visited for each new stream, in turn. A stream is parked if it was not used between two visits.
-  // So streams keep about a third more numbers than they need.
+  // How many numbers are visited, in turn, for each new stream. A stream is parked if it was not used between
+  // two visits. While n streams have numbers, a number is visited once per n / 8 new streams. So at most
+  // about n / 4 numbers belong to streams that are no longer used but not parked yet: a third more numbers
+  // than needed.
   static constexpr int kVisitsPerStream = 8;
 
   // --- life

@@ -16,9 +16,9 @@
 //   depend on the budget. Once all blocks of a sequence of requests are freed there are no holes, only the
 //   tail, and the same sequence gets the same addresses again. (Frontiers choose among several holes, so "the
 //   same" includes which requesters are ordered after which frees.)
-// * A good fit alone may overlook a fitting block in the request's own class. So the first few blocks of that
-//   class are tried first, which also finds the exact fit that repetitive requests leave. The whole class is
-//   searched before the tail is used.
+// * The paper searches only classes whose blocks all fit, and so overlooks a fitting block in the request's
+//   own class. Here the first few blocks of that class are tried first, which also finds the exact fit that
+//   repetitive requests leave. The whole class is searched before the tail is used.
 //
 // A free block carries the frontier of its last users. Merging blocks joins their frontiers; splitting a
 // block copies its frontier to the rest. Among the first kCandidates of a list, a block whose frontier the

@@ -1,5 +1,5 @@
-// Measures the bandwidth of `cpu`'s copy streams relative to a plain memcpy, how much of a copy computation
-// hides, and the cost of a submission.
+// Measures the bandwidth of `cpu`'s copy streams relative to a plain memcpy, how much of a copy's time is
+// hidden by computation, and the cost of a submission.
 //
 // On `cpu`, page-locked memory is ordinary memory whose pages are touched at allocation, so copies never
 // cause page faults. A pageable block, like fresh memory of malloc, has no pages yet. The offload, the first

@@ -77,7 +77,7 @@ struct Requests {
   std::uint64_t bytes = 4096;
   bool is_told = true;          // whether the pool is told of the end of each stream
   Done done = Done::kAtOnce;    // when a recorded event is reached
-  bool of_thread = false;       // whether streams are other threads' default streams (end not reported)
+  bool of_thread = false;       // PoolBackend::is_of_thread() of the streams
   std::size_t handles = 8;      // handles that are reused in turn
   std::size_t left_behind = 0;  // streams that ended earlier without notice, each with a block in use
 };

@@ -1,6 +1,6 @@
 #pragma once
-// The device pool's requests from training each network of the zoo under each policy, with the engines that
-// cuDNN listed for an H200: the logs in tests/data/traces.
+// The requests to the device pool while each network of the zoo trains under each policy, with the engines
+// that cuDNN listed for an H200: the logs in tests/data/traces.
 
 #include <functional>
 #include <string>

@@ -1,5 +1,5 @@
-// Fashion-MNIST (src/data/fashion_mnist.cpp). The input is a tree of two files, `images` and `labels`, before
-// compression. Both splits use these files.
+// Fashion-MNIST (src/data/fashion_mnist.cpp). The input is a tree (scratch.h) of two files, `images` and
+// `labels`, before compression. Both splits use these files.
 
 #include <algorithm>
 

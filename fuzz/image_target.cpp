@@ -36,7 +36,7 @@ bool run_bytes(Input input) {
     return false;
   }
   require(has_size(*colour, 3) && has_size(*grey, 1), "an image has all of its pixels");
-  // This also detects pixels that the decoder does not write, since they would differ.
+  // This also detects pixels that the decoder does not write, since `colour` and `grey` would differ there.
   require(with_channels(*colour, 1).pixels == grey->pixels, "grey is the luma of colour");
   check_scaled(*colour, 5, 7);
   check_scaled(*grey, 32, 1);

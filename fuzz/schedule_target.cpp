@@ -51,7 +51,8 @@ bool same(const Schedule& a, const Schedule& b) {
          std::ranges::equal(a.buffers, b.buffers, same_buffer);
 }
 
-// The most bytes that the predictor can place with any padding: half of its memory (src/exec/predictor.cpp).
+// Buffers of at most this many bytes fit into the predictor's memory (src/exec/predictor.cpp) with any
+// padding: the limit is half of that memory.
 constexpr std::uint64_t kPlaceable = std::uint64_t{1} << 49;
 
 bool is_placeable(const Schedule& schedule) {

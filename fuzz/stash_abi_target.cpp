@@ -27,7 +27,7 @@ namespace {
 
 constexpr std::size_t kOptionBytes = 4;
 constexpr std::size_t kCallBytes = 3;
-constexpr std::uint32_t kBatch = 5;  // the most handles per call; small, so that calls repeat
+constexpr std::uint32_t kBatch = 5;  // the most handles per call; small, so that one call is often not enough
 // A size that the calling thread copies, two sizes of about one page, and a size that another thread copies.
 constexpr std::array<std::uint64_t, 4> kSizes{1, 4000, 4096, 20000};
 constexpr std::uint64_t kAbsent = 0xabababababababab;  // marks results that were not written
@@ -71,7 +71,7 @@ struct Saved {
   std::uint64_t users = 0;  // puts that have not been dropped
   bool is_sent = false;
   bool is_away = false;          // the stash has released the source
-  bool ends_with_ready = false;  // according to the answer of the last read
+  bool ends_with_ready = false;  // the last read answered VDNN_STASH_LAST: `target` is freed after ready()
   std::unique_ptr<Bytes> source;
   std::unique_ptr<Bytes> target;
 

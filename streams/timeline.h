@@ -15,8 +15,9 @@ class GraphRecording;
 // Only the thread that submits to the stream changes its timeline, and only with the device's lock held. So
 // that thread may read the timeline without the lock; other threads need the lock.
 struct Timeline {
-  // The number of ends that are kept. Older ends are seldom needed: a wait seldom names both an old point
-  // and a later point that implies it.
+  // The number of ends that are kept. Ends show which points of a wait can be dropped, since another point of
+  // the same wait implies them. An older end would be needed only if the implying point had been followed by
+  // at least kRemembered submissions to its stream, which is rare.
   static constexpr std::size_t kRemembered = 16;
 
   std::string name;

@@ -39,7 +39,7 @@ import vdnn.torch  # noqa: E402
 
 SMALL = "small-"
 TOLERANCE = 1.02  # of peaks
-# The memory of check `batch`, as a part of plain training's peak: plain training does not fit.
+# The memory in which check `batch` trains, as a fraction of plain training's peak. Plain training does not fit into it.
 MEMORY_OF_PLAIN_PEAK = 0.9
 HIDDEN = 0.9
 WAITS = re.compile(r"cu(da)?(Stream|Device|Event|Ctx)Synchronize")

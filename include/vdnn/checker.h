@@ -4,8 +4,8 @@
 // it proves:
 //
 //   * every operand lies in a buffer that is allocated at that point and holds the value's right version;
-//   * two accesses to a buffer are ordered if either is a write, an allocation or a release, so every
-//     permitted order of execution reads what the order of the list reads;
+//   * two accesses to a buffer are ordered if either is a write, an allocation or a release, so
+//     execution in any order that the waits permit reads what execution in the order of the list reads;
 //   * every buffer that is not persistent is released once, after its last use, in its own step;
 //   * every value of the tape is made once per step, by its own op;
 //   * a persistent value has one place, a persistent buffer of its own, and never moves;

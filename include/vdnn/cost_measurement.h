@@ -4,9 +4,9 @@
 // Ops are timed in whole training steps, on the compute stream, with operands that other ops have just
 // written to device memory. One op in a loop would find its operands in the caches. The device's trace has
 // the time of each launch; the first step is left out. Further steps run with the next algorithm of each op
-// that has several. If algorithms do not fit into the budget together, they are tried in halves; an algorithm
-// that does not fit even alone is left out. Steps run under `none` if that fits, otherwise under `conv` or
-// `all`, on synthetic samples.
+// that has several. If these algorithms do not fit into the budget together, each half of them runs in steps
+// of its own, and so on. An algorithm that does not fit even alone is left out. Steps run under `none` if
+// that fits, otherwise under `conv` or `all`, on synthetic samples.
 
 #include <cstdint>
 #include <functional>

@@ -12,11 +12,12 @@
 // today's GPUs) and decommit() unmaps. Physical allocations are larger: up to a 64th of their offset in the
 // reservation, at most 64 MiB, so that 80 GiB consist of 1,600 allocations. The GPU keeps a whole allocation
 // while any part of it is committed. So after a part has been decommitted, the GPU holds slightly more memory
-// than is counted, until the rest is decommitted or the part is committed again. Reservations of up to 256
-// MiB are exact. A GPU without virtual memory management allocates a reservation's memory at once and in one
-// piece; commits are only counted. Page-locked memory is touched first and then registered, which gives exact
-// sizes and is faster than CUDA's own allocation. A copy is refused if its host side is not page-locked
-// memory of the device, since CUDA would silently make it wait for the host.
+// than is counted, until the rest is decommitted or the part is committed again. For reservations of up to
+// 256 MiB, the GPU holds exactly what is counted. A GPU without virtual memory management allocates a
+// reservation's memory at once and in one piece; commits are only counted. Page-locked memory is touched
+// first and then registered, which gives exact sizes and is faster than CUDA's own allocation. A copy is
+// refused if its host side is not page-locked memory of the device, since CUDA would silently make it wait
+// for the host.
 //
 // Errors contain CUDA's name for them, the call and the numbers. After an error that corrupts the process's
 // context (an illegal address, a failed launch, an uncorrectable memory error) the device is lost: every
@@ -45,8 +46,8 @@ struct CudaDeviceOptions {
   // subtracted first; the rest, rounded down to granules, is DeviceProperties::budget_bytes.
   std::uint64_t budget_bytes = 0;
   // The memory of context and libraries in bytes, if it has been measured. Absent: it is measured by the
-  // card's own figures while the device is made. The result is the context's memory, unless the process has
-  // used the GPU earlier.
+  // card's own figures while the device is made. The result is the memory of the context. If the process has
+  // used the GPU earlier, the context exists already, and its memory may be missing from the result.
   std::optional<std::uint64_t> library_bytes;
   // Budget for page-locked memory in bytes. 0: half of the machine's memory, or of the limit of the process's
   // control group (a container's) if that is less.

@@ -103,7 +103,7 @@ struct StagedBatch {
   std::uint64_t number = 0;
   AddressRange images;        // batch x sample, fp32, channels last
   AddressRange targets;       // batch x label map, i32
-  std::uint32_t samples = 0;  // fewer than the batch has places only in evaluation
+  std::uint32_t samples = 0;  // in evaluation possibly fewer than the batch has places
   std::uint32_t slot = 0;     // for the loader
 };
 

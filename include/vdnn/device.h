@@ -209,12 +209,12 @@ class Device {
   // the single submissions, except that `streams` wait for each other before and after; the graph is launched
   // on the first of them. The points of all submissions are reached when the launch is done. None of the work
   // runs until `submit_all` returns. Meanwhile other streams and the host cannot wait for that work, and
-  // `streams` cannot wait for later work of others (InvalidArgument). The capturing thread may make no call
-  // for which the driver might wait: synchronize, reached, recover, and calls that allocate or free memory of
-  // the device. Such a call throws InvalidArgument, and the capture continues. During a replay, too, memory
-  // must be neither allocated nor freed. If `submit_all` throws, there is no graph: nothing inside will run,
-  // its points count as work that has failed with this exception, and the exception is rethrown. One capture
-  // or replay at a time.
+  // `streams` cannot wait for work that other streams were given after the capture began (InvalidArgument).
+  // The capturing thread may make no call for which the driver might wait: synchronize, reached, recover, and
+  // calls that allocate or free memory of the device. Such a call throws InvalidArgument, and the capture
+  // continues. During a replay, too, memory must be neither allocated nor freed. If `submit_all` throws,
+  // there is no graph: nothing inside will run, its points count as work that has failed with this exception,
+  // and the exception is rethrown. One capture or replay at a time.
   virtual std::string why_not_capture() const { return "this driver cannot capture graphs"; }
   // Whether the calling thread is in a capture, in which calls that might wait are refused; see capture().
   bool capturing() const;
@@ -275,19 +275,20 @@ class Device {
   // Refuses to wait for work of a recording that is not launched yet.
   void check_launched(const Frontier& frontier) const;
   void check_recorded(StreamId stream, const Frontier& missing) const;
-  // The points of `missing` that none of its other points is ordered after.
+  // `missing` without the points that another of its points is ordered after.
   Frontier without_implied(const Frontier& missing) const;
   Frontier everything() const;
-  // Makes one more submission on `stream`: `give_to_driver(point, frontier)`. The submission counts only once
-  // the driver has accepted it. `sign()` is its signature (streams/graph_recording.h), which only recordings
-  // need.
+  // Adds a submission to `stream`, which `give_to_driver(point, frontier)` passes to the driver. The
+  // submission counts only once the driver has accepted it. `sign()` is its signature
+  // (streams/graph_recording.h), which only recordings need.
   template <class Sign, class Give>
   Point advance(StreamId stream, std::string_view name, const Sign& sign, const Give& give_to_driver);
   // Gives the driver a submission or a wait unless it belongs to a replay. Throws if the replayed graph has a
   // different one at this place.
   template <class Sign, class Give>
   void give(StreamId stream, std::string_view name, const Sign& sign, const Give& give_to_driver);
-  // Whether the recording is a replay, which has then repeated this submission.
+  // In a replay, checks that this submission is the next one of the graph (InvalidArgument otherwise) and
+  // returns true. In a capture, returns false.
   bool repeat(StreamId stream, std::string_view name, std::uint64_t signature);
   template <class Begin, class Record>
   void record_graph(std::span<const StreamId> streams, const Begin& begin, const Record& record);

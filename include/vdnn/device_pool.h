@@ -14,8 +14,8 @@
 // committed or not. So the peak of a sequence of requests does not depend on the budget. Placement depends on
 // the order of requests and on frontiers, never on which work has completed or how far the pool has grown.
 //
-// Cost: an allocation and a free are O(1), except for the exact search before growth, which is linear in the
-// free blocks of one size class.
+// Cost: an allocation and a free are O(1). Only before it uses the free end of the range, an allocation
+// searches all free blocks of the request's size class.
 //
 // Source of the method: Masmano et al., "TLSF: a new dynamic memory allocator for real-time systems" (2004);
 // frontiers on free blocks as in IREE's HAL pools.

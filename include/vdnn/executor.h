@@ -259,8 +259,9 @@ class Executor {
   std::vector<PreparedInstruction> instructions_;
   std::vector<BufferState> buffers_;
   std::vector<AddressRange> placements_;
-  std::optional<AddressRange> arena_;               // if the schedule has offsets
-  std::array<std::vector<Frontier>, 2> frontiers_;  // even and odd steps: after awaited instructions
+  std::optional<AddressRange> arena_;  // if the schedule has offsets
+  // Even and odd steps: the frontier after each awaited instruction.
+  std::array<std::vector<Frontier>, 2> frontiers_;
   // Even and odd steps: page-locked memory for all results, one after the other.
   std::array<std::optional<AddressRange>, 2> result_slots_;
   std::vector<AddressRange> result_parts_;  // offsets into a slot

@@ -20,8 +20,8 @@ namespace vdnn {
 // timed, they are offered fastest first, otherwise in the library's order.
 enum class EngineTiming : std::uint8_t {
   kOff,
-  kChoosable,  // engines that are the library's first choice under some limit on workspace; without times,
-               // the same engines are offered
+  kChoosable,  // engines that are the library's first choice under some limit on workspace; the same
+               // engines are offered if none is timed
   kAll         // all permitted engines; engines that are worth choosing only by their times are offered, too
 };
 
@@ -29,7 +29,8 @@ enum class EngineTiming : std::uint8_t {
 struct EngineTrialReport {
   std::uint64_t convolutions = 0;  // passes of convolutions with a tried engine
   std::uint64_t engines = 0;       // tried engines
-  // Passes in the library's order because of a time limit of this run or an earlier one.
+  // Passes whose engines keep the library's order because a time limit, of this run or an earlier one, was
+  // reached.
   std::uint64_t untimed = 0;
   double seconds = 0;  // of all trials, including those that only check results
 };

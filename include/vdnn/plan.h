@@ -86,8 +86,8 @@ struct Recomputation {
 struct PlanOptions {
   Policy policy = Policy::kOffloadNone;
   AlgorithmPreference preference = AlgorithmPreference::kPerformance;
-  // Limit on the workspace of each op, in bytes. An op steps down in the order of preference until it obeys
-  // the limit.
+  // Limit on the workspace of each op, in bytes. An op uses the first algorithm in the order of preference
+  // that obeys the limit.
   std::optional<std::uint64_t> workspace_limit;
   // Policies that choose algorithms (`dyn`, `optimal`) keep those of `none` with the same options, so that
   // results have the same bits. Their plans have the kept algorithms as `recorded`.

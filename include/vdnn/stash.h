@@ -21,8 +21,8 @@
 // While a stream is captured, nothing of the stash becomes part of the graph, and no call invalidates the
 // capture: tensors are kept, vdnn_stash_released() has no handles, and reads request no fetches ahead.
 // vdnn_stash_fetch(), vdnn_stash_ready() and, for a tensor that has left, vdnn_stash_read() return
-// VDNN_INVALID_ARGUMENT and change nothing. Only a read on a stream that already comes after the tensor's
-// fetch succeeds.
+// VDNN_INVALID_ARGUMENT and change nothing. A read of a tensor that has left succeeds only on a stream that
+// already comes after the tensor's fetch.
 //
 // The caller owns all device memory; the stash owns page-locked memory, its two streams and events. In one
 // step of a program, the caller
@@ -209,8 +209,9 @@ typedef struct vdnn_stash_statistics {
   uint64_t plans;                     // plans made; for a static network one for each kind of step
   uint64_t copy_nanoseconds;          // time of copies if it is measured, else 0
   uint64_t wait_nanoseconds;   // time that the caller's streams waited for copies if it is measured, else 0
-  uint64_t planned_out_bytes;  // bytes that leave under that plan; fewer leave if host memory is exhausted,
-                               // more while the stash cannot tell which of several kinds a step is of
+  uint64_t planned_out_bytes;  // bytes that leave under the plan for the latest kind of step; fewer leave
+                               // if host memory is exhausted, more while the stash cannot tell of which
+                               // of several kinds a step is
 } vdnn_stash_statistics;
 
 // Sets `version`, and all other members of that version to 0.

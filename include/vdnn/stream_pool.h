@@ -27,8 +27,8 @@
 //
 // Speed. Small blocks that are freed on their own stream go to a cache of that stream, in exact size classes
 // under the stream's own lock. There, allocate and free need a constant number of steps. Their only call of
-// the backend is stream_id(), which StreamPoolOptions::ends_are_told saves. All other calls are under one
-// lock.
+// the backend is stream_id(), and with StreamPoolOptions::ends_are_told they make none. All other calls are
+// under one lock.
 //
 // Sources: Mattern, "Virtual time and global states of distributed systems" (1989); Masmano et al., "TLSF"
 // (2004); segments that grow by mapping as in PyTorch's expandable segments; granules that are mapped more

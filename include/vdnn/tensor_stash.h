@@ -23,8 +23,8 @@
 // *Captures.* Nothing of the stash becomes part of a program's graph, and no call invalidates a capture.
 // While a stream is captured, tensors that are put with it are kept, released() for it has no handles, and
 // read() requests no fetches ahead. fetch(), ready() and, for a tensor that has left, read() throw
-// CaptureConflict and change nothing; only a read on a stream that already comes after the tensor's fetch
-// succeeds.
+// CaptureConflict and change nothing. A read of a tensor that has left succeeds only on a stream that already
+// comes after the tensor's fetch.
 //
 // *What leaves.* In the first step of its kind the stash learns the order of saves and reads, and how many
 // bytes the caller's tensors use at each of them. Nothing moves while the bytes in use are far below the
@@ -43,8 +43,8 @@
 // was started is fetched late, which is counted.
 //
 // *Identity.* If one storage is saved twice at one version, the stash makes one copy. The caller names
-// storages. It may give the name to another storage only after all handles with this name have been dropped.
-// An address cannot be such a name, since allocators reuse it.
+// storages. It may reuse a name for another storage only after all handles with this name have been dropped.
+// An address cannot be such a name, since allocators reuse it earlier.
 //
 // *Lifetime.* A handle lives until it is dropped as often as it was put, not until it is read. Graphs may be
 // kept for a second pass, some branches are never read, and an exception may end a forward pass. A step ends

@@ -116,7 +116,8 @@ struct TrainingResult {
   double step_seconds = 0;
   std::optional<double> stall_seconds;  // of the steps that the device has timed, if there are any
   double images_per_second = 0;
-  // Device commits and page-locks, without those of a replanning up to the first step of its plan.
+  // How often the device has committed or page-locked memory, except from the beginning of a replanning to
+  // the first step of its plan.
   std::uint64_t system_allocations_after_first_step = 0;
   bool stopped = false;  // on request, before the end; test_accuracy is of the last whole epoch
   std::string weights_sha256;

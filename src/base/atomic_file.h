@@ -1,8 +1,9 @@
 #pragma once
 // A file that is replaced as a whole or not at all. Bytes are written to a new file beside the target. The
 // new file takes the target's name only once all bytes are on the disk. A crash, a full disk or an exception
-// at any moment leaves the previous file as it was. Pillai et al., All File Systems Are Not Created Equal,
-// OSDI 2014, explains why both calls of fsync are needed.
+// at any moment leaves the previous file as it was. Both the new file and, after the renaming, the directory
+// are forced to the disk (fsync). Pillai et al., All File Systems Are Not Created Equal, OSDI 2014, explains
+// why both are needed.
 //
 // A killed process leaves its new file, `TARGET.vdnn-tmpN`; the next process that writes to the same target
 // removes it. A lock (flock) distinguishes abandoned files from those in use: a writer keeps its new file

@@ -1,8 +1,9 @@
 #pragma once
 // A map from byte addresses to values. It is constant on intervals, and records for example which memory is
 // committed, which version a byte carries, or which work used it last. An operation that begins or ends
-// inside an interval splits it. Intervals merge only when they are assigned as a whole, which is how tensors
-// are used.
+// inside an interval splits it. Only assign() merges intervals: it replaces all those in its range by one.
+// Neighbours with equal values are not merged otherwise. That suffices for tensors, which are assigned
+// as a whole.
 //
 // Cost: O(log n + k) for n intervals, k of them in the range.
 

@@ -49,8 +49,9 @@ inline std::string near_names(std::string_view name, const std::vector<std::stri
   return text;
 }
 
-// The nearest of `names`, as a suffix of a message: " (did you mean 'train'?)". Empty if none is near: more
-// edits would be needed than one per three characters of `name` (and at least one).
+// The nearest of `names`, as a suffix of a message: " (did you mean 'train'?)". Empty if none is near. A name
+// is near if it needs at most one edit per three characters of `name`, or a single edit if `name` has two
+// characters.
 inline std::string did_you_mean(std::string_view name, const std::vector<std::string>& names) {
   const auto distance = [&](const std::string& each) { return edit_distance(name, each); };
   const auto nearest = std::ranges::min_element(names, {}, distance);

@@ -20,7 +20,8 @@ bool names_files(const std::string& type) {
   return type == kFileType || type == kOutputType || type == "FOLDER";
 }
 
-// If the values of a type are unknown, shells offer nothing instead of files.
+// False for values that are neither files nor known. For these, shells offer nothing; by default they would
+// offer files.
 bool can_be_completed(const std::string& type) {
   return names_files(type) || !values_of_type(type).empty();
 }

@@ -86,8 +86,9 @@ std::unique_ptr<httplib::Server> make_server() {
   return std::make_unique<httplib::Server>();
 }
 
-// The library would set SO_REUSEPORT, which shares the port with any other program. SO_REUSEADDR only allows
-// a port whose last connections are still closing.
+// The library would set SO_REUSEPORT, which shares the port with any other program. With SO_REUSEADDR
+// instead, the server gets a port whose last connections are still closing, but no port at which another
+// program listens.
 void set_socket_options(int socket) {
   const int yes = 1;
   setsockopt(socket, SOL_SOCKET, SO_REUSEADDR, &yes, sizeof(yes));

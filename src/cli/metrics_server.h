@@ -27,9 +27,9 @@ namespace vdnn {
 class MetricsServer {
  public:
   // Listens from its construction on. Port 0: any free port. `warn` is called on another thread if the server
-  // ends by itself, and must stay callable until then, even after this object is destroyed. Throws
-  // InvalidArgument, which names the options, if it cannot listen there, for example because another program
-  // listens there.
+  // ends by itself. It must stay callable until the server has ended, which may be after this object is
+  // destroyed. Throws InvalidArgument, which names the options, if it cannot listen there, for example
+  // because another program listens there.
   MetricsServer(const std::string& address, std::uint16_t port,
                 const std::shared_ptr<const LiveMetrics>& metrics,
                 const std::function<void(const std::string&)>& warn);

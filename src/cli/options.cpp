@@ -157,7 +157,7 @@ DataType to_storage(const std::string& precision) {
   return choose<DataType>("--precision", precision, kPrecisions);
 }
 
-// The type of sums. TF32 is refused, since it is a type of products.
+// The type of sums over ranks. TF32 is refused, since only products can have it.
 DataType to_reduced(const std::string& precision) {
   if (precision == "tf32") {
     throw InvalidArgument(

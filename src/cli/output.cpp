@@ -47,7 +47,7 @@ void write_file(const std::string& path, const std::function<void(std::ostream&)
   } catch (const DataError& error) {
     reason = error.what();
   }
-  // Flushing writes pending bytes again, so errno is that of this file.
+  // Flushing or closing tries again to write the pending bytes, so errno is the error of this file.
   if (standard_output ? !std::cout.flush() : (file.close(), !file)) {
     reason = std::strerror(errno);
   }

@@ -34,7 +34,7 @@ std::ifstream open_schedule(const std::string& path) {
   return file;
 }
 
-// The arguments of the plan, with those given here replaced.
+// The arguments in the schedule file; those that were given to `replay` override them.
 RunArguments run_arguments(const ReplayArguments& arguments) {
   std::ifstream file = open_schedule(arguments.file);
   RunArguments run = from_origin(read_schedule_origin(file));

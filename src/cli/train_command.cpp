@@ -309,8 +309,8 @@ void wait_for_the_end(ProcessGroup* processes) {
   std::_Exit(failure.status);  // without MPI_Finalize, so that the launcher ends the other ranks
 }
 
-// The command that continues from --save. It omits options that would overwrite files of this run (--json,
-// --trace), and those that need more steps than are left (at least one).
+// The command that continues from --save with the steps that are left, at least one. It omits options that
+// would overwrite files of this run (--json, --trace), and those that need more steps than are left.
 std::string resuming_command(const TrainArguments& typed, std::uint64_t steps_left) {
   RunArguments run = typed.run;
   TrainingArguments training = typed.training;
@@ -443,8 +443,8 @@ void train(const TrainArguments& typed, const TrainArguments& given, ProcessGrou
   const std::optional<Checkpoint> checkpoint = open_checkpoint(given.run);
   const TrainArguments arguments = completed(given, checkpoint);
   RunOptions options = to_run_options(arguments.run);
-  // Ranks join here only if all are on GPUs. Otherwise require_agreement() reports the difference, and no
-  // rank waits for others that never join.
+  // Ranks join here only if all are on GPUs. If only some are, no rank waits for others that never join, and
+  // require_agreement() reports the difference.
   if (processes != nullptr && all_on_gpus(arguments.run.device, *processes)) {
     options.communicator_bytes = [processes, training = options.training](Device& device, int gpu) {
       return measure_communicator(device, gpu, *processes, training);

@@ -343,7 +343,8 @@ void HostCollectives::end(const std::string& cause) {
 }
 
 void HostCollectives::tell(const std::exception_ptr& cause) {
-  // MPI sends small messages at once, except for the first on a connection.
+  // A short wait suffices: MPI sends small messages at once, except for the first on a connection, and the
+  // group's start has connected all ranks.
   constexpr double kPatience = 1;
   if (size_ == 1) {
     return;

@@ -219,7 +219,7 @@ void TransportGroup::broadcast(std::span<std::byte> bytes, int root, std::string
 
 // Several ranks fail at the same moment if they have the same problem: a missing file, a budget that is too
 // small, a silent rank. Their delays differ, so that one rank prints the cause and ends the other ranks
-// before they print it again. A rank that another rank's report made fail waits longest.
+// before they print it again. A rank that fails because of another rank's report waits longest.
 double TransportGroup::head_start() const {
   constexpr double kAfterReportSeconds = 3;
   constexpr double kPerRankSeconds = 0.5;

@@ -13,8 +13,8 @@ namespace vdnn {
 
 namespace {
 
-// Whether mixed precision keeps the layer in fp32 with any options. This is true for losses, which sum over
-// many classes, and for custom layers, whose code supports no other type.
+// Whether mixed precision keeps the layer in fp32, whatever the options. This is true for losses, which sum
+// over many classes, and for custom layers, whose code supports no other type.
 bool always_fp32(const OpSpec& spec) {
   return is_loss(spec) || std::holds_alternative<CustomSpec>(spec);
 }

@@ -277,7 +277,7 @@ LayerRecipe standard_recipe(const UpsamplingSpec& spec, const LayerTypes& types,
   using enum OperandRole;
   check(spec, types);
   const TensorType& output = types.outputs[0];
-  // A product and a sum for each neighbour of an output, two per dimension.
+  // A product and a sum for each neighbour of an output. In d dimensions, an output has 2^d neighbours.
   const int neighbours = spec.mode == UpsamplingMode::kLinear ? 1 << spec.factors.size() : 0;
   const Cost cost{.flops = 2.0 * neighbours * elements_of(output),
                   .bytes = bytes_of(types.inputs[0]) + bytes_of(output)};

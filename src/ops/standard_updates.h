@@ -10,8 +10,8 @@
 
 namespace vdnn::ops {
 
-// These functions throw InvalidArgument for an invalid spec. If `clipped`, the op's last read is GradientNorm
-// 0.
+// These functions throw InvalidArgument for an invalid spec. If `clipped`, the op's last read is the gradient
+// norm with its scale, operand {OperandRole::kGradientNorm, 0}.
 
 // The update has the state "momentum".
 UpdateRecipe standard_update(const SgdSpec& spec, const ParameterRecipe& parameter, bool clipped,

@@ -30,8 +30,8 @@ constexpr std::size_t kTogether = 10;
 // have one bit per pair of buffers.
 constexpr std::size_t kTooManyPairs = 4'000'000;
 constexpr std::size_t kTooManyBuffers = 16'384;
-// A buffer's neighbours are sorted only if the list that contains them has more than this many times as many
-// buffers.
+// A buffer's neighbours are sorted by themselves only if the list that contains them (Periods) has more than
+// this many buffers for each neighbour. Otherwise the whole list is used.
 constexpr std::size_t kFewNeighbours = 16;
 constexpr std::uint64_t kEndless = ~std::uint64_t{0};
 constexpr double kPush = 0.3;  // a buffer that is too high moves forward by this fraction of the order

@@ -15,7 +15,7 @@ namespace {
 
 // A gap between two ops in which a value is not used.
 struct UseGap {
-  OpId before = kNone;  // kNone: the value is loaded, and the backward pass reads it first
+  OpId before = kNone;  // kNone: an input that no forward op reads
   OpId after = kNone;   // kNone: the backward pass does not read it
 };
 
@@ -99,9 +99,9 @@ Counterfactual predict_schedule(const PlannedRun& run, const Schedule& schedule)
   return outcome_of(run, predict(*run.tape, schedule, options));
 }
 
-// Predicts the plan with addresses from the search of `optimal`, which drops flexible decisions if it finds
-// no addresses. Both the whole budget and the arena of the plan in force are tried, since that plan may have
-// its addresses from a search in less memory.
+// Predicts the plan with addresses from the search of `optimal`. If the result does not fit, values give way
+// in further ways (src/plan/optimal/arrangement.h). Both the whole budget and the arena of the plan in force
+// are tried, since that plan may have its addresses from a search in less memory.
 Counterfactual predict_arranged(const PlannedRun& run, const Plan& plan) {
   const PlanCosts costs = plan_costs(*run.tape, prediction_options(run));
   const optimal::Problem problem(*run.tape, run.plan.options, costs);

@@ -105,7 +105,7 @@ void look_at_more_memory(const PlannedRun& run, const PlanCosts& costs, Explanat
   }
 }
 
-// The number of ops at which at most `bytes` less is in use than at the fullest moment.
+// The number of ops at which the bytes in use come within `bytes` of those at the fullest moment.
 std::size_t ops_within(const Schedule& schedule, std::uint64_t bytes) {
   const std::vector<std::uint64_t> in_use = bytes_in_use(schedule);
   const std::uint64_t most = in_use.empty() ? 0 : std::ranges::max(in_use);
@@ -166,7 +166,7 @@ namespace {
 // that is recomputed from it.
 std::vector<OpId> made_again_for(const PlannedRun& run, ValueId value) {
   const std::vector<Instruction>& instructions = run.schedule.instructions;
-  std::map<BufferId, std::uint32_t> made;  // by buffer: the launch that made it, until it is read
+  std::map<BufferId, std::uint32_t> made;  // by buffer: the recomputation of the value, until its first read
   std::set<std::uint32_t> needed;
   for (std::uint32_t index = 0; index < instructions.size(); ++index) {
     for (const BufferUse& use : uses(*run.tape, instructions[index])) {

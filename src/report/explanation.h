@@ -46,8 +46,8 @@ struct SmallestBudget {
   Irreducible most;   // the needs of the op that needs most: a lower bound for every plan of every policy
   // Whether the peak is that lower bound in whole granules, so that no plan could need less.
   bool is_floor = false;
-  // If not: the number of ops at which at most one granule less is in use than at the fullest moment, that
-  // op included.
+  // If not: the number of ops at which the bytes in use come within one granule of those at the fullest
+  // moment. The op at that moment is one of them.
   std::size_t ops_near_peak = 0;
   std::uint64_t above_floor_bytes = 0;  // excess of the peak over that lower bound
 };
@@ -82,7 +82,8 @@ struct ExplainedValue {
   std::vector<OpId> recomputed_for;  // ops for which the value is recomputed
   // Kept, offloaded, recomputed, in this order; empty if there is nothing to decide.
   std::vector<Counterfactual> otherwise;
-  // Set if it differs from the plan in force. The alternatives in `otherwise` are then compared with it.
+  // The result of remade(), if there are alternatives. If it is present, they are compared with it instead of
+  // with the plan in force.
   std::optional<Counterfactual> remade;
 };
 ExplainedValue explain_value(const PlannedRun& run, ValueId value);

@@ -171,7 +171,7 @@ void draw_handed_out(std::ostream& out, const StepPicture& picture, const TimeSc
   if (picture.handed_out.empty()) {
     return;
   }
-  // Beyond the step's ends the line keeps its last value.
+  // Samples outside the step are moved to its nearer end.
   std::vector<BytesAt> samples;
   for (const BytesAt& sample : picture.handed_out) {
     samples.push_back({std::clamp(sample.seconds, 0.0, picture.step_seconds), sample.bytes});

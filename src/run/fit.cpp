@@ -48,7 +48,8 @@ std::optional<RunOptions> options_of_other_batches(const PlannedRun& run) {
   return options;
 }
 
-// Returns nothing if `find` throws an error: ways out are hints, and an error means that there is no hint.
+// Returns nothing if `find` throws an error. `find` looks for a setting with which the run would fit. The
+// message only suggests such settings, so it can leave one out.
 template <class Find>
 auto hint(const Find& find) -> decltype(find()) {
   try {

@@ -72,8 +72,8 @@ Spans copies_in(const Tape& tape, const Schedule& schedule, std::span<const Trac
           {.begin = event.begin_seconds, .end = event.end_seconds, .bytes = kind->second.bytes});
     }
   }
-  // Each direction has one copy engine. So a copy that begins in the trace while another one of its direction
-  // runs really begins when that copy ends.
+  // Each direction has one copy engine. So if a copy begins in the trace while another copy of its direction
+  // runs, it really begins when the other copy ends.
   for (std::vector<Span>& of_direction : spans) {
     std::ranges::sort(of_direction, {}, &Span::end);
     for (std::size_t i = 1; i < of_direction.size(); ++i) {

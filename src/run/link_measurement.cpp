@@ -68,7 +68,7 @@ class Blocks {
   };
 
   // The part of the device's budget that other pools have not committed. Returns at least one granule, since
-  // a budget of 0 would mean the whole device's.
+  // a budget of 0 would mean the device's whole budget.
   static std::uint64_t room(const Device& device) {
     const std::uint64_t committed = device.counters().committed_bytes;
     const std::uint64_t budget = device.properties().budget_bytes;

@@ -117,7 +117,7 @@ void lower_for_policy(PlannedRun& run, Policy policy) {
   }
 }
 
-// Refuses options that would change the tape or its costs, which a learned step fixes.
+// Refuses options that would change the tape or its costs. The learned step determines both.
 void require_options_of_step(const RunOptions& options) {
   const TrainingOptions& training = options.training;
   for (const auto& [option, given] :
@@ -442,7 +442,7 @@ PlannedRun replan_run(const PlannedRun& run, const ReplanOptions& options) {
     return next;
   }
   decide_anew(next, algorithm_names(*run.tape, run.schedule.algorithms));
-  // The caller has not requested these algorithms, so `recorded` keeps the caller's.
+  // The caller has not requested these algorithms, so `recorded` keeps those that the caller has requested.
   next.plan.options.recorded = run.plan.options.recorded;
   return next;
 }

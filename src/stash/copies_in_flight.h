@@ -43,9 +43,11 @@ class CopiesInFlight {
   // Index 0 is the oldest.
   const Copy& at(std::size_t index) const { return copies_[index]; }
   // Among the `count` (> 0) oldest copies, the tensor whose copy began last. That copy need not be the last
-  // in the list, since a caller may report late that it holds a source.
+  // of them in the list: a copy whose source was released at the put is listed only if the caller reports
+  // later that it still holds the source.
   const StashedTensor& latest_of(std::size_t count) const;
-  // How many of the oldest copies must be released under a bound of `limit` bytes; at most `capacity`.
+  // The number of oldest copies whose sources must be released under a bound of `limit` bytes; at most
+  // `capacity`.
   std::size_t count_due(std::uint64_t limit, std::size_t capacity) const;
   bool any_due(std::uint64_t limit) const {
     return !copies_.empty() && is_due(copies_.front(), bytes_, limit);

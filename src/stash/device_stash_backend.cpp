@@ -64,7 +64,7 @@ std::unique_ptr<StashBackend> make_stash_backend(Device& device) {
   return std::make_unique<DeviceStashBackend>(device);
 }
 
-// Never returns 0, since devices do not check that version.
+// Never returns 0, since devices do not check contents of version 0.
 std::uint64_t contents_version(const StashIdentity& contents) {
   constexpr int kVersionBits = 16;
   return (contents.storage << kVersionBits) + contents.version + 1;

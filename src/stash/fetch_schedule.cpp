@@ -66,7 +66,7 @@ class Scheduler {
  private:
   struct PreviousReads {
     std::uint32_t count = 0;
-    std::size_t after_last = 0;  // number of the step's reads up to this tensor's last read
+    std::size_t after_last = 0;  // number of the step's reads up to this tensor's latest one
     std::size_t stretches = 0;   // number of stretches of its absence up to that read
   };
 

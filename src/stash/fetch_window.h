@@ -1,6 +1,6 @@
 #pragma once
-// Selects the fetches ahead in a step that follows a plan. Fetches run in the order of the plan's reads, each
-// no earlier than the plan specifies, and as far ahead as the window allows.
+// In a step that follows a plan, selects which tensors are fetched ahead of their reads. Fetches run in the
+// order of the plan's reads, each no earlier than the plan specifies, and as far ahead as the window allows.
 
 #include <cstddef>
 #include <cstdint>

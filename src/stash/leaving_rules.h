@@ -32,7 +32,8 @@ class LeavingRules {
     return step.kind() != nullptr ? step.kind()->plan.flight_bytes
                                   : std::min(flight_option(two_largest), two_largest);
   }
-  // The bytes that must leave in addition to those in flight and those already named.
+  // The bytes that must leave in addition to the copies in flight and to the tensors that the current call of
+  // leaving() has already selected (`named_bytes`).
   std::uint64_t excess(const StepUnderWay& step, std::uint64_t in_use_bytes, std::uint64_t flight_bytes,
                        std::uint64_t named_bytes) const;
   // The limits for a plan of this step.

@@ -1,5 +1,5 @@
 #pragma once
-// An event of a stash's backend, released with its last owner.
+// Owns an event of a stash's backend. The destructor releases the event.
 
 #include <utility>
 

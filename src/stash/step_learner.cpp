@@ -35,7 +35,8 @@ bool StepLearner::learn_repetition(const StepUnderWay& ended, StashStatistics& s
   statistics.late_when_repeated += ended.late();
   statistics.page_locks_when_repeated += host_.page_locks() - ended.page_locks_before();
   const bool has_new_plan = known_.repeat(ended.kind(), ended.record(), limits_of(ended), ended.peak_bytes());
-  // Only the plan of a repetition is reported, since it is not based on the program's first step.
+  // The notice is given only for the plan of a repetition: the plan before it may be based on the program's
+  // first step.
   if (const std::uint64_t needed = known_.latest()->plan.peak_bytes; rules_.exceeds_budget(needed)) {
     notices_.note_budget_exceeded(needed);
   }

@@ -100,7 +100,7 @@ class StepUnderWay {
   const StepRecord& record() const { return record_; }
   const std::vector<StashHandle>& handles() const { return handles_; }  // by tensor
   std::uint64_t live() const { return live_; }                          // number of tensors with handles
-  bool is_at_turn() const {  // a save that comes next turns from reading to saving
+  bool is_at_turn() const {  // whether a save, if it comes next, turns from reading to saving
     return !record_.events.empty() && record_.events.back().kind == StepEvent::Kind::kRead;
   }
   std::size_t reads() const { return reads_; }  // number of reads so far

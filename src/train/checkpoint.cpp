@@ -230,7 +230,8 @@ class MetadataReader {
     return precision;
   }
 
-  // Rejects an impossible scale, which would skip every step and end training without a reason.
+  // Rejects an impossible scale. With such a scale, training would skip every step and end without stating a
+  // reason.
   std::optional<LossScale> loss_scale(const char* key, std::uint64_t steps) {
     const std::string value = text(key);
     if (value == "null") {

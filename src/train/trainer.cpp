@@ -222,9 +222,9 @@ class Trainer::Impl {
     do_what_is_due(end());
   }
 
-  // The strongest request among all ranks. Each rank sends its request as the length of a text, since most
-  // steps have no request and empty texts need only one message. If the step in flight fails, the wait for
-  // the texts ends.
+  // The strongest of all ranks' requests: to stop is stronger than to save. Each rank sends its request as
+  // the length of a text, since most steps have no request and empty texts need only one message. If the step
+  // in flight fails, the wait for the texts ends.
   TrainingRequest request_of_all_ranks(std::uint64_t steps) {
     const TrainingRequest mine = options_.request();
     if (processes_ == nullptr) {
@@ -420,8 +420,8 @@ class Trainer::Impl {
     } catch (const Diverged& error) {
       refused = error.what();
     }
-    // One rank writes the file. If it refuses the state, training ends on all ranks, although no step of the
-    // other ranks depends on the file.
+    // One rank writes the file. If that rank refuses the state, training ends on all ranks, although no step
+    // of the other ranks depends on the file.
     for (const std::string& reason : texts_of_all_ranks(refused)) {
       if (!reason.empty()) {
         throw Diverged(reason, session_.steps());
@@ -574,7 +574,7 @@ class Trainer::Impl {
     result_.rank_peak_bytes = of_all_ranks(result_.peak_bytes);
     result_.host_bytes = counters.peak_pinned_bytes;
     result_.system_allocations_after_first_step = system_allocations() - *system_allocations_;
-    // Summarises the steps of the plan in force, unless none of these steps was timed.
+    // Summarises the steps of the plan in force or, if none of these steps was timed, all steps.
     const FirstOfPlan first = in_force_.time < step_seconds_.size() ? in_force_ : FirstOfPlan{};
     result_.step_seconds = median_from(step_seconds_, first.time).value_or(0);
     result_.stall_seconds = median_from(stall_seconds_, first.stall);

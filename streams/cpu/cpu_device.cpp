@@ -116,7 +116,8 @@ class CpuDevice final : public Device {
   using Body = std::function<void()>;
 
   CpuStream& stream(StreamId stream) const;
-  // Appends `body` as the submission that completes `point`. Throws if the stream has failed.
+  // Submits `body` to the stream of `point`, which is reached once `body` has run. Throws if the stream has
+  // failed.
   void append(Point point, Body body);
   void complete(CpuStream& stream, Point point, Body body);
   // Runs `body`. If accesses are checked, only the declared ranges are accessible meanwhile.

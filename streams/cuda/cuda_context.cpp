@@ -99,8 +99,9 @@ CudaContext::Scope CudaContext::enter(int ordinal) {
   check(api_->current_context(scope.context_), "cuCtxGetCurrent");
   if (ordinal != ordinal_ || scope.context_ == nullptr || scope.context_ != primary_) {
     check(api_->get_device(scope.gpu_), "cudaGetDevice");
-    // Needed even if the GPU is set already: on a thread that has not used it yet, the call makes its
-    // context current. It precedes the runtime calls, which would begin to use the thread's GPU.
+    // Needed even if the thread's GPU is `ordinal` already: on a thread that has not used that GPU yet, the
+    // call makes the GPU's context current. If other runtime calls came first, they would begin to use the
+    // thread's earlier GPU.
     check(api_->set_device(ordinal), "cudaSetDevice", [&] { return std::to_string(ordinal); });
     check(scope.see_change(ordinal), "cuCtxGetCurrent");
     if (ordinal == ordinal_ && !scope.is_changed_) {

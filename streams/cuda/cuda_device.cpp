@@ -22,7 +22,7 @@ namespace vdnn {
 
 namespace {
 
-constexpr std::uint64_t kBlockAlignment = 512;  // PyTorch's allocator uses it for the same libraries
+constexpr std::uint64_t kBlockAlignment = 512;  // as in PyTorch's allocator, which serves cuDNN, too
 
 std::string name_of(const CudaDeviceOptions& options) {
   return "cuda:" + std::to_string(options.ordinal);
@@ -142,7 +142,8 @@ using SharedEvent = std::shared_ptr<void>;
 struct Ending {
   std::uint64_t first = 0;
   std::uint64_t count = 0;  // number of the last submission
-  // Null if recording failed. The stream then accepts no more work, so this ending is the stream's end.
+  // Null if recording failed. The stream then accepts no more work, so a wait for this ending is a wait for
+  // all work of the stream.
   SharedEvent event;
 };
 
@@ -242,8 +243,8 @@ class CudaDevice final : public Device {
   void wait_on_host(const Stream& stream, const Ending& ending);
   void check_copy(const Copy& copy) const;
 
-  // Makes give(native stream) the submission that completes `point`. If give() throws, there is no
-  // submission.
+  // Calls give(native stream), which submits something to the stream; `point` is the end of this submission.
+  // If give() throws, nothing counts as submitted.
   template <class Give>
   void append(Point point, std::string_view name, std::uint64_t copied_bytes, const Give& give);
   // Call it in an exception handler if the last submission was passed to CUDA but its event was not
@@ -392,8 +393,9 @@ void CudaDevice::append(Point point, std::string_view name, std::uint64_t copied
   }
 }
 
-// Does not wait: the submission may be a collective that other ranks never submit. Always releases the
-// event, since the event's last record may be in a capture, and nothing can wait for such a record.
+// Does not wait for the submission: if it is a collective that other ranks never submit, it never ends. Drops
+// the event: since it has not been recorded now, its last record may be one in an earlier capture, for which
+// nothing can wait.
 void CudaDevice::give_up_recording(Stream& stream, Point point) noexcept {
   failures_.add(point, std::current_exception());
   const std::lock_guard lock(mutex_);

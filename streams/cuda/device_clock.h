@@ -3,9 +3,9 @@
 //
 // CUDA returns the time between two events in milliseconds as a float, which is accurate to a fraction of a
 // microsecond only if the events are at most seconds apart. So times are relative to a base event, and a
-// later stamp becomes the base once all earlier stamps have been read. The first request records the first
-// base on an idle stream while the host reads its own clock: a run without traces costs nothing. Even after
-// rounding, times have the order of the device's stamps.
+// later stamp becomes the base once all earlier stamps have been read. The first base is recorded on an idle
+// stream while the host reads its own clock. This happens only at the first request for a stamp, so a run
+// without traces costs nothing. Even after rounding, times have the order of the device's stamps.
 
 #include <chrono>
 #include <mutex>

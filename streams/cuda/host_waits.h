@@ -5,8 +5,9 @@
 // events for streams and queries are those on which host threads spin; events on which host threads sleep
 // (blocking events) cost more (cudaEventCreateWithFlags). So the events of submissions are not blocking. To
 // wait for such an event, a host thread makes a stream of its own wait for it, records a blocking event on
-// that stream, and sleeps until the blocking event has been reached. On the submission's stream, the
-// blocking event would come after all work submitted since then.
+// that stream, and sleeps until the blocking event has been reached. If the blocking event were recorded on
+// the submission's own stream, it would also come after all work that was submitted there after the
+// submission.
 
 #include <memory>
 #include <mutex>

@@ -49,8 +49,8 @@ class RandomOrder {
     std::uint64_t executed = 0;
   };
   void settle(Stream& stream);
-  // Removes all waits that are over and all followers from the heads. Returns the streams that then have
-  // work at their heads.
+  // Removes from the heads all waits that are over and all items that follow() has added. Returns the streams
+  // that then have work at their heads.
   const std::vector<StreamId>& ready();
   bool run_one();
 

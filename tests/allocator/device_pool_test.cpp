@@ -170,9 +170,9 @@ TEST_P(DevicePoolOn, EveryStepGetsTheSameAddresses) {
   }
 }
 
-// Regression (seeds 29, 51 and 112): a request that used up the end of the range exactly lost its earlier
-// users. The first step, in which the pool grows, then knew fewer users than later steps, and its blocks were
-// placed differently. Whole granules make such requests common.
+// Regression (seeds 29, 51 and 112): if a request needed exactly the free memory at the end of the range, the
+// pool forgot the earlier users of that memory. The first step, in which the pool grows, then knew fewer
+// users than later steps, and its blocks were placed differently. Whole granules make such requests common.
 TEST_P(DevicePoolOn, EveryStepGetsTheSameAddressesWhenBlocksAreWholeGranules) {
   for (std::uint64_t seed = 0; seed < 130; ++seed) {
     const auto device = make(std::uint64_t{1} << 30);

@@ -29,7 +29,8 @@ inline StreamPoolOptions foreign_options(const Choice& choice) {
           .ends_are_told = choice(2) == 0};
 }
 
-// Ends the stream. For the program and the pool, later work on the device's stream belongs to another stream.
+// Ends the stream for the program and the pool. The device's stream goes on, and its later work is that of
+// another stream for the program and the pool.
 using EndStream = std::function<void(StreamId stream)>;
 
 class ForeignProgram {

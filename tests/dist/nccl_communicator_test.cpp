@@ -498,7 +498,7 @@ TEST_P(Failures, ARankThatHangsEndsTheWaitsOfAllWithTheCollectiveNamed) {
     expect_sums(rank, *seen);
     if (rank.communicator().rank() == 1) {
       ranks.nccl().let_pass(4 * kWaitSeconds);
-      rank.wait();  // nothing is in flight, so only the planted error can be thrown
+      rank.wait();  // this rank has no work in flight, so all it can learn is that another rank has aborted
       return;
     }
     rank.all_reduce(7);
@@ -732,8 +732,8 @@ TEST(NcclCommunicator, OnThisMachineStartsOrSaysWhyNot) {
   std::cout << "  " << (said.empty() ? "started" : said) << '\n';
 }
 
-// With this setting, NCCL's calls would wait forever for a missing rank, whatever our options are.
-// Regression: the setting was ignored.
+// NCCL_COMM_BLOCKING=1 overrides our options: NCCL's calls would wait forever for a missing rank. Regression:
+// we did not look at this variable, and started NCCL.
 TEST(NcclCommunicator, AnEnvironmentThatMakesNcclWaitIsRefused) {
   ::setenv("NCCL_COMM_BLOCKING", "1", 1);
   const std::string said = start_nccl();

@@ -48,7 +48,7 @@ constexpr Example kExamples[] = {
     {"pool_in_c", "sum             19000000\nblocks          20\ngrowths         1\nnot given back  0\n"},
     // The sum of 10,000 numbers for each of the values 0 to 19.
     {"pinned_vector", "sum         1900000\nvectors     40\npage locks  2\n"},
-    // The sum of 10,000 bytes of the value 0, and of one byte more for each further value.
+    // For each v from 0 to 19, the sum of 10,000 + v bytes of the value v.
     {"memory_resource",
      "sum             1902470\nblocks          20\ngrowths         1\nnot given back  0\n"},
     {"thrust_and_cub", "blocks          40\ngrowths         1\nnot given back  0\n"},

@@ -6,7 +6,8 @@ namespace vdnn {
 
 namespace {
 
-// Bytes that are mapped at several addresses get names from here on, above all addresses.
+// The race checker knows bytes by their address. If bytes are mapped at several addresses, it knows them by
+// one number instead: kBytes, which is above all addresses, plus their position in all memory.
 constexpr std::uint64_t kBytes = std::uint64_t{1} << 63U;
 
 }  // namespace

@@ -38,7 +38,8 @@ class CudaOrder {
   void host_accesses(AddressRange range, const std::string& name);
   // The life of `range` has ended in the order of a stream, so all accesses to it are forgotten.
   void gone(AddressRange range);
-  // Until unshare(), `range` is one of several ranges that map the bytes from `offset` on of all memory.
+  // Until unshare(), `range` is one of several ranges that map the same bytes. `offset` is the position of
+  // these bytes in all memory.
   void share(AddressRange range, std::uint64_t offset);
   void unshare(AddressRange range) { shared_.erase(range); }
   // The `bytes` from `offset` on are not mapped anywhere any more.

@@ -21,8 +21,9 @@ enum class ThreadOrder : std::uint8_t {
 
 std::unique_ptr<const cuda::KernelTable> make_emulated_kernels(ThreadOrder order, std::uint32_t seed = 1,
                                                                HostLaunch launch = run_at_once);
-// All backends of the library, with the fake of the vendors' libraries (fake_vendor_library.h), and the
-// library as a whole.
+// The first function returns the backends on which the library of CUDA's ops runs: these kernels, and the
+// fake of the vendors' libraries (fake_vendor_library.h). The second one returns the library over these
+// backends.
 cuda::Backends make_emulated_backends(ThreadOrder order, const HostLaunch& launch = run_at_once);
 std::unique_ptr<OpLibrary> make_emulated_cuda_ops(ThreadOrder order, const HostLaunch& launch = run_at_once);
 

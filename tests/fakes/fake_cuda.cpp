@@ -1466,7 +1466,8 @@ bool FakeCuda::is_accessible(AddressRange range, int ordinal) const {
   return accessible;
 }
 
-// check() has judged, when the work was submitted, whether a graph had memory there.
+// True for all addresses that a graph's memory has ever had. Whether the memory existed when work that uses
+// it was submitted, check() has judged at that time.
 bool FakeCuda::is_of_graph(AddressRange range) const {
   const auto next = graph_memory_.upper_bound(range.begin);
   return next != graph_memory_.begin() && std::prev(next)->second.range.contains(range);

@@ -82,7 +82,7 @@ struct FakeCudaOptions {
   std::function<bool()> while_host_waits;
 };
 
-// The ranges that a kernel accesses. The spans must live only for the call.
+// The ranges that a kernel accesses. The spans need not outlive the call.
 struct FakeAccesses {
   std::string_view name = "kernel";
   std::span<const Access> reads;
@@ -525,7 +525,7 @@ class FakeCuda final : public CudaApi {
   template <class Predicate>
   CudaStatus run_until(std::string_view call, const Predicate& done);
   std::uint64_t free_bytes(int ordinal);
-  // The kind of mapping for memory that is used at its own addresses.
+  // The kind of mapping for memory that is allocated together with its addresses (cudaMalloc's and graphs').
   Mapping::Kind kind() const {
     return options_.logical_memory ? Mapping::Kind::kReserved : Mapping::Kind::kUntouched;
   }

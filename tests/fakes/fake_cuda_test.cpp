@@ -1,5 +1,6 @@
 // Tests the fake's rules of order. For each rule there is a case in which only this rule leads to a finding.
-// Other tests rely on the fake when it finds nothing. Also tests the fake's logical memory.
+// Other tests take the absence of findings as proof of order, so no rule may be missing. Also tests the
+// fake's logical memory.
 
 #include "tests/fakes/fake_cuda.h"
 

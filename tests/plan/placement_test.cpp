@@ -375,7 +375,7 @@ TEST(Placement, SettledLivesAllHoldAndNoneIsShorterThanRequired) {
   }
 }
 
-// Regression: first fit overlooked that a life may begin before the life of a buffer that is allocated
+// Regression: first fit overlooked that a soft life may begin before the life of a buffer that is allocated
 // earlier. Moreover, places reserved for the next step used memory that had not been granted to them.
 TEST(Placement, PackedLivesAllHoldInNoMoreBytes) {
   int looking_ahead = 0;

@@ -256,7 +256,8 @@ TEST(StepPicture, CopiesAreHiddenAsFarAsComputeDoesNotWait) {
     return shares;
   };
   EXPECT_THAT(hidden(1e15), ::testing::Each(::testing::Gt(0.5)));
-  // Half of this value's copy is hidden. No op waits for this copy; the op waits for the next copy.
+  // The bound is above one half, because half of one value's copy counts as hidden: no op waits for that
+  // copy, only for the copy after it.
   EXPECT_THAT(hidden(1e7), ::testing::Each(::testing::Lt(0.6)));
 }
 

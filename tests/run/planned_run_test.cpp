@@ -417,8 +417,8 @@ TEST(PlannedRunDevices, Tf32ChangesTheEnginesOfSimulatedGpusAndTheirNames) {
   }
 }
 
-// As in PyTorch, convolutions round to TF32 by default. In fp32 no step is faster. Regression: --tf32 changed
-// no prediction.
+// As in PyTorch, convolutions round to TF32 by default. With convolutions in fp32, no step is faster.
+// Regression: --tf32 changed no prediction.
 TEST(PlannedRunDevices, ConvolutionsAreInTf32ByDefaultOnGpusThatHaveIt) {
   for (const std::string gpu : {"a100", "rtx4090", "h100", "h200", "b200"}) {
     SCOPED_TRACE(gpu);

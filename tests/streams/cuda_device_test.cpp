@@ -1173,7 +1173,7 @@ TEST(CudaDevice, WorkThatIsBeingSubmittedIsNotDoneForAThreadThatSynchronizes) {
   const StreamId b = device->create_stream("b");
   std::string order;
   submit(*device, a, [&](void* native) {
-    device->synchronize({});  // like another thread
+    device->synchronize({});  // in place of a call by another thread at this moment
     launch(native, [&order] { order += 'a'; });
   });
   device->wait(b, device->frontier(a));

@@ -432,8 +432,8 @@ TEST(SimMemoryChecks, ProtectionDoesNotSurviveDecommit) {
 }
 
 TEST(SimMemoryChecks, ProtectionTakesEffectInStreamOrder) {
-  // The protection is unordered with the other stream's read. That is a race in every order, and an
-  // inaccessible access in some orders.
+  // The protection is unordered with the other stream's read. That is a race in every order. In some
+  // orders, the read is also an access to inaccessible memory.
   int inaccessible = 0;
   for (std::uint64_t seed = 0; seed < 50; ++seed) {
     SimDeviceOptions options = checked(true, false);

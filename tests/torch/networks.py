@@ -161,8 +161,8 @@ class PlacedNetwork(nn.Module):
 
 
 class BranchedNetwork(nn.Module):
-    """On a GPU, every second branch and its backward pass run on a second stream. With `beside`, that branch begins before
-    the first one."""
+    """On a GPU, the second branch of each pair and its backward pass run on a second stream. With `beside`, this branch
+    begins before the pair's first one."""
 
     def __init__(self, beside=False):
         super().__init__()

@@ -63,8 +63,8 @@ TEST(CostMeasurement, NamesEveryOpWithEveryAlgorithm) {
   }
 }
 
-// With one sample, workspaces are larger than feature maps, and the largest ones exceed the budget on top of
-// the peak.
+// With one sample, workspaces are larger than feature maps. The largest workspaces and the peak together
+// exceed the budget.
 TEST(CostMeasurement, LeavesOutWhatDoesNotFit) {
   RunOptions wish = options("lenet", 1);
   wish.policy = Policy::kOffloadAll;

@@ -33,7 +33,8 @@ namespace vdnn::testing {
 namespace {
 
 const std::uint64_t kSeeds = extent({.usual = 10, .in_long_run = 1000});
-// The first step allocates memory, the second overlaps it, and the third uses the state that both leave.
+// The first step allocates memory, the second overlaps the first, and the third uses the state that both
+// leave.
 constexpr std::uint64_t kSteps = 3;
 constexpr std::uint64_t kEnough = std::uint64_t{1} << 43U;
 

@@ -1,5 +1,5 @@
 // Training runs that diverge: the error names the step, no rank saves anything after that step, and
-// find_nonfinite() finds the first value that is not finite. The tests plant the number in the data or in a
+// find_nonfinite() finds the first value that is not finite. The tests plant such a value in the data or in a
 // layer.
 
 #include <gmock/gmock.h>

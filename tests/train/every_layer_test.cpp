@@ -75,7 +75,8 @@ TEST_P(EveryLayer, OpsTouchWhatTheyDeclareAndNothingElse) {
 }
 
 // Every value that the backward pass reads leaves the device between the passes. Either all values are
-// recomputed, or every second one is offloaded. Addresses come from the pool or from the plan.
+// recomputed, or every second one is offloaded and the others are recomputed. Addresses come from the pool or
+// from the plan.
 TEST_P(EveryLayer, WhatIsMadeAgainHasTheSameBits) {
   for (const bool checked : {false, true}) {
     RunOptions run_options = options(Policy::kOffloadNone);

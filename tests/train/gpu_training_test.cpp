@@ -741,8 +741,8 @@ TEST_F(ScriptedTimes, AResumedRunHasTheSameAlgorithms) {
   }
 }
 
-// Regression: the schedule was refused, since its tape had only the algorithms that the times had selected,
-// in their order.
+// Regression: the schedule was refused, since the tape for which it was made had only the algorithms that the
+// times had selected, in the order of these times.
 TEST_F(ScriptedTimes, AScheduleIsReplayedWithoutTheTimesThatItWasMadeWith) {
   const PlannedRun run = plan_run(with_cache(Policy::kOptimal));
   std::stringstream file;
@@ -775,7 +775,8 @@ TEST_F(ScriptedTimes, CostsOfATimedRunAreAProfileOfAnUntimedOne) {
   EXPECT_EQ(again.prediction.step_seconds, run.prediction.step_seconds);
 }
 
-// Regression: each lowering had its own limit and its own report.
+// Auto lowers the network twice here. Regression: each lowering had its own time limit for trials and its own
+// report of them.
 TEST_F(ScriptedTimes, AutoCountsAllItsTrials) {
   RunOptions options = with_cache(std::nullopt);
   const PlannedRun none = plan_run(options);

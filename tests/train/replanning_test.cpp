@@ -165,8 +165,8 @@ TEST_P(Replanning, EndsWithTheBitsOfTheRunWithout) {
   EXPECT_EQ(result.learned->link_gbytes_per_second, kLink);
 }
 
-// Changes to every other plan and back. The budget is that of the larger plan, so that both arenas never fit
-// together.
+// Changes to the plan of each static policy and back. The budget is that of the larger of the two plans, so
+// that both arenas never fit together.
 TEST_P(Replanning, ChangesAPlanForAnyOtherInTheMiddle) {
   const std::string usual = weights_without(plan_run(options(GetParam().model, GetParam().policy)), kSteps);
   for (const Policy other :

@@ -117,7 +117,7 @@ std::shared_ptr<Gpu> Preload::gpu(int ordinal) {
   attempt([this] { cuda(); });  // before the lock, since it calls the loader
   const std::unique_lock lock(pools_.mutex);
   if (pools_.finished) {
-    return nullptr;  // another thread has finished meanwhile: no one would destroy this pool
+    return nullptr;  // finish() was called meanwhile: nothing would destroy this pool
   }
   const auto it = pools_.gpus.find(ordinal);
   return it == pools_.gpus.end() ? pools_.gpus.emplace(ordinal, make_gpu(ordinal)).first->second : it->second;
@@ -207,8 +207,9 @@ std::optional<bool> Preload::is_captured(cudaStream_t stream) const {
     return answer != cudaStreamCaptureStatusNone;
   }
   next_.cudaGetLastError();
-  // With this error the stream is the legacy stream, which would wait for a captured stream. The program
-  // gets the error from CUDA.
+  // CUDA returns this error for the legacy stream while a blocking stream is captured: work on the legacy
+  // stream would wait for the captured stream. So calls with this stream are passed on, and CUDA reports the
+  // error to the program.
   return error == cudaErrorStreamCaptureImplicit ? std::optional(true) : std::nullopt;
 }
 
@@ -457,7 +458,7 @@ cudaError_t Preload::allocate_host(void** address, std::size_t bytes, unsigned f
     error = pass_on();
   }
   if (error == cudaSuccess) {
-    attempt([&] { pools_.host.add(*address, block); });  // if it fails, the runtime will free it
+    attempt([&] { pools_.host.add(*address, block); });  // if that fails, free_host() will call the runtime
   }
   return error;
 }
@@ -567,7 +568,7 @@ void Preload::end(std::shared_ptr<Gpu> gpu) {
 // threads.
 void Preload::end_captures(int ordinal) {
   if (ordinal < 0) {
-    return;  // not in the primary context, so captures go on
+    return;  // the thread's context is not a primary one, so the reset ends no captures
   }
   while (const std::optional<NamedStream> stream = pools_.captures.take(ordinal)) {
     on_gpu(next_, ordinal, [&] {

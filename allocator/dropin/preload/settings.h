@@ -16,7 +16,7 @@
 namespace vdnn::preload {
 
 struct Settings {
-  bool pooled = true;              // false: all memory is the runtime's
+  bool pooled = true;              // false: no pools; all requests are passed on to CUDA
   std::uint64_t memory_bytes = 0;  // 0: all memory of the GPU
   bool ordered_free = false;
   bool ipc = false;

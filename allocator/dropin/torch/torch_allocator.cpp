@@ -218,7 +218,8 @@ void TorchAllocator::give_back(void* block) noexcept {
     if (readers != VDNN_OK && readers != VDNN_INVALID_ARGUMENT) {
       return readers;
     }
-    // The work of a reader that could not be recorded may be in flight.
+    // If the pool refuses the reader again, for example because the stream no longer exists, work on that
+    // stream may still use the block.
     const vdnn_status status = readers == VDNN_OK
                                    ? vdnn_allocator_free(pool->allocator.get(), block)
                                    : vdnn_allocator_free_unordered(pool->allocator.get(), block);

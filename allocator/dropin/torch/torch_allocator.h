@@ -69,7 +69,7 @@ class TorchAllocator {
   };
   struct Pool {
     TorchPoolId id;
-    std::unique_ptr<vdnn_allocator, Destroy> allocator;  // null until the device permits it
+    std::unique_ptr<vdnn_allocator, Destroy> allocator;  // null until an attempt to make it succeeds
     unsigned uses = 0;                                   // calls of begin() without their release()
     TorchStreamFilter filter;                            // empty: the pool serves no requests
   };

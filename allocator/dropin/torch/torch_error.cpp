@@ -51,7 +51,9 @@ struct TorchErrors {
   bool is_there = false;
   void* constructor = nullptr;
   void (*construct)(void*, void*, const char*) = nullptr;
-  void** table = nullptr;  // offset to the whole object, type, functions: the complete destructor first
+  // The class's virtual table: the offset to the whole object, the type, then the functions, of which the
+  // complete destructor is the first.
+  void** table = nullptr;
   void* (*allocate)(std::size_t) = nullptr;
   void (*throw_it)(void*, void*, void (*)(void*)) = nullptr;
 };

@@ -106,7 +106,7 @@ class Saved:
         self.stride = tensor.stride()
         self.offset = tensor.storage_offset()
         self.dtype = tensor.dtype
-        # A reader gets a leaf that is still alive itself, with its attributes.
+        # If a leaf is still alive when it is read, the reader gets the leaf itself, with its attributes.
         self.leaf = weakref.ref(tensor) if tensor.is_leaf else None
 
     def __del__(self) -> None:
@@ -170,7 +170,7 @@ class DeviceStash:
         with self._lock:
             stream = self._stream()
             if self._is_gpu and not self._blocks:
-                self._restart_peak()  # excludes the optimizer's peak, which no saved tensor could reduce
+                self._restart_peak()  # excludes the optimizer's peak, which offloading could not reduce
             self._saves += 1
             self._note_who_let_go()
             answer = self._put_what_nobody_holds()

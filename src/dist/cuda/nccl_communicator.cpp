@@ -66,9 +66,9 @@ class ConnectionTrial {
   ConnectionTrial& operator=(const ConnectionTrial&) = delete;
 
   CudaStream stream() const { return stream_; }
-  // Ranges from the largest size down to four bytes, each a quarter of the previous one. In a group, NCCL
-  // picks one algorithm for all-reduces whose sizes are within a factor of four. So each of these sizes has
-  // its own algorithm.
+  // Ranges from the largest size down to four bytes, each at most a quarter of the previous one. In a group,
+  // NCCL selects one algorithm for an all-reduce and all larger ones of less than four times its size. These
+  // sizes differ by a factor of at least four, so NCCL selects an algorithm for each of them.
   std::vector<Collective> parts(DataType type) const {
     std::vector<Collective> typed = parts_;
     for (Collective& part : typed) {
@@ -360,8 +360,8 @@ Point NcclCommunicator::submit(StreamId stream, std::span<const Collective> part
     throw_if_failed();
     const NcclStatus begun = call(native);
     lock.unlock();
-    // Waits for the launch. Otherwise work that the caller submits next to the stream could run ahead of the
-    // collective.
+    // Waits for the launch. Otherwise the work that the caller submits to the stream next could run ahead of
+    // the collective.
     finish(begun, what, options_.wait_seconds, "it has not been launched");
   };
   check_async();

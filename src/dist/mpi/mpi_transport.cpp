@@ -147,7 +147,7 @@ class MpiLife {
   }
 
   // A program that has started MPI itself does not hold vdnn's lock in its calls of MPI, and collectives of
-  // vdnn call MPI on other threads.
+  // vdnn call MPI on other threads. So MPI must permit calls of several threads at the same time.
   static void require_program_threads() {
     int provided = 0;
     check(MPI_Query_thread(&provided), "MPI_Query_thread");
@@ -341,7 +341,7 @@ class MpiTransport final : public Transport {
   }
 
  private:
-  // Several exchanges of a channel can have the same number, since few are in flight and messages do not
+  // Exchanges of a channel may share a number: few of them are in flight at once, and messages do not
   // overtake each other.
   int number(Tag tag) const {
     constexpr std::uint64_t kNumbers = 64;

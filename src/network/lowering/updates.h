@@ -2,11 +2,11 @@
 // Lowers the updates of parameters. Also lowers the computations on gradients that updates need: the sums
 // over micro-steps and the norm of all gradients.
 //
-// Gradients should not accumulate in memory. So a parameter is updated right after the last backward op of
-// its layer that reads the parameter or makes its gradient. In three cases, all updates follow the backward
-// pass. If gradients are clipped or losses are scaled, updates depend on the norm of all gradients. If
-// gradients are summed over ranks, an update within the backward pass would make the remaining ops wait for
-// the other ranks.
+// A gradient occupies memory until its parameter is updated. So a parameter is updated right after the last
+// backward op of its layer that reads the parameter or makes its gradient. In three cases, all updates follow
+// the backward pass. If gradients are clipped or losses are scaled, updates depend on the norm of all
+// gradients. If gradients are summed over ranks, an update within the backward pass would make the remaining
+// ops wait for the other ranks.
 
 #include <cstdint>
 

@@ -56,7 +56,7 @@ LayerRecipe make_recipe(const LrnSpec& spec, const ops::LayerTypes& types, Mode 
 
 LayerRecipe make_recipe(const UpsamplingSpec& spec, const ops::LayerTypes& types, Mode mode) {
   const auto elements = static_cast<double>(types.outputs[0].elements());
-  // Two neighbours in each dimension.
+  // In d dimensions, an output has 2^d neighbours.
   const double neighbours =
       spec.mode == UpsamplingMode::kLinear ? static_cast<double>(1U << spec.factors.size()) : 0;
   return saving_nothing(types, 2 * neighbours * elements, Backward::kReadsNoMap, mode);

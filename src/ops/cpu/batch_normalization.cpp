@@ -45,8 +45,8 @@ class Problem {
     return {{.name = primitive.impl_info_str(), .sequence = std::move(sequence)}};
   }
 
-  // Uses the running statistics or, over several ranks, the batch's statistics. kNormalize has these operands
-  // in the same order.
+  // Normalises with given statistics: kInference with the running statistics, kNormalize (batches of several
+  // ranks) with those of all ranks' batches. Both ops have their operands in the same order.
   std::vector<Implementation> forward_inference() const {
     using namespace ops::normalization;
     const Forward::primitive_desc primitive = forward_primitive(

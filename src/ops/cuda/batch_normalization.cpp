@@ -97,8 +97,8 @@ OpKernel training_kernel(const Geometry& geometry, double epsilon) {
   };
 }
 
-// Uses the running statistics or, over several ranks, the batch's statistics. kNormalize has these operands
-// in the same order.
+// Normalises with given statistics: kInference with the running statistics, kNormalize (batches of several
+// ranks) with those of all ranks' batches. Both ops have their operands in the same order.
 OpKernel inference_kernel(const Geometry& geometry, double epsilon) {
   using namespace ops::normalization;
   return [=](const OpOperands& operands, const StepScalars&, const Launcher& launcher) {

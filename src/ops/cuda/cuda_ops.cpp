@@ -127,7 +127,7 @@ class CudaOps final : public OpLibrary {
 Backends make_cuda_backends() {
   std::unique_ptr<const KernelTable> kernels = make_kernel_table();
   const int ordinal = gpu_of_thread();
-  // Created first, so that the vendor library uses its handle.
+  // This call gives its cuDNN handle back (kept_handles.h), and the vendor library then uses the same handle.
   std::unique_ptr<const EngineSource> engines = engines_of_this_gpu(ordinal);
   return {.kernels = std::move(kernels),
           .vendor = make_vendor_library(ordinal),

@@ -265,8 +265,8 @@ class PoolingOp final : public MapOp<PoolingDescriptor> {
   }
 };
 
-// cuDNN requires doubles of at least these values, and rounds them to floats. 1e-5F and 0.01F are smaller
-// when converted to doubles.
+// cuDNN requires a double of at least `least`, 1e-5 or 0.01, and rounds it to a float. A `value` of 1e-5F or
+// 0.01F is smaller than `least` when it is converted to a double.
 double at_least(double least, float value) {
   return std::max(least, static_cast<double>(value));
 }

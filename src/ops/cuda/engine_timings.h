@@ -66,9 +66,9 @@ class EngineTimingsFile {
 
   const EngineTrial* find(const std::string& question, const std::string& engine) const;
   void record(const std::string& question, const std::string& engine, const EngineTrial& trial);
-  // Adds new results to the file. Runs that write at the same time take turns. If the file already has a
-  // result for an engine, that result remains, and find() then returns it. The file is replaced as a whole or
-  // not at all. A failure is reported once, and nothing is saved after it.
+  // Adds new results to the file. Runs that write at the same time take turns. If another run has written a
+  // result for an engine since this object read the file, that result remains, and find() then returns it.
+  // The file is replaced as a whole or not at all. A failure is reported once, and nothing is saved after it.
   void save();
 
  private:

@@ -400,7 +400,7 @@ class DeviceTrials final : public EngineTrials {
   static void clear_up(Device& device) {
     device.set_tracing(false);
     device.recover();
-    device.take_trace();  // of earlier work
+    device.take_trace();  // discards the trace of the failed run
   }
 
   static EngineTrial without_room(const Engine& engine, const Device& device) {

@@ -13,12 +13,13 @@
 // root mean square s then add up as a random walk (Higham and Mary, SIAM J. Sci. Comput. 41(5), 2019). The
 // standard deviation of the total error is at most u n s, where u is the unit roundoff of the sum. If
 // operands are first rounded with unit roundoff r, the error has an additional standard deviation of r
-// sqrt(n) s. The tolerance is eight deviations. u is 16 roundoffs of fp32, since libraries may add in any
-// blocks. It is 64 roundoffs if operands are transformed first, or if tensor cores add, since they truncate:
-// errors of Winograd's F(4x4, 3x3) are seven times those of plain sums (Lavin and Gray, CVPR 2016, table 5).
-// A wrong tap of the window changes a result by about s sqrt(n), which exceeds the tolerance. Operands of
-// narrow types are rounded in advance, so that products are exact. The size of a result is about sqrt(n) s,
-// and rounding it to its type adds an error of r sqrt(n) s.
+// sqrt(n) s. The tolerance is eight deviations. u is 16 roundoffs of fp32, since libraries may split a sum
+// into blocks of any size. u is 64 roundoffs if operands are transformed first: errors of Winograd's
+// F(4x4, 3x3) are seven times those of plain sums (Lavin and Gray, CVPR 2016, table 5). It is also 64
+// roundoffs if tensor cores add, since tensor cores truncate. A wrong tap of the window changes a result by
+// about s sqrt(n), which exceeds the tolerance. Operands of narrow types are rounded in advance, so that
+// products are exact. The size of a result is about sqrt(n) s, and rounding it to its type adds an error of
+// r sqrt(n) s.
 
 #include <cstdint>
 #include <functional>

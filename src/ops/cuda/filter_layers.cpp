@@ -124,7 +124,7 @@ constexpr std::array<ProductChoice, 2> kProductChoices{
     {{.name = "cublaslt", .most_workspace_bytes = std::uint64_t{4} << 20U},
      {.name = "cublaslt without workspace", .most_workspace_bytes = 0}}};
 
-// One algorithm per choice, in the same order.
+// One algorithm per element of kProductChoices, in the same order.
 std::vector<Algorithm> product_algorithms(ProductPrecision precision) {
   std::vector<Algorithm> algorithms(kProductChoices.size());
   std::ranges::transform(kProductChoices, algorithms.begin(), [&](const ProductChoice& choice) {

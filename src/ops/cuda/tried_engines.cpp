@@ -63,7 +63,8 @@ class Selection {
     return enough ? trial : nullptr;
   }
 
-  // The engines to compare. Without times, engines that are no first choice under any limits are not tried.
+  // The engines to try: all, if all are to be timed; otherwise only those that are the first choice under
+  // some limits.
   std::vector<Engine> compared(const std::vector<Engine>& engines) const {
     return timed_ && options_.timing == EngineTiming::kAll ? engines : choosable(engines);
   }

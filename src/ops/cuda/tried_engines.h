@@ -1,8 +1,8 @@
 #pragma once
 // Engines of a source after trials on the device. Engines that compute wrong values are removed, and times
-// are added if requested. The list keeps the library's order, so that the set of engines does not depend on
-// times; engine_algorithms.h orders them by times. Without times, only engines that are the first choice
-// under some limits are tried.
+// are added if requested. The tried engines keep the library's order; engine_algorithms.h orders engines by
+// their times. Unless all engines of a question are timed (EngineTiming::kAll), only those are tried that are
+// the first choice under some limits (engine_choice.h).
 
 #include <functional>
 #include <limits>
@@ -18,8 +18,8 @@ namespace vdnn::cuda {
 struct TriedEnginesOptions {
   // Only engines that these limits permit are tried. The other engines follow them in the list, untried.
   EngineLimits limits;
-  // A question's engines get times only if all compared engines were timed, except those that did not fit
-  // into memory.
+  // Selects the permitted engines that are timed. They get their times only if all of them could be timed;
+  // engines that did not fit into memory do not count.
   EngineTiming timing = EngineTiming::kOff;
   // After this many seconds of trials, as the report counts them, engines are checked but no longer timed.
   // The timings record, by precision, for which questions the limit was reached, so that a run with these

@@ -15,7 +15,7 @@ namespace vdnn::optimal {
 struct Room {
   std::uint64_t bytes = 0;
   // The part of `bytes` that plans should use; the remaining bytes make addresses easier to find. An op may
-  // use more only if it could not run otherwise, or would use an algorithm of the last resort.
+  // use more only if it otherwise could not run or would have to use an algorithm of the last resort.
   std::uint64_t soft_bytes = 0;
 };
 

@@ -176,7 +176,8 @@ class Arranger {
     }
   }
 
-  // Finds the lifetimes of each transfer. In order of time, a value's n-th transfer is its n-th prefetch.
+  // Finds the lifetimes before and after each transfer. A value's n-th transfer in order of time ends with
+  // the n-th prefetch of the value.
   void find_host_stays() {
     std::vector<std::size_t> lifetime_of(schedule_.buffers.size(), 0);
     for (std::size_t each = 0; each < lifetimes_.size(); ++each) {

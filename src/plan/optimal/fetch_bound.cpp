@@ -99,7 +99,8 @@ class FetchBound {
     }
   }
 
-  // The least seconds from the start of the slot until the needed values are on the device.
+  // The least seconds from the start of the slot until the needed values are on the device and later ops have
+  // computed for `between` seconds.
   double least_from(OpId slot, double between) const {
     const std::vector<Choice>& choices = problem_.choices(slot);
     double least = std::numeric_limits<double>::infinity();

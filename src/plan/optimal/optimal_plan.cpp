@@ -31,9 +31,9 @@ constexpr std::size_t kSmallTape = 300;  // ops
 // A search of a tape with fewer ops takes less time than the start of a thread.
 constexpr std::size_t kLongTape = 100;
 
-// For each problem, closer addresses are tried for at most kCloser plans of this problem and the problems
-// with smaller limits. By the model, these plans must be slower than the fastest plan by at most the fraction
-// kNear.
+// For each problem, closer addresses are tried for at most kCloser plans in all, of this problem and the
+// problems with smaller limits. They are tried only for plans that the model estimates to be at most the
+// fraction kNear slower than the fastest plan.
 constexpr std::size_t kCloser = 4;
 constexpr double kNear = 0.03;
 
@@ -53,9 +53,8 @@ constexpr int kMostExceeded = 2;
 // The improved plan of a leader is rarely faster than expected by more than this fraction.
 constexpr double kUnexpected = 0.1;
 
-// This applies to sizes that are not tight and tapes that are not small. For any problem, consider its plans
-// and the plans of the problems after it. Other schedules are tried only for the kInsisted plans among them
-// that are fastest by the model.
+// At sizes that are not tight, for a tape that is not small: among the plans of any problem and the problems
+// after it, only the kInsisted plans that are fastest by the model are tried with other schedules.
 constexpr std::size_t kInsisted = 3;
 
 // The smallest twelfth of the sizes counts as tight. Unless the lower bound shows that a tight size cannot

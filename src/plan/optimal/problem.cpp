@@ -293,7 +293,7 @@ void Problem::find_cuts() {
   }
 }
 
-// The seconds to make the value again at slot `at`, if every value that lives at least until then is on the
+// The seconds to make the value again at slot `at`, if every value with a use at `at` or later is on the
 // device. Returns nothing if the chain is too long or one of its ops cannot run again.
 std::optional<double> Problem::chain_seconds(ValueId value, OpId at) const {
   double seconds = 0;

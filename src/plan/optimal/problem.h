@@ -19,9 +19,10 @@
 
 namespace vdnn::optimal {
 
-// What happens to a value in a gap. kRecompute: the value is recomputed at the first op that needs it, and is
-// then kept. The op may need it only to recompute another value. kRemake: the value is recomputed separately
-// for each op that needs it, and is kept only from its own next use on.
+// What happens to a value in a gap. kRecompute: the value is recomputed before the first op that needs it,
+// and is then kept. Recomputing another value before the op may be the only reason why the op needs it.
+// kRemake: the value is recomputed separately for each op that needs it, and is kept only from its own next
+// use on.
 enum class Fate : std::uint8_t { kKeep, kOffload, kRecompute, kRemake };
 constexpr bool is_recomputed(Fate fate) {
   return fate == Fate::kRecompute || fate == Fate::kRemake;
@@ -56,7 +57,7 @@ struct Gap {
   // Whether there is a point in the forward pass after which the pass needs no earlier values but this one
   // and inputs.
   bool cut = false;
-  double recompute_seconds = 0;  // if its operands are resident during all of their lives
+  double recompute_seconds = 0;  // if every value with a use at `first_after` or later is on the device
 };
 
 inline constexpr std::uint64_t kNoLimit = ~std::uint64_t{0};
@@ -121,7 +122,8 @@ class Problem {
   std::uint32_t main_gap(ValueId value) const;
   // The seconds to copy a step's inputs to the device.
   double load_seconds() const { return load_seconds_; }
-  // The slot from which on a step still takes at least load_seconds().
+  // With the fastest algorithms: the last slot from whose start the rest of the step takes at least
+  // load_seconds(), or 0 if the whole step takes less.
   OpId load_slot() const { return load_slot_; }
 
  private:

@@ -5,8 +5,8 @@
 // StepModel::relieve() frees it. The search then improves the best decisions by local moves. A move decides
 // one of these anew: the fates of all gaps between two cuts, the fates of a few neighbouring values, the fate
 // of one gap, or the algorithm of one op. Pairs of moves are tried, too: one move frees the memory that the
-// other needs. Only moves that can help are tried. Memory is freed only at *tight* slots (step_model.h). An
-// op uses a slower algorithm only where a copy lacks memory.
+// other needs. Only moves that can help are tried. Moves free memory only at *tight* slots (step_model.h),
+// and give an op a slower algorithm only where a copy lacks memory.
 
 #include <cstdint>
 #include <limits>

@@ -31,8 +31,9 @@ struct SelectionRule {
   // Free memory for the fastest algorithms, too.
   bool fast_algorithms = true;
   // If not 0, the rule is greedy covering, and the members above have no effect. Values leave, and ops step
-  // down to slower algorithms, in the order of their cost per freed byte and per slot that lacks memory. One
-  // second of copies counts as this many seconds of computation.
+  // down to slower algorithms, in the order of their cost divided by the freed bytes and by the number of
+  // slots that lack memory where the bytes become free. One second of copies counts as this many seconds of
+  // computation.
   double link_price = 0;
   Fate again = Fate::kRecompute;  // the fate of recomputed values
 };
@@ -70,7 +71,7 @@ class Selection {
   // A source of memory: the value of a gap, or the workspace of an op.
   struct Source {
     double seconds = 0;
-    double seconds_per_byte = 0;  // seconds per freed byte and slot that lacks memory
+    double seconds_per_byte = 0;  // seconds / (freed bytes x slots in the range that lack memory)
     OpId begin = 0;               // the first slot at which the source frees memory
     OpId end = 0;                 // the slot after the last such slot
     std::uint64_t bytes = 0;

@@ -66,9 +66,10 @@ class StepModel {
   const std::vector<OpId>& held_up() const { return timing_->held_up; }
 
   // Changes `decisions`, which must be those of the last evaluation and lack memory. Frees memory at each
-  // slot of `shortages` before which ops are launched again. There, a value that is recomputed before its own
-  // next use is recomputed once more for that use. If there is no such value, one of the recomputed values,
-  // chosen randomly, is offloaded. Returns false if no op is launched again before any of the slots.
+  // slot of `shortages` before which ops are launched again. If a value is recomputed there before its own
+  // next use, it is no longer kept until that use, but recomputed once more for it. If there is no such
+  // value, one of the recomputed values, chosen randomly, is offloaded. Returns false if no op is launched
+  // again before any of the slots.
   bool relieve(const std::vector<Shortage>& shortages, Decisions& decisions, std::minstd_rand& random) const;
 
  private:

@@ -210,8 +210,9 @@ OpId first_reader_outside(const StagedTape& staged, ValueId value) {
   return kNone;
 }
 
-// An input of stages is offloaded when the first of these stages reads it in the forward pass. It is fetched
-// one stage before the backward pass of the last of these stages.
+// An input of a stage that the backward pass reads again is offloaded as soon as the first stage with this
+// input reads it in the forward pass. It is fetched one stage before the backward pass of the last stage with
+// this input.
 std::vector<Transfer> transfers_of_inputs(const StagedTape& staged) {
   const Tape& tape = staged.tape();
   std::vector<OpId> back_with(tape.values().size(), kNone);

@@ -27,8 +27,8 @@ struct Stage {
 };
 
 // For one stage: the sweep that saves its output, and the sweep that saves all that its backward pass reads.
-// A sweep has the number of the stage whose backward pass follows it. The first sweep, the forward pass of
-// the step, has the number of stages.
+// The number of a sweep is the index of the stage whose backward pass follows it. The first sweep is the
+// forward pass of the step; its number is the length of the chain.
 struct Saving {
   std::size_t output = 0;
   std::size_t all = 0;

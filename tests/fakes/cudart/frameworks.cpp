@@ -1,4 +1,5 @@
-// Functions of the runtime that only PyTorch calls, and kernels whose results are computed.
+// Functions of the runtime that only PyTorch calls, and launches of kernels that the stand-in executes
+// (declared_launch.h). It executes no other kernels.
 
 #include <cuda_runtime_api.h>
 

@@ -5,7 +5,7 @@
 
 namespace vdnn::stand_in {
 
-// Launches a kernel whose results are not computed.
+// Launches a kernel that is not executed: it only has its place in the order of its stream.
 cudaError_t launch(cudaStream_t stream);
 
 }  // namespace vdnn::stand_in

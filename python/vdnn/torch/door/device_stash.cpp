@@ -152,7 +152,7 @@ Block& DeviceStash::add(const at::Tensor& tensor, std::uint32_t& answer) {
   const std::lock_guard lock(mutex_);
   void* const stream = current_stream();
   if (blocks_.empty() && device_.is_cuda()) {
-    restart_peak();  // excludes the optimizer's peak, which no saved tensor could reduce
+    restart_peak();  // excludes the optimizer's peak, which offloading could not reduce
   }
   ++saves_;
   note_who_let_go();
@@ -351,7 +351,7 @@ void DeviceStash::release_at_put(Block& block, std::uint32_t answer, Trash& tras
     return;
   }
   void* const memory =
-      const_cast<void*>(block.source->data());  // mutable_data() would copy storages that share memory lazily
+      const_cast<void*>(block.source->data());  // mutable_data() would copy a copy-on-write storage
   if (pool_.get_base_allocation(memory, nullptr) != nullptr) {
     pool_.record_stream(memory, offload_stream_);
     trash.push_back(std::move(block.source));

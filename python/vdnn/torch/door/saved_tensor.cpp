@@ -152,8 +152,8 @@ NodePointer SavedTensor::changed_by() const {
   return variable ? at::Tensor(variable).grad_fn() : maker;
 }
 
-// Saves an equal tensor without hooks, and counts as many changes in place on it, so that PyTorch raises its
-// own error.
+// Saves a tensor of the same description without hooks, and counts as many in-place changes on it as the
+// saved tensor has had since. So PyTorch raises its own error.
 void SavedTensor::refuse_changed_tensor() const {
   const NoHooks no_hooks;
   const at::NoGradGuard no_grad;

@@ -109,7 +109,8 @@ class SavedTensor final : public torch::autograd::SavedVariableHooks {
   std::optional<View> view_;
   DeviceStash* stash_ = nullptr;
   Block* block_ = nullptr;
-  // The saved variable. A reader gets a leaf that is still alive itself.
+  // The saved variable. If it is a leaf and still alive, a reader gets it itself instead of a view of the
+  // block.
   c10::weak_intrusive_ptr<c10::TensorImpl> variable_{c10::intrusive_ptr<c10::TensorImpl>()};
   bool is_leaf_ = false;
   // For the message of the version check.

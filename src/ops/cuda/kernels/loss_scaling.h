@@ -27,7 +27,7 @@ struct ScaledGradientMap {
   }
 };
 
-// Stores the norm of the unscaled gradients and the scale. Launched with one element.
+// Stores a LossScaledNorm, computed from the scaled gradients' sum of squares. Launched with one element.
 struct StoreLossScaledNorm {
   static constexpr const char* kName = "store_loss_scaled_norm";
   const Sums<1>* sum = nullptr;
@@ -55,7 +55,8 @@ struct LossScaleUpdate {
   }
 };
 
-// The factor by which an update multiplies its gradient: 1, or the scale from the norm of all gradients.
+// The factor by which an update multiplies its gradient: 1, or the factor stored with the norm of
+// all gradients.
 struct GradientScale {
   const float* norm = nullptr;                  // the norm and the scale; set if gradients are clipped
   const LossScaledNorm* loss_scaled = nullptr;  // set if losses are scaled
