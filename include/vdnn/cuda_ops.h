@@ -11,7 +11,7 @@
 // on a fake of the libraries.
 //
 // Ops submit to the given stream, which must belong to the calling thread's current GPU, and do not wait for
-// it. Ops of `cpu` refuse a target that is not a class; with these ops the loss becomes NaN. A Session
+// it. If a target is not a class, the loss becomes NaN, whereas the ops of `cpu` refuse it. A Session
 // refuses such a target before the step.
 
 #include <memory>

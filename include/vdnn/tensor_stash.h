@@ -22,9 +22,8 @@
 //
 // *Captures.* Nothing of the stash becomes part of a program's graph, and no call invalidates a capture.
 // While a stream is captured, tensors that are put with it are kept, released() for it has no handles, and
-// read() requests no fetches ahead. fetch(), ready() and, for a tensor that has left, read() throw
-// CaptureConflict and change nothing. A read of a tensor that has left succeeds only on a stream that already
-// comes after the tensor's fetch.
+// read() requests no fetches ahead. fetch() throws CaptureConflict and changes nothing. So do ready() and,
+// for a tensor that has left, read(), unless the captured stream already comes after the tensor's fetch.
 //
 // *What leaves.* In the first step of its kind the stash learns the order of saves and reads, and how many
 // bytes the caller's tensors use at each of them. Nothing moves while the bytes in use are far below the
@@ -182,14 +181,15 @@ class TensorStash {
   // left in this way, or was fetched since.
   void hold(StashHandle handle);
   // Reports whether others than the caller hold the source: moving it frees no memory until they release it.
-  // For watched handles, a caller that can tell reports true after the put, and false before the first put or
-  // read at which nobody else holds it. A handle without a report counts as held by nobody.
+  // For a watched handle, a caller that knows whether others hold the source reports true after the put, and
+  // false before the first put or read at which nobody else holds it. A handle without a report counts as
+  // held by nobody.
   void note_held(StashHandle handle, bool held);
   // Reports, before a put or a read, the most bytes that the caller's tensors used since the previous put or
   // read. Without a report the stash uses the larger of the bytes in use at both.
   void note_peak(std::uint64_t bytes);
-  // Handles whose sources the caller releases, in the order of `stream` or of the stream of the put. Both
-  // streams wait for the copies.
+  // The handles whose sources the caller must release now. It may release them in the order of `stream` or of
+  // the stream of the put: both streams wait for the copies.
   std::vector<StashHandle> released(StreamHandle stream, std::size_t capacity);
 
   // Announces a read by the next work submitted to `stream`. `held`: others hold the source, which is

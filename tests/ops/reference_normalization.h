@@ -4,7 +4,7 @@
 // it sums in double.
 //
 // The bounds count roundings. Each rounding error is at most u (2^-24) times the magnitude of the rounded
-// number. Every term of an expression is part of at most `terms` roundings.
+// number. Every term of a sum is part of at most Sums::terms roundings (reference.h).
 
 #include <cstddef>
 #include <vector>
