@@ -57,14 +57,14 @@ constexpr double kUnexpected = 0.1;
 // after it, only the kInsisted plans that are fastest by the model are tried with other schedules.
 constexpr std::size_t kInsisted = 3;
 
-// The smallest twelfth of the sizes counts as tight. Unless the lower bound shows that a tight size cannot
-// help, every plan found there is improved, and other schedules are tried for the plan.
+// The smallest twelfth of the sizes counts as tight. There, other schedules are tried for every plan.
 constexpr std::size_t kTightSizes = 12;
 
-// At sizes that are not tight, for a tape that is not small, the search improves a plan only if the plan
-// could become the fastest. Its gain (see Gains) is assumed to be better than the best so far by this
-// fraction.
+// For a tape that is not small, the search improves a plan only if the plan could become the fastest. Its
+// gain (see Gains) is assumed to be better than the best so far by this fraction. Gains differ more at tight
+// sizes.
 constexpr double kMoreGained = 0.01;
+constexpr double kMoreGainedWhereTight = 0.1;
 
 // Workspace limits in bytes: powers of two, and 0. The limits do not depend on the user's limit. So if the
 // user sets one of them, the plans found under it are also found without the user's limit.
@@ -401,8 +401,9 @@ class Chooser {
       return result;
     }
     const double by_rules = result.found.seconds;
-    const double may_gain = by_rules * (1 - gains_.least(effort) * (1 - kMoreGained));
-    if (looks_at_all(effort) ||
+    const double more = effort == optimal::Effort::kTight ? kMoreGainedWhereTight : kMoreGained;
+    const double may_gain = by_rules * (1 - gains_.least(effort) * (1 - more));
+    if (is_small() ||
         at_least(limited.least_seconds(result.found) - may_gain) < contest_.best_seconds()) {
       limited.improve(result.found, effort);
       result.gain = result.found.seconds / by_rules;
