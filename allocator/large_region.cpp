@@ -260,7 +260,8 @@ std::optional<std::uint64_t> LargeRegion::take_view_addresses(std::uint64_t byte
     try {
       order_.wait_until_done(views_[*view].last_use);
     } catch (const CaptureConflict&) {
-      return std::nullopt;  // the requester has nothing to do with that capture
+      // A capture forbids the wait. The requester's stream need not be in it, so this is no error.
+      return std::nullopt;
     }
     drop(*view);
   }

@@ -55,8 +55,8 @@ std::optional<AddressRange> PoolBlocks::allocate(const PoolRequest& request, std
 }
 
 // Returns a record for the block once `stream` is ordered after the block's last users; frees the block if
-// it throws. If an event would have to cross the border of a capture, replaces `block` by a large block of
-// new memory.
+// it throws. If this order needs a wait from inside a capture for work outside it, or the reverse, replaces
+// `block` by a large block of new memory.
 BlockRecord& PoolBlocks::prepare_record(const PoolRequest& request, Tlsf::Block& block, PoolStream& stream) {
   try {
     return prepare_record(request.kind, block, stream);

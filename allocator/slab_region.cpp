@@ -48,8 +48,8 @@ bool SlabRegion::reclaim() {
   for_each_free_slab([&](Tlsf::Index block, Tlsf::Extent slab, const Frontier& frontier) {
     all.push_back({.block = block, .slab = slab, .frontier = frontier});
   });
-  // In descending order of offset: after a slab is decommitted, the index of its free block stands for the
-  // part in front of the slab.
+  // In descending order of offset, since a free block may contain several slabs: after a slab is decommitted,
+  // the block's index stands for the part in front of that slab.
   std::ranges::sort(all, std::greater<>(), [](const Free& free) { return free.slab.offset; });
   for (const Free& free : all) {
     blocks_.prepare_to_decommit(free.block);

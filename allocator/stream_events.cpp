@@ -27,7 +27,7 @@ StreamEvent& StreamEvents::record(PoolStream& stream, bool is_last) {
     fresh.after = stream.known;
     {
       // The epoch ends first, then the event is recorded: a block freed in between belongs to the next epoch,
-      // if there is one.
+      // unless the stream ends with this event.
       const std::lock_guard lock(stream.mutex);
       fresh.epoch = ++stream.epoch;
       freed = std::exchange(stream.freed_in_epoch, false);

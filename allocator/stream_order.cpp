@@ -78,7 +78,7 @@ void StreamOrder::recycle(PoolStream& stream) {
 }
 
 // Handles a stream on which events can no longer be recorded. If no event is needed, the stream counts as
-// ended with notice.
+// ended, as if the pool had been told of its end.
 void StreamOrder::vanish(PoolStream& stream) {
   if (stream.number == 0) {
     numbers_.give(stream);  // its blocks may have been used since it was settled
@@ -230,8 +230,8 @@ void StreamOrder::limit_vanished() {
   }
 }
 
-// The host does not wait for a stream that still exists, except for a thread's default stream, or if streams
-// have very many numbers.
+// The host waits for a stream that still exists only if it is a thread's default stream, or if at least
+// kManyNumbers numbers are in use.
 void StreamOrder::limit_parked() noexcept {
   try {
     while (parked_.size() > kMaxParked) {
@@ -569,7 +569,7 @@ const StreamClock* StreamOrder::clock_of(Point point) const {
     return nullptr;
   }
   if (point.count > stream->epoch) {
-    return &stream->known;  // its next event represents at least that
+    return &stream->known;  // the stream's next event will represent at least these points
   }
   // The event of the point may have been dropped. A later event represents more than the point.
   const StreamEvent* const event = events_.existing(point);

@@ -27,7 +27,7 @@ constexpr std::array kPercents{100, 80, 60, 40, 30, 20, 15, 10};
 constexpr std::uint64_t kAmple = std::uint64_t{1} << 46U;
 constexpr double kNever = std::numeric_limits<double>::infinity();
 
-// The batch: 128, or the smaller one of the network's publication.
+// The batch: 128, or less for U-Net and for the deepest VGG networks (vgg116 to vgg416).
 std::int64_t batch_of(const std::string& model) {
   if (model == "unet") {
     return 8;

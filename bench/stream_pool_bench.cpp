@@ -80,7 +80,8 @@ double nanoseconds_a_call(double seconds) {
   return seconds * 1e9 / (2 * kPairs);
 }
 
-// Compares ten idle blocks with a million.
+// Compares ten idle blocks with a million. In the names of figures, "10" and "1M" are the numbers of idle
+// blocks; the figures are nanoseconds per call.
 void by_idle_blocks(benchmark::State& state, std::uint64_t bytes) {
   IdlePool few(10);
   IdlePool many(1000000);
@@ -154,7 +155,8 @@ constexpr std::uint64_t kLateRequest = 100000;
 constexpr int kRequests = 64;  // per run
 constexpr int kCalls = 20000;  // per run
 
-// Compares the time of request 100 with that of request 100,000.
+// Compares the time of request 100 with that of request 100,000. In the names of figures, "100" and "100k"
+// are the numbers of the requests; the figures are nanoseconds per request.
 void by_requests(benchmark::State& state, const Requests& requests) {
   std::unique_ptr<RequestLoop> early;
   RequestLoop late(requests);
@@ -191,6 +193,8 @@ BENCHMARK_CAPTURE(by_requests, large, {.bytes = 4 << 20, .is_told = false, .left
     ->Name("stream_pool/requests/large/left_behind")
     ->UseManualTime();
 
+// Compares 8, 128 and 512 streams. The number in a figure's name is the number of streams; the figures are
+// nanoseconds per call.
 void by_streams(benchmark::State& state, std::uint64_t most_bytes, Done done) {
   std::vector<std::unique_ptr<ManyStreams>> programs;
   std::vector<Contender> contenders;

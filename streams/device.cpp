@@ -481,7 +481,8 @@ void Device::abandon(const std::exception_ptr& cause) noexcept {
   }
   const std::lock_guard lock(mutex_);
   for (const StreamId stream : recording_->streams()) {
-    (*timelines_)[stream].ends = {};  // work that never runs is ordered after nothing
+    // The abandoned work never runs, so a wait for it implies no wait for the work that it was to follow.
+    (*timelines_)[stream].ends = {};
   }
   end_recording();
 }

@@ -80,8 +80,8 @@ bool is_ignored(int signal) {
   return now.sa_handler == SIG_IGN;
 }
 
-// Whether this is the exit status of a failure that the command names. Status 1 is not: Open MPI exits with
-// it after it was asked to end its ranks.
+// Whether this status shows how a rank failed: bad usage, lack of memory, a device failure or divergence.
+// Status 1 does not, since Open MPI also exits with it after it was asked to end its ranks.
 bool is_named_failure(int status) {
   return WIFEXITED(status) && WEXITSTATUS(status) >= kExitUsage && WEXITSTATUS(status) <= kExitDiverged;
 }
@@ -168,7 +168,8 @@ pid_t start(std::vector<std::string>& command, const WatchedSignals& signals, bo
 int run_launcher(std::vector<std::string> command) {
   using Clock = std::chrono::steady_clock;
   const WatchedSignals signals;
-  // Without a terminal the launcher gets a group of its own, so that it receives signals only from here.
+  // Without a terminal the launcher gets a group of its own, so that it receives signals only from this
+  // process.
   const bool own_group = !is_in_foreground();
   const pid_t launcher = start(command, signals, own_group);
   bool started = false;  // whether the launcher has started a process
@@ -211,7 +212,7 @@ int run_launcher(std::vector<std::string> command) {
     }
   }
   if (heard != 0 && status != 0 && !is_named_failure(status)) {
-    return kExitSignal + heard;  // Open MPI's own status does not tell the signal
+    return kExitSignal + heard;  // Open MPI's own status does not contain the signal
   }
   return WIFSIGNALED(status) ? kExitSignal + WTERMSIG(status) : WEXITSTATUS(status);
 }

@@ -41,8 +41,8 @@ class KeptPipeSignal {
   struct sigaction action_ {};
 };
 
-// Threads started in its lifetime receive no signals; in them, a write to a closed connection returns an
-// error.
+// Threads started while an object of this class exists receive no signals. In them, a write to a closed
+// connection returns an error.
 class BlockedSignals {
  public:
   BlockedSignals() {

@@ -62,11 +62,12 @@ std::vector<std::string> differences(const CheckpointInfo& info, const PlannedRu
   const PrecisionOptions& precision = run.options.training.precision;
   if (info.precision != precision) {
     found.add_if_different("precision", in_words(info.precision), in_words(precision));
-    // With another precision, the algorithms differ, too. They are the only record of how the checkpoint's
-    // run normalised, so no more can be compared.
+    // With another precision, the algorithms differ, too. Only they show whether the checkpoint's run
+    // normalised over all ranks, so no more can be compared.
     return std::move(found).texts();
   }
-  // Planning replaces recorded algorithms if the checkpoint's run normalised the other way.
+  // Planning has replaced recorded algorithms if one run normalised over all ranks and the other did not. So
+  // if no recorded algorithm was replaced, both normalise alike.
   const bool normalizes_over_ranks = run.options.training.normalizes_over_ranks();
   const bool as_then = info.algorithms == run.options.recorded_algorithms;
   found.add_if_different("batch normalisation over", batches(normalizes_over_ranks == as_then),

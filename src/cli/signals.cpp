@@ -17,7 +17,8 @@ std::atomic<bool> end_wanted{false};
 static_assert(std::atomic<int>::is_always_lock_free && std::atomic<std::int64_t>::is_always_lock_free &&
               std::atomic<bool>::is_always_lock_free);
 
-// timeout(1) sends its signal to the process, and at the same time to the process's group.
+// One request may arrive as two signals: timeout(1) sends its signal to the process and, at the same time, to
+// the process's group.
 constexpr std::int64_t kSameRequestMilliseconds = 500;
 
 std::int64_t now_milliseconds() {
@@ -44,8 +45,9 @@ void hear_save_requests() {
   set_handler(SIGUSR1, save_soon);
 }
 
-// A signal handler. It counts signals, since two signals that arrive together may both reach this handler, on
-// one thread or on two.
+// A signal handler. Two signals that arrive together may both be in this handler at once, on one thread or on
+// two. The first signal is the request to end. The same signal again within kSameRequestMilliseconds is
+// ignored. Any other signal gets its default action, which ends the process.
 void SignalRequests::end_later(int signal) {
   const std::int64_t now = now_milliseconds();
   int before = 0;
@@ -54,7 +56,7 @@ void SignalRequests::end_later(int signal) {
     end_wanted = true;
     return;
   }
-  // 0 while the first call has not recorded the time yet.
+  // 0 if the call for the first signal has not stored the time yet.
   const std::int64_t first = ending_milliseconds;
   if (signal == before && (first == 0 || now - first < kSameRequestMilliseconds)) {
     return;

@@ -257,8 +257,8 @@ void require_any_fit(const Sweep& sweep) {
                  " page-locked memory");
 }
 
-// The sweep compares all policies and budgets with the same algorithms and costs. Without --engine-timings
-// only some policies would time engines. So none are timed then, and a time limit for timing engines is
+// The sweep compares all policies and budgets with the same algorithms and costs. Only with --engine-timings
+// do all policies time engines. Without it, no engine is timed, and a time limit for timing engines is
 // refused.
 void require_timings_for_limit(RunArguments& arguments) {
   if (arguments.engine_timings) {

@@ -352,7 +352,7 @@ std::string how_it_stopped(const PreparedTraining& prepared, const SavedSteps& s
 }
 
 // The state of the last checkpoint, or of step 0 if there is none. All ranks use the first rank's state,
-// since only that rank has certainly written a checkpoint.
+// since only that rank writes checkpoints.
 TrainingState last_state(const PreparedTraining& prepared, const SavedSteps& saved) {
   if (is_first(prepared.processes) && saved.last) {
     return Checkpoint(*prepared.arguments.training.save).state(prepared.run);

@@ -53,8 +53,9 @@ class Synthetic : public Dataset {
   }
 
  private:
-  // Divides the range of symmetric() into `classes_` equal parts, and returns the part in which the cell's
-  // first random number (24 bits) lies.
+  // Divides the range of 24-bit numbers into `classes_` equal parts, and returns the part that contains the
+  // highest 24 bits of the cell's first random number. The pattern's first channel in the cell is made from
+  // the same bits (SplitMix64::symmetric()).
   std::int32_t label(std::uint64_t cell_seed) const {
     return static_cast<std::int32_t>((SplitMix64(cell_seed).next() >> 40) * classes_ >> 24);
   }

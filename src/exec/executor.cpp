@@ -220,8 +220,8 @@ void Executor::bind_persistent_buffers() {
       take(id, parts_.streams[StreamRole::kCompute]);
     }
   }
-  // Each of these streams may be the first to use a persistent buffer. It must do so after the earlier users
-  // of the buffer's memory.
+  // Each of these streams may be the first to use a persistent buffer, so each is ordered after the earlier
+  // users of the buffers' memory.
   for (const StreamRole role : {StreamRole::kOffload, StreamRole::kPrefetch, StreamRole::kLoad}) {
     parts_.device.wait(parts_.streams[role], parts_.device.frontier(parts_.streams[StreamRole::kCompute]));
   }
@@ -616,9 +616,10 @@ AddressRange Executor::operand_range(BufferId buffer, ValueId value) const {
   return {.begin = buffers_[buffer].range.begin, .bytes = parts_.tape.value(value).bytes};
 }
 
-// The version of the contents that a reader of `value` expects. It is the version of the last write to the
-// buffer, in the order of instructions, if this write made `value`. Devices compare versions to find an order
-// that the waits permit and in which the reader would read other contents.
+// The version of the contents that a reader of `value` expects: that of the last write to the buffer, in the
+// order of instructions. If this write made another value and the buffer has no slot, returns a version that
+// no write has. Devices compare versions to find an order that the waits permit and in which the reader would
+// read other contents.
 std::uint64_t Executor::version_of(BufferId buffer, ValueId value) const {
   const BufferState& state = buffers_[buffer];
   if (state.slot != nullptr) {
@@ -707,7 +708,7 @@ std::vector<std::byte> Executor::on_host(const PreparedInstruction& prepared, co
   return bytes;
 }
 
-// Reduces in place; the checker has verified that the instruction may.
+// Reduces in place: the plan checker has verified that each result is in the buffer of its operand.
 void Executor::reduce(const PreparedInstruction& prepared) {
   const std::span<const BufferUse> all(prepared.uses);
   const std::span<const BufferUse> reads = all.first(all.size() / 2);

@@ -18,7 +18,7 @@ namespace vdnn {
 
 namespace {
 
-// A budget that is larger than any schedule needs, and small enough that sums with granules do not overflow.
+// A budget that is larger than any schedule needs. Granules can be added to it without overflow.
 constexpr std::uint64_t kBoundless = std::uint64_t{1} << 50;
 // Steps that are not measured. The first step fills the pools; the second step is the first that overlaps
 // another step.

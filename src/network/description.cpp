@@ -114,8 +114,8 @@ class Assembly {
   template <class Other>
   void shared_loss(const std::string&, const Other&, Tensor) {}
 
-  // Every unplaced layer reads another unplaced layer, so a path that goes from each layer to one of its
-  // inputs leads into a cycle.
+  // Every unplaced layer reads another unplaced layer. So a path that goes from each unplaced layer to an
+  // unplaced layer that it reads leads into a cycle.
   std::string cycle(const std::vector<bool>& placed) const {
     std::map<std::string, std::string> waits_for;
     for (std::size_t i = 0; i < layers_.size(); ++i) {

@@ -153,7 +153,7 @@ class DynamicPolicy {
       if (expected.fits(budgets_)) {
         return plan;
       }
-      // Page-locked memory does not depend on algorithms.
+      // If only page-locked memory is missing, other algorithms do not help: its use does not depend on them.
       if (expected.peak_bytes <= budgets_.device_bytes) {
         return std::nullopt;
       }

@@ -42,7 +42,8 @@ std::vector<OpId> last_fetches(std::span<const Transfer> transfers) {
     return std::pair(transfers[each].value, transfers[each].prefetch_with);
   });
   std::vector<OpId> result(transfers.size(), kNone);
-  // The latest transfer that copies to the host. Later transfers without a copy fetch from its copy.
+  // The latest transfer that copies to the host. A later transfer that does not copy fetches from that
+  // copy.
   std::size_t copy = 0;
   for (const std::size_t each : order) {
     if (transfers[each].offload_with != kNone) {

@@ -192,7 +192,7 @@ Instruction instruction_from(const Json& json, std::size_t index, const Bounds& 
   return instruction;
 }
 
-// The limit bounds the recursion of the parser. No schedule nests as deep.
+// The limit bounds the recursion of the parser. No schedule is nested that deeply.
 constexpr int kDeepest = 64;
 
 Json parse(std::istream& in) {

@@ -96,7 +96,8 @@ void look_at_more_memory(const PlannedRun& run, const PlanCosts& costs, Explanat
   std::ranges::sort(budgets);
   double step = run.fits() ? run.prediction.step_seconds : 2 * explanation.unlimited_step_seconds;
   for (const std::uint64_t budget : budgets) {
-    // Forecasts of one schedule are equal; a difference of 10^-6 between two schedules does not matter.
+    // A step that is longer by at most a fraction of 10^-6 counts as equally fast. (The tolerance is not for
+    // rounding errors: two forecasts of the same schedule are equal.)
     if (step <= explanation.unlimited_step_seconds * (1 + 1e-6)) {
       return;
     }
@@ -105,12 +106,13 @@ void look_at_more_memory(const PlannedRun& run, const PlanCosts& costs, Explanat
   }
 }
 
-// The number of ops at which the bytes in use come within `bytes` of those at the fullest moment.
+// The number of ops at which at least M - `bytes` bytes are in use. M are the bytes in use at the fullest
+// moment.
 std::size_t ops_within(const Schedule& schedule, std::uint64_t bytes) {
   const std::vector<std::uint64_t> in_use = bytes_in_use(schedule);
   const std::uint64_t most = in_use.empty() ? 0 : std::ranges::max(in_use);
   std::set<OpId> ops;
-  std::uint64_t since_launch = 0;  // allocations for a launch come before it
+  std::uint64_t since_launch = 0;  // the most bytes in use; a launch's allocations precede it
   for (std::size_t index = 0; index < in_use.size(); ++index) {
     const Instruction& instruction = schedule.instructions[index];
     since_launch = std::max(since_launch, in_use[index]);
@@ -162,8 +164,8 @@ Explanation explain(const PlannedRun& run) {
 
 namespace {
 
-// The ops for which the value is recomputed. An op reads the recomputed value itself, or reads another value
-// that is recomputed from it.
+// The ops for which the value is recomputed. Such an op reads the value itself, or another value that is
+// recomputed from it.
 std::vector<OpId> made_again_for(const PlannedRun& run, ValueId value) {
   const std::vector<Instruction>& instructions = run.schedule.instructions;
   std::map<BufferId, std::uint32_t> made;  // by buffer: the recomputation of the value, until its first read

@@ -21,7 +21,7 @@ namespace {
 
 class Moment {
  public:
-  // Memory at instruction `when`, for the launch to which it belongs.
+  // The memory in use at instruction `when`. `launch`: the launch to which that instruction belongs.
   Moment(const Tape& tape, const Schedule& schedule, std::uint32_t when, std::uint32_t launch)
       : tape_(tape),
         schedule_(schedule),

@@ -125,7 +125,7 @@ double hidden_share(const StepTime& time, const Prediction& prediction,
     copied += seconds;
     for (const StalledLaunch& stall : time.stalls) {
       if (stall.transfer == copy) {
-        exposed += std::min(stall.seconds, seconds);  // both end together
+        exposed += std::min(stall.seconds, seconds);  // the stall and the copy end together
       }
     }
   }

@@ -25,7 +25,7 @@ namespace vdnn {
 
 namespace {
 
-// Checks costs that the caller has made. Costs from a file have been checked by its reader.
+// Checks costs that the caller supplies. Costs from a file have been checked by its reader.
 void require_possible(const MeasuredCosts& costs) {
   const auto require = [](double number, const std::string& what) {
     if (!std::isfinite(number) || number <= 0) {

@@ -8,11 +8,13 @@ namespace vdnn::stash {
 
 namespace {
 
-// For each tensor, the stretches in which nobody needs it. A tensor's first stretch runs from the start of
-// the step to its first read or, if the tensor is never read, to its drop.
+// For each tensor, the stretches in which nobody needs it. A tensor's first stretch ends at its first read
+// or, if the tensor is never read, at its drop. It begins at the start of the step, because absences_of()
+// later removes the part in which the tensor has not left yet.
 std::vector<std::vector<Stretch>> unneeded(const StepRecord& step) {
   std::vector<std::vector<Stretch>> stretches(step.tensors.size());
-  std::vector<std::optional<std::size_t>> begins(step.tensors.size(), 0);  // absent: within a pass
+  // By tensor: where its next stretch begins; absent within a pass.
+  std::vector<std::optional<std::size_t>> begins(step.tensors.size(), 0);
   for (std::size_t i = 0; i < step.events.size(); ++i) {
     const StepEvent& event = step.events[i];
     if (event.kind == StepEvent::Kind::kRead) {
@@ -41,8 +43,8 @@ std::vector<Stretch> since(std::size_t begin, std::vector<Stretch> stretches) {
   return stretches;
 }
 
-// For each save event, the first event at which the source has been released; unused for reads. The source of
-// a later save is released no earlier, so one pass over the events finds all releases.
+// By event: for a save, the first event at which the copied tensor's memory has been released; unused for
+// reads. A tensor that is saved later is released no earlier, so one pass over the events finds all releases.
 std::vector<std::size_t> releases_of(const StepRecord& step, std::uint64_t flight_bytes) {
   const auto saved_at = [&step](std::size_t event) {
     const bool is_save = step.events[event].kind == StepEvent::Kind::kSave;

@@ -96,10 +96,10 @@ class Scheduler {
     return is_up_to ? &absence.stretches[next] : nullptr;
   }
 
-  // Schedules the fetch for the read that ends `away`, the next read of the step, and counts its bytes.
-  // Binary search is valid: if a fetch that starts at a read fits, a fetch that starts at a later read also
-  // fits. The later fetch covers fewer events, and after the last scheduled fetch the bytes ahead only
-  // decrease.
+  // Schedules the fetch for the step's next read, which ends `away`, and counts its bytes. Returns the number
+  // of reads after which the fetch starts. Binary search is valid: if a fetch that starts at a read fits, a
+  // fetch that starts at a later read also fits. The later fetch covers fewer events, and after the last
+  // scheduled fetch the bytes ahead only decrease.
   std::size_t fetch_ahead(const Stretch& away, std::uint64_t bytes) {
     std::size_t earliest = read_events_.size() + 1;  // the fetch is late
     std::size_t low = std::max<std::size_t>(fetched_after_, 1);

@@ -7,7 +7,7 @@ namespace vdnn::stash {
 namespace {
 
 // Whether the tensor may be fetched ahead of this read: the tensor is away, it is not listed for a fetch, no
-// reader waits for it, and it has not had this read.
+// reader waits for it, and this read of it is still to come.
 bool may_come_back_for(const ScheduledRead& read, const StashedTensor& tensor) {
   return tensor.where == Where::kAway && !tensor.is_missing && !tensor.is_listed &&
          tensor.reads <= read.earlier;

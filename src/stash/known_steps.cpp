@@ -11,7 +11,8 @@ bool goes_on_with(const KnownStep& kind, std::size_t index, const StepTensor& ne
   return index < kind.record.tensors.size() && is_same_tensor(kind.record.tensors[index], next);
 }
 
-// Raises the known bytes in use of each event to the seen ones. Returns whether any were raised.
+// Raises each event's known bytes in use to those of this step if these are higher. Returns whether any were
+// raised.
 bool raise_figures(std::vector<StepEvent>& known, const std::vector<StepEvent>& seen) {
   bool is_higher = false;
   for (std::size_t i = 0; i < seen.size(); ++i) {
@@ -22,7 +23,8 @@ bool raise_figures(std::vector<StepEvent>& known, const std::vector<StepEvent>& 
   return is_higher;
 }
 
-// Returns whether any tensor was held longer than known.
+// Records until when the step's tensors were held. Returns whether any was held longer than in all earlier
+// steps of its kind.
 bool note_holders(std::vector<StepTensor>& known, const std::vector<StepTensor>& seen) {
   bool is_news = false;
   for (std::size_t i = 0; i < seen.size(); ++i) {

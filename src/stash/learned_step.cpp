@@ -34,7 +34,8 @@ std::vector<Course> courses_of(const StepRecord& step) {
 }
 
 // By event: the bytes of saved tensors that are read later. At least these bytes are in use at the event. A
-// caller that counts only part of its memory may report fewer bytes; then these are written instead.
+// caller that counts only part of its memory may report fewer bytes; then the JSON text has the bytes of the
+// saved tensors instead.
 std::vector<std::uint64_t> saved_bytes_of(const StepRecord& step, const std::vector<Course>& courses) {
   std::vector<std::uint64_t> bytes(step.events.size(), 0);
   std::uint64_t saved = 0;

@@ -23,7 +23,7 @@ std::int64_t signed_bytes(std::uint64_t bytes) {
   return static_cast<std::int64_t>(std::min(bytes, kMostBytes));
 }
 
-// By event: whether any tensor could be away if windows may have any size.
+// By event: whether any tensor could be away, at least with the narrowest flight window.
 std::vector<bool> may_be_lessened(const StepRecord& step) {
   std::vector<std::int64_t> changes(step.events.size() + 1, 0);  // of the number of tensors that are away
   for (const Absence& absence : absences_of(step, 0)) {
@@ -216,8 +216,8 @@ class BranchAndBound {
     branch(*event);
   }
 
-  // Tries solutions for each candidate of the event: solutions that contain it and none of the candidates
-  // tried earlier.
+  // For each candidate that could be away at the event, tries the solutions that contain it and none of the
+  // candidates tried before it.
   void branch(std::size_t event) {
     std::vector<std::size_t> tried;
     std::optional<std::size_t> next = cover_.next_open(event, 0);
@@ -342,7 +342,8 @@ Choice choose_for_budget(const StepRecord& step, const StepLimits& limits) {
 
 Choice choose(const StepRecord& step, const StepLimits& limits) {
   if (limits.budget_bytes == 0) {
-    // A tensor can leave only if the flight window releases its source before it is read.
+    // The flight window is bounded, since a tensor can leave only if its source is released before it is
+    // read: with a wider window, sources are released later.
     return choose_all(step, {.ahead_bytes = limits.ahead_bytes,
                              .flight_bytes = std::min(limits.flight_bytes, two_largest_bytes(step))});
   }

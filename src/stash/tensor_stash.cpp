@@ -510,9 +510,9 @@ void TensorStash::Impl::let_go_of_target(StashedTensor& tensor) {
 }
 
 // The caller now releases the target, so the bytes in use that it reports no longer include the tensor. Most
-// graphs are read once, and then that is right. If another pass reads the tensor, StepUnderWay::note_back()
-// adds its bytes to the events in between. It leaves out the first of them, at which a reader of several
-// tensors may still hold the target.
+// graphs are read once, and then the reported bytes are right. If another pass reads the tensor,
+// StepUnderWay::note_back() adds the tensor's bytes to the events between the two passes. It leaves out the
+// first of these events, at which a reader of several tensors may still hold the target.
 void TensorStash::Impl::note_let_go(StashedTensor& tensor) {
   if (bytes_.is_told()) {
     step_.note_let_go(tensor);

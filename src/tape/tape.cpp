@@ -56,9 +56,9 @@ void check_op(const Op& op, std::size_t values, std::size_t layers) {
 }
 
 // Persistent values are rewritten in place: an op that writes a persistent value also reads it, so that the
-// value's last reader is its last user. Copies of parameters are the exception: they are made from the
-// parameter. The forward pass writes running statistics, and the backward pass writes sums of gradients.
-// Updates write all other persistent values.
+// value's last reader is its last user. Copies of parameters are the exception: the op that writes a copy
+// reads the parameter, not the copy. The forward pass writes running statistics, and the backward pass writes
+// sums of gradients. Updates write all other persistent values.
 void check_persistent_write(const Op& op, const Value& value, ValueId id, bool statistic) {
   const Phase phase = statistic                                          ? Phase::kForward
                       : std::holds_alternative<GradientSumSpec>(op.spec) ? Phase::kBackward

@@ -377,7 +377,8 @@ void Checkpoint::require_network(const PlannedRun& run, const TrainingState& exp
       reject(printable(parameter.name) + " is " + to_string(found->dims) + " there and " +
              to_string(parameter.dims) + " here");
     }
-    // If the networks have the same name, the file has lost the tensor. Reading the state then reports that.
+    // If the networks have the same name, a missing tensor means that the file is incomplete. Reading the
+    // state then reports that.
     if (found == nullptr && other_name) {
       reject("it has no " + in_words(parameter.name, parameter.dims));
     }

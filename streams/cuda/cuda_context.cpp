@@ -100,8 +100,8 @@ CudaContext::Scope CudaContext::enter(int ordinal) {
   if (ordinal != ordinal_ || scope.context_ == nullptr || scope.context_ != primary_) {
     check(api_->get_device(scope.gpu_), "cudaGetDevice");
     // Needed even if the thread's GPU is `ordinal` already: on a thread that has not used that GPU yet, the
-    // call makes the GPU's context current. If other runtime calls came first, they would begin to use the
-    // thread's earlier GPU.
+    // call makes the GPU's context current. Other runtime calls come later: before this one, they would begin
+    // to use the GPU that the thread has been set to.
     check(api_->set_device(ordinal), "cudaSetDevice", [&] { return std::to_string(ordinal); });
     check(scope.see_change(ordinal), "cuCtxGetCurrent");
     if (ordinal == ordinal_ && !scope.is_changed_) {

@@ -393,9 +393,9 @@ void CudaDevice::append(Point point, std::string_view name, std::uint64_t copied
   }
 }
 
-// Does not wait for the submission: if it is a collective that other ranks never submit, it never ends. Drops
-// the event: since it has not been recorded now, its last record may be one in an earlier capture, for which
-// nothing can wait.
+// Does not wait for the submission: a collective that other ranks never submit would never end. Drops the
+// event: this recording of it failed, so its last successful recording may be in an earlier capture, and
+// nothing can wait for an event recorded there.
 void CudaDevice::give_up_recording(Stream& stream, Point point) noexcept {
   failures_.add(point, std::current_exception());
   const std::lock_guard lock(mutex_);

@@ -120,7 +120,8 @@ class CudaPoolBackend final : public PoolBackend {
       }
       context_->check(status, "cudaDeviceSynchronize");
       if (last_left != 0) {
-        granules_.give_back_left(last_left);  // reservations left during the wait may be in use
+        // Work that this wait does not cover may use reservations that were left after the wait began.
+        granules_.give_back_left(last_left);
       }
     });
   }

@@ -6,7 +6,7 @@ std::uint64_t id_of(CudaContext& context, CudaStream stream) {
   std::uint64_t id = 0;
   const CudaStatus status = context.api().stream_id(id, stream);
   // CUDA does not define the result for the handle of a destroyed stream. Depending on the driver, it is
-  // either of these errors. If the context has really been destroyed, the next call of another kind fails.
+  // either of these errors. A context that has really been destroyed is reported by a later CUDA call.
   if (status == CudaStatus::kInvalidResourceHandle || status == CudaStatus::kContextIsDestroyed) {
     context.forget(status);
     throw InvalidArgument(context.owner() + ": there is no such stream");

@@ -90,7 +90,7 @@ TEST_F(PinnedPoolTest, BlockLockedFirstIsReusedFirstAndOnlyForItsOwnSize) {
 }
 
 // A defect of another library (Megatron-LM#7398): nothing ordered the two users of a host block across a
-// step's border, so a reload raced with its own earlier copy.
+// step's border, so the offload of one step overwrote a block that the previous step's reload still read.
 TEST_F(PinnedPoolTest, StreamWaitsForTheLastUsersOfWhatItReuses) {
   PinnedPool pool(device_);
   const AddressRange block = pool.allocate(1000, 0).value();

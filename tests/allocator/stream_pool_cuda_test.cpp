@@ -215,8 +215,8 @@ void expect_sound(std::unique_ptr<CudaProgram> program, int steps) {
   EXPECT_EQ(texts(cuda->findings()), "") << cuda->failed_call();
   EXPECT_THAT(cuda->misuses(), IsEmpty()) << cuda->failed_call();
   EXPECT_THAT(cuda->leaks(), IsEmpty()) << cuda->failed_call();
-  // Regression: all events were blocking ones. Waits of the host are cheap with them, but waits of streams
-  // and queries are slow.
+  // Regression: all events had the flag cudaEventBlockingSync. With it, waits of the host need little CPU,
+  // but waits of streams and queries are slow.
   EXPECT_THAT(cuda->dear_events(), IsEmpty());
 }
 

@@ -90,7 +90,8 @@ TEST(StreamPoolScaleTest, PlacementDoesNotDependOnTheDevicesSpeed) {
   }
 }
 
-// Regression: for each small block that its own cache lacked, the pool visited the caches of all streams.
+// Regression: if the cache of the requesting stream had no small block, the pool visited the caches of all
+// streams.
 TEST(StreamPoolScaleTest, ACallVisitsNoMoreStreamsOfManyThanOfFew) {
   constexpr int kCalls = 40000;
   for (const std::uint64_t most_bytes : {std::uint64_t{64} << 10, std::uint64_t{8} << 20}) {
@@ -116,7 +117,7 @@ TEST(StreamPoolScaleTest, PlacementAmongManyStreamsDoesNotDependOnTheDevicesSpee
   EXPECT_EQ(addresses(Done::kNever), fast);
 }
 
-// The host waits for an ended stream only after as many further streams have ended as the pool tracks.
+// The host waits for an ended stream only once more streams have ended than the pool tracks (kMaxRetired).
 TEST(StreamPoolScaleTest, TheHostIsFarAheadBeforeItWaits) {
   RequestLoop loop({.bytes = std::uint64_t{4} << 20, .done = Done::kNever});
   loop.run(kMaxRetired);

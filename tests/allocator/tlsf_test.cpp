@@ -232,8 +232,9 @@ TEST(Tlsf, RangeIsEmptyAtFirst) {
 }
 
 // A known defect of TLSF allocators: good fit searches only classes above the request's own. So it overlooks
-// a fitting block of the request's own class, and reports exhaustion or grows the range. Here the only
-// fitting block comes after more smaller ones than the search tries first.
+// a fitting block of the request's own class, and reports exhaustion or grows the range. Here smaller blocks
+// precede the only fitting block in the list of its class. They are more than the kCandidates blocks that the
+// search tries first.
 TEST(Tlsf, FindsTheOnlyFittingBlockOfItsOwnClass) {
   Tlsf tlsf(1);
   constexpr std::uint64_t kSmall = 1024;

@@ -439,7 +439,8 @@ TEST_F(DivergedTest, FindsTheFirstValueThatIsNotFinite) {
   EXPECT_EQ(from_checkpoint.status, kDiverged);
   EXPECT_THAT(from_checkpoint.out,
               AllOf(HasSubstr("repeating steps 4 to 5"), HasSubstr("step 5, op conv2.forward: conv2.y")));
-  // The run's own checkpoint is later than the one from which it resumed.
+  // If the run has saved a checkpoint of its own, it repeats steps from this later one rather than from the
+  // one from which it resumed.
   const Outcome from_saved = run(diverging("--steps 20 --find-nan --resume " + path("checkpoint") +
                                            " --save-every 1 --save " + path("own")));
   EXPECT_EQ(from_saved.status, kDiverged);
@@ -1247,8 +1248,8 @@ class Followed : public CliTest {
   static constexpr int kSteps = 3000;
   static constexpr int kLeastOfLine = 50;  // bytes of JSON
 
-  // The log when the run has written `lines` lines of JSON. The run is then still going: all its lines exceed
-  // the pipe's size, and nobody reads further.
+  // The log when the run has written `lines` lines of JSON. The run is then still going: all its lines
+  // together need more space than the pipe has, and nobody reads further.
   std::string log_after(std::ptrdiff_t lines, const std::string& option) const {
     const std::string pipe = path("pipe");
     EXPECT_EQ(::mkfifo(pipe.c_str(), 0600), 0);
@@ -1274,7 +1275,7 @@ class Followed : public CliTest {
   }
 };
 
-// Regression: a file's large buffer kept the header back until the run had ended.
+// Regression: if the log was a file, its large buffer kept the header back until the run had ended.
 TEST_F(Followed, TheHeaderIsThereWhileTheRunGoesOn) {
   const std::string log = log_after(1, "--progress-every=0");
   EXPECT_THAT(log, ::testing::AllOf(HasSubstr("lenet, batch 1, on cpu"), HasSubstr("policy none"),
@@ -1820,7 +1821,7 @@ TEST_F(CliTest, TracesAreJsonWithATrackAStreamAndMemoryCounters) {
 
 // --- bad input ---------------------------------------------------------------------------------------------
 
-// Exits with status 2 and a message that names the error.
+// Arguments with which the command exits with status 2, and a part of the message, which names the error.
 struct BadInput {
   const char* name;
   const char* arguments;

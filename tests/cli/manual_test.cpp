@@ -92,7 +92,7 @@ TEST_F(SelfDescription, VersionNamesTheCommitAndEveryLibrary) {
   }
 }
 
-// Runs the script of each build on a checkout and on a tarball.
+// Runs the script by which every build records the commit, on a checkout and on a tarball.
 TEST_F(SelfDescription, TheCommitIsThatOfACheckoutOrUnknown) {
   const auto header_of = [&](const std::string& source) {
     const testing::Outcome outcome =

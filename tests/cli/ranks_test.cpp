@@ -151,7 +151,7 @@ TEST_F(Ranks, GoOnFromTheCheckpointOfAnotherNumberOfRanks) {
   EXPECT_EQ(resumed["weights_sha256"], straight["weights_sha256"]);
 }
 
-// Regression: the run trained on without a warning.
+// Regression: no rank warned when a resumed run had another global batch than its checkpoint.
 TEST_F(Ranks, OneOfThemWarnsOfAnotherGlobalBatch) {
   const std::string checkpoint = path("checkpoint");
   trained("--steps 1 --devices 2 --save " + checkpoint);
@@ -371,8 +371,8 @@ TEST_F(Launcher, ThatCannotBeRunIsReported) {
   EXPECT_THAT(outcome.text, HasSubstr("cannot run mpirun: No such file"));
 }
 
-// Regression: when mpirun replaced the command's process, the command did not notice a launcher that outlived
-// its ranks.
+// Regression: the command replaced its own process by mpirun, so nothing ended an mpirun that outlived its
+// ranks.
 TEST_F(Launcher, ThatStaysBehindItsRanksIsEnded) {
   const testing::Outcome outcome = with_mpirun("sleep 0.5 & echo $$ > launcher; exec sleep 600",
                                                "$train; status=$?; kill -0 $(cat launcher); exit $status");
@@ -380,8 +380,8 @@ TEST_F(Launcher, ThatStaysBehindItsRanksIsEnded) {
   EXPECT_THAT(outcome.text, AllOf(HasSubstr("mpirun was still running"), HasSubstr("No such process")));
 }
 
-// The command passes the request on so that ranks end by themselves. If Open MPI were asked to end, it would
-// give the ranks one second.
+// The command passes the request on as SIGUSR2, which mpirun forwards, so that ranks end by themselves. If
+// mpirun itself got SIGINT or SIGTERM, it would give the ranks one second.
 TEST_F(Launcher, ReceivesTheCommandsRequestToEnd) {
   const testing::Outcome outcome = with_mpirun(
       "trap 'echo handed on > heard; exit 9' USR2; touch ready; for i in $(seq 2000); do sleep 0.05; done",

@@ -156,8 +156,8 @@ TEST_F(KnownDefectsOnAFullGpu, WaitingForMemoryWithNothingInFlight) {
 // --- 5, 9 --------------------------------------------------------------------------------------------------
 
 // Each call that two steps make fails once, while an earlier step is in flight. The caller that steps or
-// waits gets the error, and CUDA does not report the error again at the thread's next launch. After the
-// executor is destroyed, it holds no memory, and another executor runs steps in the same memory.
+// waits gets the error, and CUDA does not report the error again at the thread's next launch. Once the
+// executor is destroyed, all of its memory is free again, and another executor runs steps in the same memory.
 TEST_F(KnownDefectsOnCuda, StashedMapsKeptAfterACallOfAStepFailed) {
   const TapePtr tape = training_tape(zoo_network("lenet", 1));
   const Schedule schedule = schedule_of(*tape, Policy::kOffloadAll);

@@ -137,8 +137,8 @@ class KnownDefectsOnAFullDevice : public ::testing::Test {
   KnownDefectsOnAFullDevice() { create_streams(device_); }
 
   Frontier in_flight(StreamId stream) { return Frontier(device_.submit(stream, {})); }
-  // The only event is one wait of `stream` on the device: the host has not waited, and no memory was given
-  // back.
+  // Expects that the pool has made one call of the device, by which `stream` waits for `point`: the host has
+  // not waited, and no memory was given back.
   void expect_only_wait(StreamId stream, Point point) {
     EXPECT_EQ(
         device_.take_events(),

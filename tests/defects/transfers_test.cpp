@@ -71,7 +71,8 @@ INSTANTIATE_TEST_SUITE_P(Judges, KnownDefectsOfOrder, ::testing::ValuesIn(kJudge
 
 // Megatron-LM#7398: page-locked buffers persist from step to step. The offload of one step overwrote a buffer
 // that the previous step's reload still read, and the loss fell all the same. Here each step reuses the
-// blocks of the previous step, and in every permitted order a reload finds its own copy.
+// blocks of the previous step, and in every permitted order a reload reads what the offload of its own step
+// has copied.
 TEST_P(KnownDefectsOfOrder, ReloadRacesItsOwnEarlierCopyAcrossTheStepBorder) {
   for (const Subject& subject : transferring_subjects()) {
     for (std::uint64_t seed = 0; seed < kOrders; ++seed) {

@@ -68,7 +68,7 @@ TEST(ProcessGroup, ARankThatGivesUpLetsLowerRanksReportFirst) {
     EXPECT_THROW(group.end_ranks("there is no such file", 2), DeviceError);  // the fake throws instead
     head_starts[static_cast<std::size_t>(group.rank())] = network.rested_seconds(group.rank()) - before;
   });
-  // These differences of sums have rounding errors.
+  // Each head start is a difference of sums of seconds, and so has a rounding error.
   EXPECT_THAT(head_starts, Pointwise(DoubleNear(1e-6), {0.0, 0.5, 1.0, 1.5, 2.0, 2.5, 2.5, 2.5}));
 }
 

@@ -94,7 +94,8 @@ TEST(DeviceOfRankWithoutGpus, IsCpuUnlessAGpuIsAskedFor) {
                      [](ProcessGroup& group) { EXPECT_EQ(device_of_rank("auto", group, nullptr), "cpu"); });
 }
 
-// All ranks take part in the comparison of devices, so no rank waits for a rank without a GPU.
+// Ranks without a GPU take part in the comparison of devices, too, so that the other ranks do not wait for
+// them forever.
 TEST(DeviceOfRankWithoutGpus, AlsoWhereOthersHaveSome) {
   const Chosen chosen = choose("auto", {{1, 0}, {0, 0}, {1, 2}, {0, 0}});
   EXPECT_THAT(chosen.errors, Each(""));

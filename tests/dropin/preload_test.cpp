@@ -26,7 +26,7 @@ using testing::ProgramRun;
 using ::testing::StartsWith;
 using ::testing::Values;
 
-// The number of orders, and of failures, with which a program runs.
+// How often a test runs a program. Each run has another order of the streams' work, or other failures.
 std::uint64_t orders() {
   return testing::extent({.usual = 20, .in_long_run = 200});
 }
@@ -247,7 +247,8 @@ TEST_F(PreloadTest, CapturesThatEndUnseenHoldNothingUp) {
   }
 }
 
-// Regression: a capture was attributed to the thread's GPU, and counted as ended after the reset of that GPU.
+// Regression: a capture was attributed to the thread's GPU instead of the stream's, and counted as ended
+// after the reset of the thread's GPU.
 TEST_F(PreloadTest, AResetLeavesCapturesOfOtherGpus) {
   for (const char* const program :
        {"programs/reset_beside_capture", "static_programs/reset_beside_capture"}) {

@@ -367,8 +367,8 @@ std::uint64_t most_host_bytes(const Schedule& schedule) {
 }
 
 // If values have several lives, a later copy may reuse the memory of an earlier copy, and a pool short of
-// memory evicts other blocks first. So less memory may suffice than a run without a budget uses, but never
-// less than is in use.
+// memory evicts other blocks first. So a run may need less memory than one without a budget uses, but never
+// less than the most that its buffers occupy at one time.
 TEST_P(ExecutorTest, OneByteOfPageLockedMemoryLessThanItTakesIsOutOfMemory) {
   const auto ample = tight_device(prediction_);
   ASSERT_FALSE(shortage_of_run(*ample, *tape_, schedule_));

@@ -224,8 +224,8 @@ class Exhaustive {
                     static_cast<double>(fetched_bytes_) / link.host_to_device);
   }
 
-  // Recomputing a value before its next use helps only another recomputation there; otherwise, later is
-  // better.
+  // Recomputing a value earlier than right before its next use helps only if another recomputation needs the
+  // value earlier. Otherwise, later is better.
   bool comes_early_for_nothing(const Plan& plan) const {
     return std::ranges::any_of(plan.recomputations, [&](const Recomputation& early) {
       const auto readers = tape_.readers(early.value);
@@ -344,8 +344,8 @@ TEST(OptimalPlan, IsNearTheExhaustiveBestOnSmallTapes) {
   expect_near_the_best(1, testing::extent({.usual = 20, .under_sanitizers = 4, .in_long_run = 200}));
 }
 
-// Regression: the planner computed the price of making a value again by walking every way to it. With four
-// ways per op, this took forever.
+// Regression: to find the cost of recomputing a value, the planner followed every path through the ops that
+// lead to it. If each op reads four maps, there are so many paths that this never ended.
 TEST(OptimalPlan, ManyWaysToOneValueAreWalkedOnce) {
   testing::TapeDraft draft;
   const ValueId images = draft.value("images", ValueKind::kInput, 4096);

@@ -123,12 +123,12 @@ bool is_found_by_versions(const Tape& tape, const DroppedWait& dropped) {
   return false;
 }
 
-// The two checks share no code. Either both checks or neither must find each dropped wait. Neither check
-// finds it if the wait changes nothing at run time. For example, most releases wait for the compute stream,
-// and the next owner of their memory is the compute stream. (The static checker still reports such a
-// schedule, which must not rely on the next owner of memory.) With several lives of a value, versions do not
-// show some races: a value that is fetched to its earlier address has the right version there before the
-// copy.
+// The two checks share no code. Unless values of the plan have several lives, either both checks or neither
+// must find each dropped wait. Neither check finds it if the wait changes nothing at run time. For example,
+// most releases wait for the compute stream, and the next owner of their memory is the compute stream. (The
+// static checker still reports such a schedule, which must not rely on the next owner of memory.) If values
+// have several lives, versions do not show some races: a value that is fetched to its earlier address has the
+// right version there before the copy.
 TEST_P(OrderTest, DroppedWaitsAreFoundByVersionsAlone) {
   const std::vector<DroppedWait> all = drop_waits(*tape_, schedule_);
   std::size_t found = 0;

@@ -302,7 +302,7 @@ class DefaultStreamsTest : public CudaOrderTest {
 
   CudaStream legacy() { return fake_.stream_of(nullptr); }
   CudaStream of_thread() { return fake_.stream_of(handle(2)); }
-  // Records the order in which kernels run.
+  // Launches a kernel that appends `number` to `ran_`, which thus shows the order in which kernels run.
   void run_as(CudaStream stream, int number) {
     expect(FakeCuda::launch(stream, [this, number] { ran_.push_back(number); }));
   }

@@ -113,7 +113,7 @@ double FakeNetwork::rested_seconds(int rank) const {
 }
 
 void FakeNetwork::until_they_wait(const std::vector<int>& ranks) {
-  constexpr int kOften = 20;  // more polls than any message is late
+  constexpr int kOften = 20;  // polls; every message arrives after fewer
   const auto all_wait = [&] {
     const std::lock_guard lock(mutex_);
     return std::ranges::all_of(

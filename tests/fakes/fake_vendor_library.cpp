@@ -111,7 +111,8 @@ class FakeOp final : public cuda::VendorOp {
 class FakeEngines final : public cuda::EngineSource {
  public:
   std::vector<cuda::Engine> do_list(const cuda::EngineQuestion& question) const override {
-    // The workspace depends on the operand that is read, so it differs from pass to pass.
+    // The workspace depends on the batch and the input channels, so it differs from convolution to
+    // convolution.
     const ops::Convolution& c = question.convolution;
     const std::uint64_t workspace = round_up(static_cast<std::uint64_t>(c.batch * c.input_channels) * 4, 256);
     return {{.name = fake_engine_name("large", question.elements), .workspace_bytes = workspace},

@@ -40,7 +40,8 @@ class FailingHeap : public TemporaryDirectory, public ::testing::WithParamInterf
       }
       count();
     });
-    // The standard library also requests memory that it can do without (std::stable_sort).
+    // Without an error, the result must be the usual one: std::stable_sort, for example, requests memory that
+    // it can do without.
     if (error.empty()) {
       EXPECT_EQ(session->weights_sha256(), of.usual) << "a failure was not reported and did harm";
     }

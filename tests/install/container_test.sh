@@ -33,7 +33,7 @@ while read -r name _; do
   esac
 done <<<"$instructions"
 
-# Every base is a release of Debian by name and number, so the engine's settings determine the registry.
+# Every base is named debian:NUMBER, without a registry, so the settings of docker or podman determine the registry.
 grep '^FROM' <<<"$instructions" | while read -r _ base _; do
   [[ $base =~ ^debian:[0-9]+(-slim)?$ ]] || fail "base $base"
 done

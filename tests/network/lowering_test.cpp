@@ -127,8 +127,8 @@ TEST(Lowering, ValuesHaveKindsTypesAndBytes) {
   EXPECT_EQ(tape->weight_bytes(), 432u + 16 + 2560 + 40);
 }
 
-// A device may pad a filter. A gradient has the size of the padded storage; a state has that of its own
-// recipe.
+// A device may pad a filter. The gradient of a parameter is as large as the parameter's padded storage. An
+// optimizer state has the size that the update's recipe specifies for it.
 TEST(Lowering, GradientsAreAsLargeAsTheStorageOfTheirParameters) {
   class Padded : public fakes::FakeCatalog {
    public:
@@ -360,9 +360,9 @@ std::string error_with(BrokenCatalog::Mend mend) {
   return "accepted";
 }
 
-// An op still makes a gradient that no op reads if it also makes another one. Regression: if two layers made
-// such a gradient of the same feature map, both gradients had the same name. Lowering then refused the second
-// (found by seed 88 of tests/random).
+// An op still makes a gradient that no op reads if it also makes one that is read. Regression: if two layers
+// made such a gradient of the same feature map, both gradients had the same name. Lowering then refused the
+// second (found by seed 88 of tests/random).
 TEST(Lowering, KeepsAnOpThatMakesWantedAndUnwantedGradients) {
   class Joint : public fakes::FakeCatalog {
    public:

@@ -25,7 +25,7 @@ using ops::normalization::kScale;
 using ops::normalization::kShift;
 
 constexpr float kEpsilon = 1e-3F;
-// Sums are in double; for single precision they are exact.
+// The ops sum in double, so a sum adds no rounding to single precision.
 constexpr std::int64_t kRoundings = 0;
 
 struct Case {

@@ -29,8 +29,8 @@ Sums leaky_relu_backward(const Array& x, const Array& dy, double slope) {
                      [&](std::size_t i) { return x.data[i] > 0 ? dy.data[i] : slope * dy.data[i]; });
 }
 
-// The exponential is off by less than a unit in its last place, or two roundings, in numerator and
-// denominator each. The sum and the division add one rounding each.
+// The exponential is off by less than a unit in its last place, which counts as two roundings. An
+// implementation may have it in numerator and denominator. The sum and the division add one rounding each.
 Sums sigmoid(const Array& x) {
   return elementwise(x.dims, 6, [&](std::size_t i) { return 1 / (1 + std::exp(-x.data[i])); });
 }

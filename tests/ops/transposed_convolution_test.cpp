@@ -34,7 +34,8 @@ TEST(TransposedConvolution, FanInIsWhatOneOutputSums) {
   EXPECT_EQ(training_recipe({4, {1, 1}, {4, 4}, {0, 0}}).parameters[0].fan_in, 1);
 }
 
-// The expected values are computed by hand: the library spreads one input by the window of its channel.
+// The expected values are computed by hand: one input is 10, and its product with each weight of its
+// channel's window, plus the bias, is one output.
 TEST(TransposedConvolution, SpreadsAnInputByItsFilter) {
   const auto library = make_cpu_ops({});
   OpHarness op(*library, transposed_convolution_case("up", {1, 2, 2, 2}, {1, {2, 2}, {2, 2}, {0, 0}}));

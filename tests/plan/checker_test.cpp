@@ -346,7 +346,7 @@ TEST_F(CheckerTest, OrderAcrossTheBorderOfTheStep) {
 // --- content -------------------------------------------------------------------------------------
 
 TEST_F(CheckerTest, OperandsLieWhereTheyAreSaidTo) {
-  // loss.backward reads y from the buffer of p; both values are on the device and have one size.
+  // loss.backward reads y from the buffer of p; both values are on the device and have the same size.
   launch("loss.backward").operands[1] = buffer("p");
   EXPECT_THAT(findings(), Contains(HasSubstr("reads y from buffer 'p', which holds p")));
 }

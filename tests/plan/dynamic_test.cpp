@@ -283,7 +283,7 @@ TEST_F(Dynamic, TheWorkspaceLimitHoldsInEveryStage) {
   EXPECT_LE(largest(between(*tape_, Policy::kOffloadAll)), limit);
 }
 
-// A static plan of `dyn` would be that of `none`.
+// Without a forecaster, the plan of `dyn` would be that of `none`, so the call is refused.
 TEST_F(Dynamic, IsNoStaticPolicy) {
   try {
     plan_of(*tape_, Policy::kDynamic);

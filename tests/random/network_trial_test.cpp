@@ -244,7 +244,7 @@ TEST(TrialCommand, NamesANetworkAndWhatToTryOfIt) {
   EXPECT_EQ(command.options.budget_bytes, 1048576);
 }
 
-// Regression: the first argument ran seed 17, and the fourth ran every policy.
+// Regression: "--seed=17x" ran seed 17, and the misspelt "--polcy=all" ran every policy.
 TEST(TrialCommand, RefusesWhatItDoesNotKnow) {
   for (const std::string_view wrong :
        {"--seed=17x", "--seed=", "--seed=-1", "--polcy=all", "--policy=al", "--budget=1MiB", "--seed", ""}) {

@@ -285,7 +285,7 @@ class Grower {
   }
 
   // --- joins -----------------------------------------------------------------------------------------------
-  // All feature maps for which `suits` returns true, including x.
+  // All feature maps for which `suits` returns true.
   template <class Suits>
   std::vector<Tensor> partners(const Suits& suits) const {
     std::vector<Tensor> result;

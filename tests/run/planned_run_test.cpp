@@ -837,8 +837,8 @@ TEST(PlanEvaluation, NamesAParameterThatTheLastLayerLacks) {
   }
 }
 
-// Regression: the search passed on the exception for a batch that the network cannot have, as if the caller
-// had chosen it.
+// Regression: the search for a batch that fits also tried one that the network cannot have, and passed the
+// exception on to the caller, who had not chosen that batch.
 TEST(PlanEvaluation, SaysWhatTheSmallestTryWouldTake) {
   constexpr std::uint64_t kASample = 64 << 20;
   const PlannedRun run = scaled_and_normalised([](const CustomQuestion& question, LayerRecipe& recipe) {

@@ -192,9 +192,9 @@ TEST_P(RetainedGraphs, EachBudgetThatCanBeKeptIsKept) {
   }
 }
 
-// Beyond the tensors that exceed the budget, only few leave: up to four for the windows, and the other
-// tensors of a node, which stay on the device until the node is done. The test omits nodes with three
-// tensors, since the reported bytes in use count one of these twice.
+// In addition to the tensors for which the budget has no room, only a few leave: up to four for the windows,
+// and as many as a node's other tensors, which stay on the device until the node is done. The test omits
+// nodes with three tensors, since the reported bytes in use count one of these twice.
 TEST_P(RetainedGraphsOfSmallNodes, NoMoreLeavesThanForTheFirstPassAlone) {
   for (std::uint64_t tensors = 1; tensors <= kTensors; ++tensors) {
     SCOPED_TRACE(tensors);

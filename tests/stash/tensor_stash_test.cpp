@@ -1020,7 +1020,7 @@ class StashCalls : public StashOnCuda {
 TEST_F(StashCalls, OfATensorThatLeavesAndComesBack) {
   const Calls calls = steady_step(false);
   EXPECT_EQ(calls.out, 14 * kLeaving * kSteps);
-  // A read in place queries whether its stream is captured if a fetch is due.
+  // If a fetch is due, a read in place queries whether its stream is captured.
   EXPECT_EQ(calls.back, (14 * kLeaving + 4) * kSteps);
 }
 

@@ -325,7 +325,7 @@ TEST(CudaDevice, ABudgetGivesWayAsFarAsItIsTold) {
   EXPECT_EQ(budget_of(10 << 20), 10U << 20);
   EXPECT_THROW(budget_of((10 << 20) + 1), OutOfMemory);
   EXPECT_THROW(budget_of((12 << 20) + 1), InvalidArgument);
-  // The budget may shrink down to nothing, but that is refused.
+  // No budget is too small for the caller here, but the driver refuses a budget of nothing.
   EXPECT_THROW(make_cuda_device({.budget_bytes = 12 << 20, .least_budget_bytes = 0},
                                 strict_fake({.memory_bytes = 1 << 20})),
                OutOfMemory);
@@ -735,8 +735,8 @@ TEST_F(GraphTest, WhatIsThrownInTheMiddleEndsTheCaptureAndIsTheCauseUntilRecover
   expect_ended("no more data");
 }
 
-// Captured work that will never run counts as reached at once, but earlier work on its frontier must still be
-// awaited.
+// The work of a capture that is broken off never runs, so a wait for it ends at once. The earlier work in the
+// same frontier is still awaited.
 TEST_F(GraphTest, WorkBeforeABrokenOffCaptureIsStillWaitedFor) {
   bool go_on = false;
   submit(*device, outside, [&](void* native) {

@@ -379,7 +379,7 @@ def data_of_a_parameter_replaced(hooks):
 
 
 def forward_mode(hooks):
-    """A tensor without a tangent has a tangent without bytes."""
+    """In forward mode, PyTorch gives a tensor that has no tangent a tangent of zeros, whose storage has no bytes."""
     x, w = random_leaf(8, 8), random_leaf(8, 8)
     with hooks(), torch.autograd.forward_ad.dual_level():
         dual = torch.autograd.forward_ad.make_dual(x, torch.randn(8, 8))

@@ -116,7 +116,7 @@ class Wheel(unittest.TestCase):
         self.assertEqual((again.name, again.read_bytes()), (self.wheel.name, self.wheel.read_bytes()))
 
     def test_tag(self):
-        """auditwheel finds the tag in the file's name, by which pip installs the wheel."""
+        """The tag in the wheel's file name, by which pip chooses a wheel, is the one that auditwheel finds."""
         done = run(ROOT / "scripts/wheel", "--output", self.folder / "audited", "--audit")
         if "pip cannot fetch auditwheel" in done.stderr:
             self.skipTest(done.stderr.strip())

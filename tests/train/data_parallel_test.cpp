@@ -455,7 +455,8 @@ TEST_P(OtherNormalization, IsRefusedWhereARecordIsMissingOrStray) {
 
 // --- memory ------------------------------------------------------------------------------------------------
 
-// The memory that plans use is the maximum over all ranks, on every rank.
+// Every rank measures the maximum over the ranks of the memory that joining them needs. Plans leave room for
+// it.
 TEST(DataParallel, WhatJoinsRanksIsMeasuredByJoiningThem) {
   testing::run_ranks(3, [](ProcessGroup& group) {
     const auto device = make_cpu_device({});

@@ -786,7 +786,8 @@ TEST_F(ScriptedTimes, AutoCountsAllItsTrials) {
   EXPECT_EQ(optimal.trials->engines, 2 * none.trials->engines);
 }
 
-// Regression: the single device for the comparison was timed silently and compared with untimed ranks.
+// predict_scaling() compares the ranks with a single device. Regression: the plan of the single device timed
+// engines without a report, while those of the ranks were untimed.
 TEST_F(ScriptedTimes, NoRunThatOthersAreComparedWithIsTimed) {
   RunOptions ranks = with_cache(Policy::kOptimal);
   ranks.training.ranks = 2;

@@ -32,7 +32,8 @@ struct TorchErrors {
       construct = construct_error_with_cow_string;
       constructor = find(base, "_ZN3c105ErrorC2ENS_14SourceLocationESs");
     }
-    // If the class defines no function of its own, the table is in the libraries that throw the class.
+    // If OutOfMemoryError defines no virtual function of its own, the libraries that throw it contain its
+    // virtual table.
     for (const char* const library : {"libc10.so", "libc10_cuda.so"}) {
       if (table == nullptr) {
         table = static_cast<void**>(find(loaded(library), "_ZTVN3c1016OutOfMemoryErrorE"));

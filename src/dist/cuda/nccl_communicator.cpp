@@ -195,7 +195,7 @@ NcclCommunicator::~NcclCommunicator() {
     // A failure of this call can no longer be reported to other ranks.
     api_->comm_destroy(std::exchange(comm_, nullptr));
   } catch (const std::exception&) {
-    // The call that failed has thrown this exception and destroyed the communicator.
+    // The failure that this exception reports has already broken the communicator and aborted it.
   }
 }
 

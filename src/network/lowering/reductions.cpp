@@ -127,7 +127,8 @@ ValueId Reductions::convert_gradient(std::uint32_t id, ValueId gradient, DataTyp
   return converted;
 }
 
-// Converts the gradient to the type in which ranks send it. With micro-steps, their sum was computed in fp32.
+// Converts the gradient to the type in which ranks send it. With micro-steps, the gradient
+// is the sum over them, which was computed in fp32.
 void Reductions::narrow_gradient(std::uint32_t id, std::uint32_t parameter) {
   const DataType type = options().reduce_precision;
   ValueId& gradient = state_.layers[id].parameter_gradients[parameter];

@@ -46,7 +46,7 @@ class Problem {
   }
 
   // Normalises with given statistics: kInference with the running statistics, kNormalize (batches of several
-  // ranks) with those of all ranks' batches. Both ops have their operands in the same order.
+  // ranks) with the statistics of all ranks' batches. Both ops have their operands in the same order.
   std::vector<Implementation> forward_inference() const {
     using namespace ops::normalization;
     const Forward::primitive_desc primitive = forward_primitive(

@@ -1,6 +1,7 @@
-// Concatenation of channels. With channels last, the channels of a place are adjacent. So each input is a
-// table of places by channels, and the kernels copy it into some columns of a wider table, or out of them.
-// Channels are counted in bytes, so that their type does not matter.
+// Concatenation of channels. With channels last, the channels of a place are adjacent, so each input is a
+// table with a row per place and a column per channel. The forward kernel copies it into some columns of a
+// wider table, the output. A backward kernel copies these columns of dY to dX. Channels are counted in bytes,
+// so that their type does not matter.
 
 #include <cstring>
 

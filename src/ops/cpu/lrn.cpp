@@ -47,8 +47,8 @@ PrimitiveLayer primitive_layer(const Context& context, const LrnSpec& spec, cons
   const auto forward = make_forward(mode, [&](dnnl::prop_kind kind) {
     const dnnl::lrn_forward::desc desc(kind, kAlgorithm, rows, spec.size, spec.alpha, spec.beta, spec.k);
     dnnl::lrn_forward::primitive_desc primitive(desc, attributes, context.engine);
-    // The forward implementation must match the backward one, which reads the saved values: oneDNN's
-    // reference saves nothing.
+    // If backward needs oneDNN's reference, forward uses it, too: the fast backward implementations read
+    // values that forward saves, whereas the reference saves and reads none.
     while (!may_be_fast(spec) && !is_reference(primitive)) {
       if (!primitive.next_impl()) {
         throw InvalidArgument(std::string(kLayer) + ": oneDNN has no reference of size " +

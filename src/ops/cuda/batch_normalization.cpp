@@ -98,7 +98,7 @@ OpKernel training_kernel(const Geometry& geometry, double epsilon) {
 }
 
 // Normalises with given statistics: kInference with the running statistics, kNormalize (batches of several
-// ranks) with those of all ranks' batches. Both ops have their operands in the same order.
+// ranks) with the statistics of all ranks' batches. Both ops have their operands in the same order.
 OpKernel inference_kernel(const Geometry& geometry, double epsilon) {
   using namespace ops::normalization;
   return [=](const OpOperands& operands, const StepScalars&, const Launcher& launcher) {

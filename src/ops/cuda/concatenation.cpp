@@ -1,5 +1,6 @@
-// Concatenation of channels. Each input is a table of places by channels, which is copied into some columns
-// of a wider table, or out of them.
+// Concatenation of channels. Each input is a table with a row per place and a column per channel. The forward
+// pass copies it into some columns of a wider table, the output. The backward pass copies these columns of dY
+// to dX.
 
 #include "src/ops/cuda/copies.h"
 #include "src/ops/cuda/layer_ops.h"

@@ -60,7 +60,8 @@ void require_cudnn() {
   static_cast<void>(kHandle);
 }
 
-// The first of the reasons that cuDNN gives, one for every engine; on one line.
+// The first reason in cuDNN's message, on one line. The message has one reason per engine, separated by empty
+// lines.
 std::string first_reason(const std::string& message) {
   std::string reason = message.substr(0, message.find("\n\n"));
   std::ranges::replace(reason, '\n', ' ');

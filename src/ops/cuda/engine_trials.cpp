@@ -330,8 +330,8 @@ class Bench {
   AddressRange workspace_;
 };
 
-// The unit roundoff of the engine's rounding. For fp32 the inputs are rounded (0 if the engine keeps them),
-// for narrow types the result.
+// The unit roundoff of the format to which the engine rounds. In fp32, the engine may round its inputs to
+// TF32; the roundoff is 0 if it does not. With narrow types, the engine rounds its result to that type.
 double rounding_of(const Engine& engine, DataType elements) {
   switch (elements) {
     case DataType::kF16:

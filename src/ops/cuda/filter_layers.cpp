@@ -33,7 +33,8 @@ AddressRange narrow_gradient(const ops::FilterShape& shape, const FilterGradient
   return {.begin = begin, .bytes = is_narrow(gradient.written) ? type.bytes() : 0};
 }
 
-// Bytes of the op's workspace before the library's part: the narrow gradient.
+// Bytes of the narrow gradient, which begins the op's workspace and is followed by the library's part; 0 if
+// no narrow gradient is written.
 std::uint64_t narrow_gradient_bytes(const ops::FilterShape& shape, const FilterGradient& gradient) {
   return round_up(narrow_gradient(shape, gradient, 0).bytes, kWorkspaceAlignment);
 }
@@ -114,8 +115,9 @@ OpKernel filter_kernel(const ops::FilterShape& shape, const FilterGradient& grad
              : map_kernel(shape, std::move(product), request);
 }
 
-// cuBLASLt's first choice within this workspace. Only a device shows how much workspace that choice uses, and
-// plans must not depend on a device. So plans count the whole limit.
+// An algorithm of plans: cuBLASLt's first choice among the methods that use at most this workspace. How much
+// of it the choice uses is known only on a device, and plans must not depend on a device, so they count all
+// of it.
 struct ProductChoice {
   const char* name;
   std::uint64_t most_workspace_bytes;
@@ -146,7 +148,8 @@ FilterGradient of_convolution(const ops::FilterShape& shape) {
   return {.written = shape.input.data_type};
 }
 
-// A transposed convolution is computed as the convolution from its output to its input, whose input is dY.
+// A transposed convolution is computed as a convolution whose input has the shape of the layer's output. In
+// its filter gradient, dY therefore takes the place of X, which cuDNN's op reads first.
 FilterGradient of_transposed_convolution(const ops::FilterShape& shape) {
   return {.reads_dy_first = true, .written = shape.input.data_type};
 }

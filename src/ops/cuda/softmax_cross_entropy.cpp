@@ -10,7 +10,7 @@ namespace {
 
 constexpr std::string_view kName = "softmax cross-entropy";
 
-// Counts the places of the batch that count, as one row.
+// The number of the batch's places that count for the loss, summed as one row.
 struct BackwardLayout {
   RowSumsLayout<1> counted;
 

@@ -48,8 +48,7 @@ class Selection {
   }
   bool has_time() const { return parts_.report->seconds < options_.most_seconds; }
 
-  // True if an earlier run with the same engines, and with at least this time limit, reached its limit at
-  // this question.
+  // True if an earlier run could not time this question within a time limit that was at least this run's.
   bool left_untimed(const std::vector<Engine>& engines) const {
     return std::ranges::any_of(engines, [&](const Engine& engine) {
       const EngineTrial* const trial = parts_.timings->find(text_, engine.name);

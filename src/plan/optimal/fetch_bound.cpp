@@ -35,7 +35,8 @@ namespace vdnn::optimal {
 
 namespace {
 
-// b is at most this many slots after a. A value that is needed later has enough time to come back.
+// b is at most this many slots after a. A value that is needed later usually has enough time to
+// come back.
 constexpr std::size_t kWindow = 64;
 constexpr double kSumsRounding = 1e-12;
 

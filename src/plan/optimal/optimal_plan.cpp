@@ -403,8 +403,7 @@ class Chooser {
     const double by_rules = result.found.seconds;
     const double more = effort == optimal::Effort::kTight ? kMoreGainedWhereTight : kMoreGained;
     const double may_gain = by_rules * (1 - gains_.least(effort) * (1 - more));
-    if (is_small() ||
-        at_least(limited.least_seconds(result.found) - may_gain) < contest_.best_seconds()) {
+    if (is_small() || at_least(limited.least_seconds(result.found) - may_gain) < contest_.best_seconds()) {
       limited.improve(result.found, effort);
       result.gain = result.found.seconds / by_rules;
     }

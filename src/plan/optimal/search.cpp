@@ -18,7 +18,7 @@ constexpr double kNever = std::numeric_limits<double>::infinity();
 // Limits on the number of slots that are evaluated over all sizes, by the rules and by each kind of
 // improvement. They bound the time of the search. A very long tape exceeds them, since at least kFewestSizes
 // sizes are searched. A short tape does not reach them, since at most kMostSizes are. Decisions that lack
-// memory are evaluated up to kReliefs times more.
+// memory are changed and evaluated again, at most kReliefs times.
 constexpr std::size_t kSizeSlots = 104'000;
 constexpr std::size_t kSegmentSlots = 8'000'000;
 constexpr std::size_t kImprovementSlots = 30'000'000;
@@ -57,8 +57,8 @@ constexpr int kAttempts = 4;
 }  // namespace
 
 // The sizes range from the least memory that any plan needs to the memory for keeping everything with the
-// fastest algorithms. Each size has the same ratio to the previous one: the less memory there is, the more a
-// small difference matters.
+// fastest algorithms. Each size has the same ratio to the previous one, so small sizes are closer together:
+// the less memory there is, the more a small difference matters.
 std::vector<std::uint64_t> sizes(const Problem& problem) {
   const std::size_t count = size_count(problem);
   const std::uint64_t least = problem.least_bytes();

@@ -372,8 +372,8 @@ bool Selection::on_host(const Gap& gap) const {
                      [](Fate fate) { return fate == Fate::kOffload; });
 }
 
-// If slots still lack memory, evicts values between two uses in the same pass. Unless `recompute_if_faster`,
-// it recomputes a value only if page-locked memory has no room for it. Recomputations need memory for their
+// If slots still lack memory, evicts values between two uses in the same pass. Without `recompute_if_faster`,
+// a value is recomputed only if page-locked memory has no room for it. Recomputations need memory for their
 // operands, so a rule that only offloads needs the least.
 void Selection::evict_minor(bool recompute_if_faster) {
   for (const std::uint32_t index : minor_) {

@@ -143,7 +143,7 @@ const StepTimer::Departures& StepTimer::depart(const UntimedStep& step, double a
   timing_.release.assign(gaps.size(), kNone);
   const std::vector<double>& copied = departures_.copied;
   lingering_.clear();
-  due_.clear();  // the offload of a value must be done before the value is fetched
+  due_.clear();  // offloads by the slot for which the value is fetched; they must be done before that
   std::uint64_t lingering_bytes = 0;
   std::size_t next_done = 0;
   double clock = load.seconds;

@@ -98,7 +98,8 @@ class StagedTape {
       const std::size_t stage = stage_of(producer);
       const OpId last = last_forward_reader(tape_, value);
       const std::size_t last_stage = last == kNone ? stage : stage_of(last);
-      // A value is kept if a stage after the next one also reads it, or if it cannot be recomputed.
+      // Checkpointing keeps a value if a stage after the next one also reads it, or if it cannot be
+      // recomputed.
       if (last_stage <= stage + 1 && may_be_made_again(value, entry_[stage])) {
         (last_stage > stage ? outputs_ : inner_)[stage].push_back(value);
         is_dropped_[value] = last_stage == stage;

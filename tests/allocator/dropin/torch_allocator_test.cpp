@@ -102,8 +102,8 @@ TEST_F(TorchAllocatorTest, RecordedStreamsAreWaitedFor) {
   EXPECT_EQ(statistics().stream_waits + statistics().host_waits, 1U);
 }
 
-// Regression: the hook that records a reader cannot report a failure, so the next stream got the block while
-// the reader ran.
+// Regression: if the pool could not record a reader, the hook had no means to report this, and the reader was
+// forgotten. The next stream got the block while the reader ran.
 TEST_F(TorchAllocatorTest, ReaderThatWasRefusedIsRecordedBeforeTheBlockGoes) {
   void* const block = torch_.allocate(2 * kMiB, 0, one_);
   strikes_ = [](const char* call) {

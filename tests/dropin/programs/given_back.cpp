@@ -1,6 +1,6 @@
-// Memory that the program has freed is available to a library with its own runtime. Without such a library,
-// it is available to the program's allocations of another kind. Each allocation is more than half of the
-// GPU's memory.
+// Memory that the program has freed is available to a library with its own runtime. If built without
+// VDNN_LIBRARY, the program instead allocates such memory itself, by other functions than before. Each
+// allocation is more than half of the GPU's memory.
 
 #include "program.h"
 

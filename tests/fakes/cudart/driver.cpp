@@ -27,7 +27,7 @@ CUresult call(std::string_view name, const Work& work, std::string_view releases
 }
 
 // --- contexts
-// These functions are called inside a call that has begun.
+// These functions are called inside a call of the stand-in that has begun.
 
 CUcontext current() {
   vdnn::CudaContextHandle found = nullptr;

@@ -21,7 +21,8 @@ constexpr int kNotFound = 6;
 
 constexpr unsigned long long kGiB = 1ULL << 30U;
 
-// The address of the stand-in runtime's first GPU; programs write domains with four digits or eight.
+// The PCI address of the stand-in runtime's first GPU. Programs write its domain, the first number, with four
+// digits or eight.
 constexpr std::string_view kFirstOfRuntime = "0000:01:00.0";
 
 struct Device {

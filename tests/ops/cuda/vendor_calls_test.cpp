@@ -117,7 +117,7 @@ std::int32_t attribute_of(cublasLtMatmulDesc_t operation, cublasLtMatmulDescAttr
   return value;
 }
 
-// Accepts the rows with fp32 sums of cublasLtMatmul()'s table of types.
+// Accepts the combinations of types that cublasLtMatmul()'s table lists for sums in fp32.
 void check_product_types(cublasLtMatmulDesc_t operation, cublasLtMatrixLayout_t a, cublasLtMatrixLayout_t b,
                          cublasLtMatrixLayout_t c, cublasLtMatrixLayout_t d) {
   const cudaDataType_t factors = type_of(a);

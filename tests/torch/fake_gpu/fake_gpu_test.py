@@ -183,7 +183,8 @@ class TierTest(FakeGpuTest):
 class BuffersTest(FakeGpuTest):
     """Batch normalisation updates its statistics after autograd has saved them, so a copy of them would race."""
 
-    # For each tier, the condition under which a tensor is put with its save.
+    # For each tier: a source file, the condition in it under which a tensor goes to the stash as soon as autograd saves it, and
+    # a condition that always holds.
     CONDITIONS = {
         "python": ("_python_hooks.py", "if block.puts or tensor.requires_grad:", "if True:"),
         "native": ("door/device_stash.cpp", "if (block.puts > 0 || tensor.requires_grad())", "if (true)"),

@@ -1,4 +1,5 @@
-"""Runs train.py on the fake GPU for tests, with the libraries on their command line and the options that they request."""
+"""Runs train.py on the fake GPU for tests, with the libraries that a test gets on its command line and the options that it
+passes to run()."""
 
 import argparse
 import json
