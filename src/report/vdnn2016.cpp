@@ -322,7 +322,8 @@ void print(std::ostream& out, const Vdnn2016& reproduction) {
          "MiB.\n"
          "  ours         committed, everything counted; average of allocated bytes over instructions\n"
          "  as paper     without gradients of weights, optimizer state and gaps; average over time\n"
-         "  no classif.  also without weights of the classifier; average over ops\n"
+         "  no classif.  also without weights of the classifier; average over time\n"
+         "  over ops     as no classif., but each op counts once in the average\n"
          "  speed        1 is baseline(p)\n\n";
   for (const ReproducedNetwork& network : reproduction.networks) {
     print(out, network);

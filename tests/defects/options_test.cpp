@@ -71,8 +71,8 @@ std::vector<UnknownName> unknown_names() {
   return result;
 }
 
-// Regression: outside checkpoints, an algorithm recorded for an op that the network does not have was
-// ignored.
+// Regression: if RunOptions, not a checkpoint, recorded an algorithm for an op that the network does not
+// have, it was ignored.
 TEST(KnownDefects, UnknownNamesAreRefusedByName) {
   plan_run(lenet());
   open_data("synthetic");

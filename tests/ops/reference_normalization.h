@@ -1,7 +1,7 @@
 #pragma once
-// Normalisations: sets of elements that share a mean and a variance. The number of single-precision roundings
-// in each sum depends on the implementation under test: one per term if it sums in single precision, none if
-// it sums in double.
+// Normalisations: sets of elements that share a mean and a variance. The parameter `roundings` is the number
+// of single-precision roundings in one whole sum of the implementation under test: the number of terms if it
+// sums in single precision, 0 if it sums in double.
 //
 // The bounds count roundings. Each rounding error is at most u (2^-24) times the magnitude of the rounded
 // number. Every term of a sum is part of at most Sums::terms roundings (reference.h).
