@@ -56,7 +56,7 @@ std::vector<BadLayer> bad_layers() {
             [](LayerCase& l) {
               l.inputs[0].dims = {2, 3};
             }),
-       "space"},
+       "spatial dimensions"},
       {convolution_with("no_filters", {0, {3, 3}, {1, 1}, {1, 1}}), "0 filters"},
       {convolution_with("no_stride", {4, {3, 3}, {0, 1}, {1, 1}}), "stride 0"},
       {convolution_with("negative_padding", {4, {3, 3}, {1, 1}, {-1, 1}}), "padding -1"},
@@ -136,7 +136,8 @@ std::vector<BadLayer> bad_layers() {
       {with(regression_case(MeanSquaredErrorSpec{}, {4, 3}), "squared_error_without_targets",
             [](LayerCase& l) { l.inputs.pop_back(); }),
        "2 expected, got 1"},
-      {with(relu_case({2, 3}), "optimizer", [](LayerCase& l) { l.spec = SgdSpec{}; }), "not a layer"}};
+      {with(relu_case({2, 3}), "optimizer", [](LayerCase& l) { l.spec = SgdSpec{}; }),
+       "unsupported kind of layer"}};
 }
 
 class CpuCatalogRefuses : public ::testing::TestWithParam<BadLayer> {};

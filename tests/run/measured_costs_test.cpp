@@ -233,7 +233,7 @@ TEST(MeasuredCostsFile, WhatIsNoneIsRefused) {
   EXPECT_THAT(refusal_of(with.dump()), HasSubstr("its type is not 'measured costs'"));
   with = written();
   with["host_to_device_bytes_per_second_both_ways"] = 6e9;
-  EXPECT_THAT(refusal_of(with.dump()), HasSubstr("no faster"));
+  EXPECT_THAT(refusal_of(with.dump()), HasSubstr("must not exceed its rate one way"));
 }
 
 // --- the run that they belong to ---------------------------------------------------------------------------
