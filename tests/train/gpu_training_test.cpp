@@ -820,7 +820,7 @@ TEST_F(GpuTraining, GpusBeforeAmpereKeepFp32AndRefuseTf32) {
 TEST_F(TriedGpu, ADamagedFileIsPassedOverWithAWarningAndRebuilt) {
   std::ofstream(timings_) << "{\"schema\": 1, ";
   plan_run(tried(true));
-  EXPECT_THAT(warnings_, ElementsAre(HasSubstr("is passed over and will be replaced")));
+  EXPECT_THAT(warnings_, ElementsAre(HasSubstr("is ignored and will be replaced")));
   warnings_.clear();
   plan_run(tried(true));
   EXPECT_THAT(warnings_, IsEmpty());
