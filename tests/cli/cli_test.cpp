@@ -1149,7 +1149,7 @@ TEST_F(CliTest, ASweepInWhichNothingFitsSaysWhatWould) {
   EXPECT_EQ(less.status, 3);
   EXPECT_THAT(less.out, HasSubstr("policy all: does not fit any of these budgets"))
       << "all lines are printed";
-  EXPECT_THAT(less.log, HasSubstr(" more than --to 4MiB, "));
+  EXPECT_THAT(less.log, HasSubstr(" more than --to 4MiB; "));
   const std::uint64_t smallest =
       plan("--model lenet --batch 64 --device sim:titan-x --policy all")["smallest_budget_bytes"];
   EXPECT_THAT(less.log, HasSubstr("(--to " + exact_size(smallest) + ")"));
@@ -2056,7 +2056,7 @@ INSTANTIATE_TEST_SUITE_P(
                  "link"},
         BadInput{"OverheadWithoutItsSign", "max-batch --model lenet --overhead 0.1", "for example 10%"},
         BadInput{"OverheadAndARate", "max-batch --model lenet --overhead 10% --images-per-second 10",
-                 "--images-per-second goes neither"},
+                 "--images-per-second cannot be combined"},
         BadInput{"RateOfNothing", "max-batch --model lenet --images-per-second 0", "above 0"},
         BadInput{"OverheadBelowZero", "max-batch --model lenet --overhead=-1%", "for example 10%"},
         BadInput{"OverheadIsNoNumber", "max-batch --model lenet --overhead nan%", "for example 10%"},
