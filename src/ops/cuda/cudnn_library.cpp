@@ -26,8 +26,8 @@ namespace {
 constexpr float kOne = 1;
 constexpr float kZero = 0;
 
-// Looks up a function by its name in a library. NOLINTNEXTLINE(bugprone-macro-parentheses): a declaration's
-// name
+// Looks up a function by its name in a library.
+// NOLINTNEXTLINE(bugprone-macro-parentheses): the macro makes a declaration
 #define VDNN_FUNCTION(name) decltype(&::name) name = library.find<decltype(&::name)>(#name)
 
 struct Cudnn {
