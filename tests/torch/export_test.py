@@ -182,7 +182,7 @@ class Predictions(Files):
     def test_another_batch_needs_the_steps_own(self):
         train(unet, "native", UNLIMITED)
         said = run("max-batch", "--step", self.export(), "--device", DEVICE, "--memory", "1GiB", status=2)
-        self.assertIn("does not say how many samples it has", said)
+        self.assertIn("the file has no number of samples", said)
 
 
 class Holders(Files):
