@@ -94,7 +94,7 @@ struct LrnSpec {
 };
 
 // Inverted dropout: in training y = x / (1 - probability), or 0 with that probability; in inference y = x.
-// Which elements are dropped is a function of (seed, step, sample, key, element) and never stored: see
+// The choice of dropped elements is a function of (seed, step, sample, key, element) and is never stored: see
 // StepScalars.
 struct DropoutSpec {
   float probability = 0.5F;

@@ -222,7 +222,7 @@ class HeaderReader : public nlohmann::json_sax<Json> {
   }
 
  private:
-  // Which element may come next.
+  // The element that the parser expects next.
   enum class Place : std::uint8_t {
     kHeader,
     kNames,  // the name of a tensor or the metadata's key; also the place after the header's end

@@ -1,6 +1,6 @@
 #pragma once
-// Which values are in device memory at one moment of a step, and why; and the least memory that any plan
-// needs at that moment.
+// Lists the values in device memory at one moment of a step, with the reason for each, and states the least
+// memory that any plan needs at that moment.
 
 #include <cstdint>
 #include <string>

@@ -31,7 +31,7 @@ void require_trial_seconds(const RunOptions& options);
 
 // Whether the policy decides the algorithms of ops.
 bool chooses_algorithms(Policy policy);
-// Which engines are timed on a GPU under this policy.
+// The engines that are timed on a GPU under this policy.
 EngineTiming engine_timing(const RunOptions& options, Policy policy);
 // True for the device `cpu` and for the simulated `cpu`.
 bool computes_on_cpu(const RunTarget& target);

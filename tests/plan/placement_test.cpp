@@ -403,7 +403,7 @@ TEST(Placement, PackingShorterLivesClosesTheHoles) {
 
 // --- many ----------------------------------------------------------------------------------------
 
-// So many lifetimes that they are placed in order of time instead of by first fit.
+// First fit cannot place this number of lifetimes: they are placed in order of time.
 constexpr std::uint32_t kMany = 6000;
 
 TEST(Placement, ManyNestedLifetimesAreAStackWithoutAHole) {

@@ -15,7 +15,7 @@
 
 namespace vdnn::optimal {
 
-// What may give way if a plan does not fit.
+// The requirements of a plan that may give way if the plan does not fit.
 struct GiveWay {
   enum class Copies : std::uint8_t {
     kNone,

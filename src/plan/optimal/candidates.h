@@ -11,7 +11,7 @@
 
 namespace vdnn::optimal {
 
-// What to do if no addresses are found for a plan: with kUsual, other schedules are tried.
+// If no addresses are found for a plan, kUsual tries other schedules for it, and kNone does not.
 enum class Insistence : std::uint8_t { kNone, kUsual };
 
 class Candidates {

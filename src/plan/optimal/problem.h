@@ -19,10 +19,10 @@
 
 namespace vdnn::optimal {
 
-// What happens to a value in a gap. kRecompute: the value is recomputed before the first op that needs it,
-// and is then kept. Recomputing another value before the op may be the only reason why the op needs it.
-// kRemake: the value is recomputed separately for each op that needs it, and is kept only from its own next
-// use on.
+// The treatment of a value in a gap. kKeep: the value stays on the device. kOffload: a copy on the host
+// replaces it. kRecompute: the value is recomputed before the first op that needs it, and then stays. An op
+// also needs a value if another value is recomputed from it before the op. kRemake: the value is recomputed
+// for each such op and released after the op. It stays only from its own next use on.
 enum class Fate : std::uint8_t { kKeep, kOffload, kRecompute, kRemake };
 constexpr bool is_recomputed(Fate fate) {
   return fate == Fate::kRecompute || fate == Fate::kRemake;
