@@ -254,7 +254,7 @@ void print_other_algorithms(std::ostream& out, const PlannedRun& run) {
   if (ops.size() > named) {
     out << " and " << ops.size() - named << " more";
   }
-  out << "); --keep-algorithms keeps those of none\n";
+  out << "); --keep-algorithms keeps those of policy none\n";
 }
 
 void print_prediction(std::ostream& out, const PlannedRun& run, const Scaling& scaling) {

@@ -8,7 +8,7 @@ namespace {
 
 void check_room(const char* what, std::uint64_t expected, std::size_t found) {
   if (found != expected) {
-    throw InvalidArgument("a sample has " + std::to_string(expected) + " " + what + ", the span has " +
+    throw InvalidArgument("a sample has " + std::to_string(expected) + " " + what + ", but the span has " +
                           std::to_string(found));
   }
 }

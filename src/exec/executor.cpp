@@ -267,8 +267,9 @@ AddressRange Executor::result(std::uint64_t step, std::size_t index) const {
       step_ - step > result_slots_.size()) {
     throw InvalidArgument("result " + std::to_string(index) + " of step " + std::to_string(step) + " of '" +
                           parts_.tape.model() + "' is not available: a step has " +
-                          std::to_string(result_parts_.size()) + ", " + std::to_string(waited_steps_) +
-                          " steps have been waited for, " + std::to_string(step_) + " submitted");
+                          std::to_string(result_parts_.size()) + " results, " +
+                          std::to_string(waited_steps_) + " steps have been waited for, and " +
+                          std::to_string(step_) + " submitted");
   }
   const AddressRange& part = result_parts_[index];
   return {.begin = result_slots_[step % 2]->begin + part.begin, .bytes = part.bytes};

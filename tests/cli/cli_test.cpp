@@ -1204,7 +1204,7 @@ TEST_F(KeptAlgorithms, WhereTheyAreNotPlanAndTrainSaySo) {
   }
   const std::string where = kOnCpu;
   const std::string budget = " --policy optimal --memory " + tight(where);
-  const auto said = AllOf(HasSubstr(kOther), HasSubstr("); --keep-algorithms keeps those of none\n"));
+  const auto said = AllOf(HasSubstr(kOther), HasSubstr("); --keep-algorithms keeps those of policy none\n"));
   EXPECT_THAT(run("plan " + where + budget).out, said);
   EXPECT_THAT(run("train " + where + budget + " --data synthetic --steps 1").out, said);
   EXPECT_THAT(run("plan " + where + " --policy optimal").out, ::testing::Not(HasSubstr(kOther)))
@@ -1227,7 +1227,7 @@ TEST_F(KeptAlgorithms, AreKeptOnSimulatedDevices) {
   EXPECT_THAT(out, ::testing::Not(HasSubstr(kOther)));
   EXPECT_NE(algorithms(" --policy optimal --memory " + tight(where)), none);
   EXPECT_THAT(out, HasSubstr(" ops have other algorithms ("));
-  EXPECT_THAT(out, HasSubstr(" more); --keep-algorithms keeps those of none\n"));
+  EXPECT_THAT(out, HasSubstr(" more); --keep-algorithms keeps those of policy none\n"));
 }
 
 TEST_F(KeptAlgorithms, ThatDoNotFitMayBeGivenUp) {

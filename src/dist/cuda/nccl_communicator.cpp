@@ -30,7 +30,8 @@ void check_options(const Device& device, const NcclOptions& options) {
   }
   if (!(options.start_seconds > 0 && options.wait_seconds > 0)) {
     throw InvalidArgument("NCCL: start_seconds is " + format_seconds(options.start_seconds) +
-                          " and wait_seconds " + format_seconds(options.wait_seconds));
+                          " and wait_seconds " + format_seconds(options.wait_seconds) +
+                          ": both must be above 0");
   }
   if (!options.exchange_id) {
     throw InvalidArgument("NCCL: exchange_id is empty, so ranks cannot exchange their id");

@@ -57,12 +57,13 @@ constexpr double kUnexpected = 0.1;
 // after it, only the kInsisted plans that are fastest by the model are tried with other schedules.
 constexpr std::size_t kInsisted = 3;
 
-// The smallest twelfth of the sizes counts as tight. There, other schedules are tried for every plan.
+// The smallest twelfth of the sizes counts as tight. There, other schedules are tried for every plan that
+// may still become the fastest.
 constexpr std::size_t kTightSizes = 12;
 
-// For a tape that is not small, the search improves a plan only if the plan could become the fastest. Its
-// gain (see Gains) is assumed to be better than the best so far by this fraction. Gains differ more at tight
-// sizes.
+// For a tape that is not small, the search improves a plan only if the plan could become the fastest. The
+// plan's gain (see Gains) is assumed to be better than the best so far by kMoreGained or, at tight sizes,
+// where gains differ more, by kMoreGainedWhereTight. Both are fractions.
 constexpr double kMoreGained = 0.01;
 constexpr double kMoreGainedWhereTight = 0.1;
 
