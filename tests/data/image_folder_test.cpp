@@ -206,9 +206,9 @@ TEST_F(ImageFolderTest, AClassWithoutImagesIsNamed) {
 TEST_F(ImageFolderTest, SplitsHaveTheSameClasses) {
   put_both_splits();
   put_red("test/bird/1.png", 5);
-  EXPECT_THAT(problem(),
-              AllOf(HasSubstr((directory_ / "train/bird").string()),
-                    HasSubstr("'" + (directory_ / "test/bird").string()), HasSubstr("found none")));
+  EXPECT_THAT(problem(), AllOf(HasSubstr((directory_ / "train/bird").string()),
+                               HasSubstr("'" + (directory_ / "test/bird").string()),
+                               HasSubstr("found none; splits must have the same classes")));
   fs::remove_all(directory_ / "test/bird");
   fs::remove_all(directory_ / "test/cat");
   EXPECT_THAT(problem(),

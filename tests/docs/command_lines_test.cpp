@@ -299,7 +299,7 @@ TEST_P(CommandLines, AreRun) {
       expect_there(line.text);
       continue;
     }
-    ASSERT_TRUE(command.starts_with("vdnn ")) << place << "can neither be run nor is listed: " << line.text;
+    ASSERT_TRUE(command.starts_with("vdnn ")) << place << "cannot be run and is not listed: " << line.text;
     if (!fs::exists("/usr/share/datasets/fashion-mnist")) {
       command = std::regex_replace(command, std::regex("fashion-mnist"), "synthetic");
     }

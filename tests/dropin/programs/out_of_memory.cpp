@@ -58,7 +58,7 @@ std::uint64_t body() {
     CHECK(cudaMemcpy(back.data(), large.data, back.size(), cudaMemcpyDeviceToHost));
     sum.add(back.data(), back.size());
   }
-  require(free_bytes() == all, "less memory is reported as free than at first");
+  require(free_bytes() == all, "not as much memory is reported as free as at first");
   return sum.value();
 }
 
