@@ -82,9 +82,11 @@ function(vdnn_static_library name)
   target_compile_features(${name} PUBLIC cxx_std_20)
   target_link_libraries(${name} PUBLIC ${arg_DEPENDS} PRIVATE ${arg_PRIVATE_DEPENDS} $<BUILD_INTERFACE:vdnn_flags>)
   if(arg_SHAREABLE)
-    # One object per source, so that a shared library takes from the archive only the objects that it uses.
     vdnn_shareable(${name})
-  else()
+  endif()
+  # Usually one object per source of a shareable room, so that a shared library takes from the archive only the objects
+  # that it uses. Under sanitizers no shared library is shipped, and batches compile in less time.
+  if(VDNN_SANITIZE OR NOT arg_SHAREABLE)
     vdnn_compile_in_batches(${name})
   endif()
   vdnn_export(${name})

@@ -4,6 +4,7 @@
 
 #include <atomic>
 #include <concepts>
+#include <cstdint>
 #include <exception>
 #include <memory>
 #include <mutex>
@@ -14,6 +15,10 @@
 #include "vdnn/error.h"
 
 namespace vdnn {
+
+// The alignment of blocks in bytes: that of cudaMalloc(), on which programs rely. PyTorch's allocator, which
+// serves cuDNN, too, aligns its blocks so.
+inline constexpr std::uint64_t kCudaBlockAlignment = 512;
 
 // Thread-safe.
 class CudaContext {

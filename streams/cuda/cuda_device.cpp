@@ -22,8 +22,6 @@ namespace vdnn {
 
 namespace {
 
-constexpr std::uint64_t kBlockAlignment = 512;  // as in PyTorch's allocator, which serves cuDNN, too
-
 std::string name_of(const CudaDeviceOptions& options) {
   return "cuda:" + std::to_string(options.ordinal);
 }
@@ -115,7 +113,7 @@ DeviceProperties properties_of(CudaContext& context, const CudaDeviceOptions& op
           .host_budget_bytes =
               options.host_budget_bytes != 0 ? options.host_budget_bytes : host_memory_bytes() / 2,
           .granule_bytes = granule,
-          .alignment_bytes = kBlockAlignment,
+          .alignment_bytes = kCudaBlockAlignment,
           .library_bytes = library,
           .reserve_bytes = budget.reserve,
           .touches_memory = true};

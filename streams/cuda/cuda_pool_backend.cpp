@@ -17,7 +17,6 @@ namespace vdnn {
 
 namespace {
 
-constexpr std::uint64_t kBlockAlignment = 512;  // cudaMalloc() aligns so, and programs rely on it
 // The granule of GPUs without virtual memory management: the usual granule of other GPUs.
 constexpr std::uint64_t kCountedGranule = std::uint64_t{2} << 20;
 
@@ -38,13 +37,13 @@ PoolBackendProperties properties_of(CudaContext& context) {
     return {.name = context.owner(),
             .memory_bytes = (free - free / 16) / kCountedGranule * kCountedGranule,
             .granule_bytes = kCountedGranule,
-            .alignment_bytes = kBlockAlignment,
+            .alignment_bytes = kCudaBlockAlignment,
             .maps = false};
   }
   return {.name = context.owner(),
           .memory_bytes = memory_of(context).free,
           .granule_bytes = granule_of(context, memory_kind_of(context, info)),
-          .alignment_bytes = kBlockAlignment};
+          .alignment_bytes = kCudaBlockAlignment};
 }
 
 class CudaPoolBackend final : public PoolBackend {

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "src/base/random.h"
+#include "streams/mapping.h"
 #include "streams/sim/random_order.h"
 #include "streams/sim/sim_checks.h"
 #include "streams/sim/sim_memory.h"
@@ -16,9 +17,6 @@
 namespace vdnn {
 
 namespace {
-
-// The page size of the `cpu` driver, whose page tables protect whole pages.
-constexpr std::uint64_t kPageBytes = 4096;
 
 void check_profile(const SimProfile& profile) {
   const auto require = [&](bool holds, const char* what) {

@@ -2,6 +2,7 @@
 
 #include <iterator>
 
+#include "streams/mapping.h"
 #include "streams/sim/findings.h"
 #include "vdnn/error.h"
 #include "vdnn/size.h"
@@ -13,7 +14,6 @@ namespace {
 constexpr std::uint64_t kDeviceBegin = std::uint64_t{1} << 40;
 constexpr std::uint64_t kHostBegin = std::uint64_t{1} << 60;
 constexpr std::uint64_t kHostEnd = std::uint64_t{1} << 63;
-constexpr std::uint64_t kPageBytes = 4096;
 
 }  // namespace
 

@@ -317,17 +317,56 @@ Order random_order(const PartialOrder& partial, std::mt19937_64& random) {
 
 // --- symbolic execution --------------------------------------------------------------------------
 
+namespace {
+
+using CellId = std::uint32_t;
+
+// Numbers the memory of two steps: a persistent buffer is one cell, any other buffer is one cell per step.
+class Cells {
+ public:
+  // `neighbours`: see neighbours_in_arena().
+  Cells(const Schedule& schedule, const std::vector<std::vector<BufferId>>& neighbours)
+      : schedule_(schedule), overlapping_(kSteps * schedule.buffers.size()) {
+    for (BufferId buffer = 0; buffer < neighbours.size(); ++buffer) {
+      for (std::uint32_t step = 0; step < kSteps; ++step) {
+        const CellId cell = of(buffer, step);
+        for (const BufferId other : neighbours[buffer]) {
+          for (std::uint32_t each = 0; each < kSteps; ++each) {
+            if (of(other, each) != cell) {
+              overlapping_[cell].push_back(of(other, each));
+            }
+          }
+        }
+      }
+    }
+  }
+
+  std::size_t size() const { return overlapping_.size(); }
+  CellId of(BufferId buffer, std::uint32_t step) const {
+    const auto count = static_cast<CellId>(schedule_.buffers.size());
+    return schedule_.buffers[buffer].persistent ? buffer : step * count + buffer;
+  }
+  // The other cells that share bytes of the arena with the cell.
+  std::span<const CellId> overlapping(CellId cell) const { return overlapping_[cell]; }
+
+ private:
+  const Schedule& schedule_;
+  std::vector<std::vector<CellId>> overlapping_;
+};
+
+}  // namespace
+
 // One run of two steps in a given order. The run stops at the first difference from the tape's meaning.
 class SymbolicRun {
  public:
   SymbolicRun(const Oracle& oracle, const Schedule& schedule, const std::vector<Action>& actions,
-              const std::vector<std::vector<BufferId>>& neighbours)
+              const Cells& cells)
       : oracle_(oracle),
         schedule_(schedule),
         actions_(actions),
         count_(static_cast<Node>(schedule.instructions.size())),
-        memory_(kSteps * schedule.buffers.size()),
-        neighbours_(neighbours) {
+        cells_(cells),
+        memory_(cells.size()) {
     for (BufferId id = 0; id < schedule.buffers.size(); ++id) {
       memory_[id] = {.live = schedule.buffers[id].persistent, .content = term(kUndefinedTag, id, 0)};
     }
@@ -365,12 +404,11 @@ class SymbolicRun {
  private:
   struct Cell {
     bool live = false;
+    bool spoiled_others = false;  // since then no overlapping cell has been written
     Term content = 0;
   };
 
-  Cell& cell(BufferId buffer, std::uint32_t step) {
-    return memory_[schedule_.buffers[buffer].persistent ? buffer : step * schedule_.buffers.size() + buffer];
-  }
+  Cell& cell(BufferId buffer, std::uint32_t step) { return memory_[cells_.of(buffer, step)]; }
 
   const char* execute(Node node) {
     const Instruction& it = schedule_.instructions[node % count_];
@@ -407,25 +445,22 @@ class SymbolicRun {
     }
     target = {.live = allocate, .content = term(kUndefinedTag, it.buffer, step)};
     if (allocate) {
-      spoil_what_lies_there(it.buffer, step);
+      spoil_what_lies_there(cells_.of(it.buffer, step));
     }
     return nullptr;
   }
 
-  // Spoils the contents of all buffers that share bytes of the arena with this buffer, and of this buffer in
-  // the other step.
-  void spoil_what_lies_there(BufferId buffer, std::uint32_t step) {
-    if (neighbours_[buffer].empty()) {
+  // Spoils the contents of all other cells that share bytes of the arena with this cell.
+  void spoil_what_lies_there(CellId writer) {
+    if (memory_[writer].spoiled_others) {
       return;
     }
-    const Term garbage = term(kGarbageTag, buffer, step);
-    for (const BufferId other : neighbours_[buffer]) {
-      for (std::uint32_t each = 0; each < kSteps; ++each) {
-        if (other != buffer || each != step) {
-          cell(other, each).content = garbage + other;
-        }
-      }
+    const Term garbage = term(kGarbageTag, writer, 0);
+    for (const CellId other : cells_.overlapping(writer)) {
+      memory_[other].content = garbage + other;
+      memory_[other].spoiled_others = false;
     }
+    memory_[writer].spoiled_others = true;
   }
 
   bool inputs_are_right(const Instruction& it, std::uint32_t step) const {
@@ -447,8 +482,9 @@ class SymbolicRun {
     const bool garbage = launch && overlaps_without_permission(oracle_.tape_.op(it.op), action);
     for (std::size_t output = 0; output < action.writes.size(); ++output) {
       const Place& place = action.writes[output];
-      spoil_what_lies_there(place.buffer, step);
-      Term& content = cell(place.buffer, step).content;
+      const CellId written = cells_.of(place.buffer, step);
+      spoil_what_lies_there(written);
+      Term& content = memory_[written].content;
       if (garbage || place.value == kNone) {
         content = mix(term(kGarbageTag, it.op, step), output);
       } else if (launch) {
@@ -465,8 +501,8 @@ class SymbolicRun {
   const Schedule& schedule_;
   const std::vector<Action>& actions_;
   const Node count_;
+  const Cells& cells_;
   std::vector<Cell> memory_;
-  const std::vector<std::vector<BufferId>>& neighbours_;
   std::vector<Term> inputs_;
 };
 
@@ -690,9 +726,8 @@ std::string Oracle::objection(const Schedule& broken, Exploration exploration, s
     return "an op, a load, an allocation or a release happens not exactly once";
   }
   const std::vector<std::vector<BufferId>> neighbours = neighbours_in_arena(broken);
-  const auto run = [&](const Order& order) {
-    return SymbolicRun(*this, broken, actions, neighbours).run(order);
-  };
+  const Cells cells(broken, neighbours);
+  const auto run = [&](const Order& order) { return SymbolicRun(*this, broken, actions, cells).run(order); };
   const PartialOrder partial(broken.instructions);
   Order list(partial.size());
   std::iota(list.begin(), list.end(), 0U);

@@ -18,7 +18,7 @@
 namespace vdnn::testing {
 
 // The usual run of the suite tests this many seeds, from 0.
-inline constexpr std::uint64_t kNetworksOfTheSuite = 160;
+inline constexpr std::uint64_t kNetworksOfTheSuite = 96;
 
 struct RandomNetwork {
   std::uint64_t seed = 0;
