@@ -3,9 +3,10 @@
     VDNN_STASH_LIBRARY=build/release/libvdnn_stash.so PYTHONPATH=python python3 bench/torch/cost_of_hooks.py
 
 The contenders take turns. Figures are differences within a round, so that a busy machine disturbs both sides alike. The output
-shows the median of many rounds, and the lower quartile in parentheses. `kept`: tensors below min_size. `stashed`: each tensor
-leaves and comes back. The training thread copies small tensors, threads of the stash copy larger ones. `thread`: CPU time of
-the training thread; `process`: CPU time of all threads, including those that copy.
+shows the median of many rounds, and the lower quartile in parentheses. `small`: tensors below min_size, which the stash never
+sees. `kept`: tensors that the stash's plan keeps. `stashed`: each tensor leaves and comes back. The training thread copies small
+tensors, threads of the stash copy larger ones. `thread`: CPU time of the training thread; `process`: CPU time of all threads,
+including those that copy.
 """
 
 import argparse
@@ -46,14 +47,18 @@ def seconds_of_step(around_forward, size, operations):
     return {name: saving[name] + reading[name] for name in CLOCKS}
 
 
-def hooks(tier, min_size):
-    return lambda: vdnn.torch.offload(budget=0, min_size=min_size, tier=tier)
+def hooks(tier, budget, min_size):
+    return lambda: vdnn.torch.offload(budget=budget, min_size=min_size, tier=tier)
 
 
 def measure(size, operations, rounds):
     ways = {"none": contextlib.nullcontext}
     for tier in ("native", "python"):
-        ways |= {f"{tier}, kept": hooks(tier, "1GiB"), f"{tier}, stashed": hooks(tier, 1)}
+        ways |= {
+            f"{tier}, small": hooks(tier, 0, "1GiB"),
+            f"{tier}, kept": hooks(tier, "1TiB", 1),
+            f"{tier}, stashed": hooks(tier, 0, 1),
+        }
     seconds = {way: [] for way in ways}
     for _ in range(rounds):
         for way, around_forward in ways.items():

@@ -223,9 +223,10 @@ vdnn_status vdnn_stash_get_statistics(vdnn_stash* stash, vdnn_stash_statistics* 
 // most `capacity` bytes are written. `text` may be null if `capacity` is 0.
 vdnn_status vdnn_stash_learned_step(vdnn_stash* stash, char* text, uint64_t capacity, uint64_t* needed);
 
-// A text for the user: the host's budget is exhausted, so that tensors stay, or the budget cannot be kept.
-// Returns each text once, with `needed` and `capacity` as for vdnn_stash_learned_step(); empty if there is
-// none. If a text exceeds `capacity`, the next call returns it again.
+// A text for the user: the host's budget is exhausted or the system refuses to page-lock memory within it, so
+// that tensors stay, or the budget cannot be kept. Returns each text once, with `needed` and `capacity` as
+// for vdnn_stash_learned_step(); empty if there is none. If a text exceeds `capacity`, the next call returns
+// it again.
 vdnn_status vdnn_stash_take_notice(vdnn_stash* stash, char* text, uint64_t capacity, uint64_t* needed);
 
 #ifdef __cplusplus

@@ -213,9 +213,9 @@ class TensorStash {
   // Forgets all learned steps.
   void forget();
 
-  // A text for the user, empty if there is none: the host's memory is exhausted, or the budget cannot be
-  // kept. Returns each text once. If the text with a terminating zero exceeds `capacity`, the next call
-  // returns it again.
+  // A text for the user, empty if there is none: the host's budget is exhausted, the system refuses to
+  // page-lock memory within it, or the device's budget cannot be kept. Returns each text once. If the text
+  // with a terminating zero exceeds `capacity`, the next call returns it again.
   std::string take_notice(std::size_t capacity);
 
   StashStatistics statistics() const;

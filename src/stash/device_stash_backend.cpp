@@ -1,4 +1,7 @@
+#include <cstdint>
+#include <map>
 #include <memory>
+#include <mutex>
 #include <string>
 #include <utility>
 
@@ -16,6 +19,17 @@ class DeviceStashBackend final : public StashBackend {
         events_(make_pool_backend(device)),
         offload_(device.create_stream("offload")),
         prefetch_(device.create_stream("prefetch")) {}
+  // Frees the blocks that a stash could not free because a call failed at its end.
+  ~DeviceStashBackend() override {
+    try {
+      synchronize_copies();
+      while (!blocks_.empty()) {
+        free_host({.begin = blocks_.begin()->first, .bytes = blocks_.begin()->second});
+      }
+    } catch (...) {
+      // The device frees the remaining blocks at its own end.
+    }
+  }
 
   std::string name() const override { return device_.properties().name; }
   StreamHandle offload_stream() const override { return stream_handle(offload_); }
@@ -33,8 +47,22 @@ class DeviceStashBackend final : public StashBackend {
     }
   }
 
-  AddressRange allocate_host(std::uint64_t bytes) override { return device_.allocate_pinned(bytes); }
-  void free_host(AddressRange block) override { device_.free_pinned(block); }
+  AddressRange allocate_host(std::uint64_t bytes) override {
+    const std::lock_guard lock(mutex_);
+    const AddressRange block = device_.allocate_pinned(bytes);
+    try {
+      blocks_.emplace(block.begin, block.bytes);
+    } catch (...) {
+      device_.free_pinned(block);
+      throw;
+    }
+    return block;
+  }
+  void free_host(AddressRange block) override {
+    const std::lock_guard lock(mutex_);
+    device_.free_pinned(block);
+    blocks_.erase(block.begin);
+  }
 
   void copy_out(AddressRange block, AddressRange source, const StashIdentity& contents) override {
     const std::uint64_t version = contents_version(contents);
@@ -56,6 +84,8 @@ class DeviceStashBackend final : public StashBackend {
   const std::unique_ptr<DevicePoolBackend> events_;
   const StreamId offload_;
   const StreamId prefetch_;
+  std::mutex mutex_;                               // guards the member below
+  std::map<std::uint64_t, std::uint64_t> blocks_;  // begin and bytes of those that are page-locked
 };
 
 }  // namespace

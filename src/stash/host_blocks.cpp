@@ -32,6 +32,7 @@ HostBlocks::~HostBlocks() {
 
 HostBlocks::Lease HostBlocks::take(std::uint64_t bytes, Room room) {
   const std::uint64_t size = host_block_bytes(bytes);
+  is_refused_by_system_ = false;
   if (Lease lease = take_kept(size, largest_for(size)); !lease.empty()) {
     return lease;
   }
@@ -41,6 +42,7 @@ HostBlocks::Lease HostBlocks::take(std::uint64_t bytes, Room room) {
     if (Lease lease = make(size); !lease.empty()) {
       return lease;
     }
+    is_refused_by_system_ = true;
   }
   return take_kept(size, size * kMostTimes);
 }

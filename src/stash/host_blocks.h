@@ -70,6 +70,8 @@ class HostBlocks {
   // that fails, the block is not reused and is freed at the end.
   void give_unordered(Lease lease) noexcept;
 
+  // Whether the system refused to page-lock memory in the latest take(), although the budget allowed it.
+  bool is_refused_by_system() const { return is_refused_by_system_; }
   std::uint64_t budget_bytes() const { return budget_bytes_; }
   std::uint64_t bytes() const { return bytes_; }
   std::uint64_t peak_bytes() const { return peak_bytes_; }
@@ -111,6 +113,7 @@ class HostBlocks {
   std::uint64_t gifts_ = 0;
   std::uint64_t gifts_before_step_ = 0;
   std::uint64_t recent_needs_bytes_ = 0;
+  bool is_refused_by_system_ = false;
   Sizes sizes_;  // all blocks by size
   Lease stranded_;
 };

@@ -257,7 +257,11 @@ void TensorStash::Impl::send_out(StashHandle handle, StashedTensor& tensor, cons
   if (begun != OrderedCopies::CopyOut::kBegun) {
     flight_.remove_latest();
     if (begun == OrderedCopies::CopyOut::kNoHostMemory) {
-      notices_.note_host_exhausted(tensor.bytes());
+      if (host_.is_refused_by_system()) {
+        notices_.note_host_refused(tensor.bytes(), host_.bytes());
+      } else {
+        notices_.note_host_exhausted(tensor.bytes());
+      }
       step_.note_refused();
       ++statistics_.refused;
     }

@@ -2,7 +2,11 @@
 // Failure injection: a stash's backend in which one call fails once.
 
 #include <cstdint>
+#include <functional>
+#include <map>
 #include <memory>
+#include <string>
+#include <string_view>
 #include <utility>
 
 #include "tests/stash/forwarding_stash_backend.h"
@@ -10,11 +14,24 @@
 
 namespace vdnn::testing {
 
-// Counts the calls that may fail. The call that raises the count to `fail_at` fails.
+// How a call of a stash's device fails.
+struct CallFailure {
+  std::string_view call;           // counts only calls of this name; empty: all calls
+  bool is_lack_of_memory = false;  // otherwise the device reports an invalid value
+};
+
+// Counts the calls that may fail. Of those that `failure` counts, the one that raises its count to `fail_at`
+// fails.
 struct StashFaults {
-  std::uint64_t calls = 0;
-  std::uint64_t fail_at = 0;
+  CallFailure failure;
+  std::uint64_t fail_at = 0;  // 0: none fails
   std::string failed;
+  std::map<std::string, std::uint64_t, std::less<>> calls;  // by name; "": all
+
+  std::uint64_t count(std::string_view name) const {
+    const auto found = calls.find(name);
+    return found == calls.end() ? 0 : found->second;
+  }
 };
 
 class FailingStashBackend final : public ForwardingStashBackend {
@@ -55,6 +72,10 @@ class FailingStashBackend final : public ForwardingStashBackend {
     strike("allocate_host");
     return ForwardingStashBackend::allocate_host(bytes);
   }
+  void free_host(AddressRange block) override {
+    strike("free_host");
+    ForwardingStashBackend::free_host(block);
+  }
   void copy_out(AddressRange block, AddressRange source, const StashIdentity& contents) override {
     strike("copy_out");
     ForwardingStashBackend::copy_out(block, source, contents);
@@ -65,11 +86,19 @@ class FailingStashBackend final : public ForwardingStashBackend {
   }
 
  private:
-  void strike(const char* call) {
-    if (++faults_.calls == faults_.fail_at) {
-      faults_.failed = call;
-      throw DeviceError(std::string(call) + " was made to fail");
+  void strike(const std::string& call) {
+    ++faults_.calls[""];
+    ++faults_.calls[call];
+    const CallFailure& failure = faults_.failure;
+    const bool is_counted = failure.call.empty() || failure.call == call;
+    if (!is_counted || faults_.count(failure.call) != faults_.fail_at) {
+      return;
     }
+    faults_.failed = call;
+    if (failure.is_lack_of_memory) {
+      throw OutOfMemory(call + " was made to fail", {});
+    }
+    throw DeviceError(call + " was made to fail");
   }
 
   StashFaults& faults_;

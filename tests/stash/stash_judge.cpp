@@ -12,7 +12,6 @@
 #include "src/stash/cuda_stash_backend.h"
 #include "tests/allocator/judging_sim.h"
 #include "tests/fakes/fake_cuda.h"
-#include "tests/stash/failing_stash_backend.h"
 #include "vdnn/cpu_device.h"
 #include "vdnn/sim_device.h"
 
@@ -85,8 +84,16 @@ class DeviceStashJudge : public StashJudge {
     device_.wait(number_of(later), device_.frontier(number_of(earlier)));
   }
   bool is_done(StreamHandle stream) override { return device_.reached(device_.frontier(number_of(stream))); }
-  void fail_call(std::uint64_t nth) override { faults_.fail_at = faults_.calls + nth; }
-  std::uint64_t calls() const override { return faults_.calls; }
+  void fail_call(std::uint64_t nth, const CallFailure& failure) override {
+    faults_.failure = failure;
+    faults_.fail_at = faults_.count(failure.call) + nth;
+  }
+  std::string failed_call() const override { return faults_.failed; }
+  std::uint64_t calls(std::string_view name) const override { return faults_.count(name); }
+  std::span<const std::string_view> calls_that_need_memory() const override {
+    static constexpr std::string_view kCalls[] = {"allocate_host"};
+    return kCalls;
+  }
   std::vector<std::string> finish() override {
     device_.synchronize_all();
     std::vector<std::string> found = words_.take_wrong();
@@ -199,8 +206,20 @@ class CudaStashJudge final : public StashJudge {
   }
   bool is_done(StreamHandle stream) override { return cuda_->stream_query(stream) == CudaStatus::kSuccess; }
   void rest() override { cuda_->rest(); }
-  void fail_call(std::uint64_t nth) override { cuda_->fail_call(nth, CudaStatus::kInvalidValue); }
-  std::uint64_t calls() const override { return cuda_->calls(); }
+  void fail_call(std::uint64_t nth, const CallFailure& failure) override {
+    cuda_->fail_call(nth,
+                     failure.is_lack_of_memory ? CudaStatus::kMemoryAllocation : CudaStatus::kInvalidValue,
+                     failure.call);
+  }
+  std::string failed_call() const override { return cuda_->failed_call(); }
+  std::uint64_t calls(std::string_view name) const override { return cuda_->calls(name); }
+  // The first two list cudaErrorMemoryAllocation among their results (CUDA Runtime API). The third one is
+  // cuStreamCreate, which lists CUDA_ERROR_OUT_OF_MEMORY (CUDA Driver API).
+  std::span<const std::string_view> calls_that_need_memory() const override {
+    static constexpr std::string_view kCalls[] = {"cudaHostRegister", "cudaEventCreateWithFlags",
+                                                  "cudaStreamCreateWithFlags"};
+    return kCalls;
+  }
   std::vector<std::string> finish() override {
     insist([&] { return cuda_->device_synchronize(); });
     insist([&] { return cuda_->free(arena_.begin); });
@@ -214,10 +233,19 @@ class CudaStashJudge final : public StashJudge {
     for (const std::vector<std::string>& more : {cuda_->misuses(), cuda_->leaks()}) {
       found.insert(found.end(), more.begin(), more.end());
     }
+    // leaks() leaves out a block if a call that should have unlocked it failed, even if no call did so later.
+    if (const std::uint64_t locked = successes("cudaHostRegister") - successes("cudaHostUnregister");
+        locked != 0) {
+      found.push_back("page-locked blocks: " + std::to_string(locked));
+    }
     return found;
   }
 
  private:
+  // The number of calls of this name that did not fail, if fail_call() was called at most once.
+  std::uint64_t successes(std::string_view name) const {
+    return cuda_->calls(name) - (cuda_->failed_call() == name ? 1 : 0);
+  }
   // The tests do not cover failures of the program's own calls, so a failed call is repeated.
   template <class Call>
   static void insist(const Call& call) {

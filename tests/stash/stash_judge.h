@@ -7,9 +7,12 @@
 #include <iosfwd>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
+#include "tests/stash/failing_stash_backend.h"
 #include "vdnn/stash_backend.h"
 
 namespace vdnn::testing {
@@ -42,10 +45,16 @@ class StashJudge {
   virtual bool is_done(StreamHandle stream) = 0;
   // The host pauses for a while.
   virtual void rest() {}
-  // The `nth` device call from now on fails once.
-  virtual void fail_call(std::uint64_t nth) = 0;
-  virtual std::uint64_t calls() const = 0;
-  // Waits for all work, and then returns errors, page-locked bytes and leaks.
+  // The `nth` device call from now on (from 1) of those that `failure` counts fails once.
+  virtual void fail_call(std::uint64_t nth, const CallFailure& failure) = 0;
+  // The call that failed, or "".
+  virtual std::string failed_call() const = 0;
+  // The number of device calls so far, of this name or of all.
+  virtual std::uint64_t calls(std::string_view name) const = 0;
+  // The calls that may report a lack of memory; the first one page-locks memory.
+  virtual std::span<const std::string_view> calls_that_need_memory() const = 0;
+  // Waits for all work, and then returns errors, page-locked memory and leaks. On CUDA, a stream or an event
+  // is not a leak if the call that should have destroyed it was made to fail.
   virtual std::vector<std::string> finish() = 0;
 };
 

@@ -7,9 +7,14 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <functional>
 #include <memory>
+#include <optional>
 #include <random>
+#include <set>
 #include <string>
+#include <string_view>
+#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -31,15 +36,22 @@ struct Trial {
   bool by_order = false;
   AdapterDefect defect = AdapterDefect::kNone;
   Wrap wrap = {};
-  std::uint64_t fail_call = 0;   // 0: none
+  std::uint64_t fail_call = 0;  // counted since just before the stash was made; 0: none
+  CallFailure failure = {};
   bool releases_at_put = false;  // in all programs instead of some
 };
 
 struct Outcome {
   std::vector<std::string> findings;
   std::vector<std::uint64_t> decisions;
+  std::string failure_of_creation;  // after which the program makes the stash again
   std::vector<std::string> failures;
+  std::vector<std::string> notices;
+  std::string failed_call;
   StashStatistics statistics;
+  // Calls that Trial::failure counts: while the stash was made, until it was destroyed, and after that.
+  std::uint64_t calls_of_creation = 0;
+  std::uint64_t calls_before_end = 0;
   std::uint64_t calls = 0;
 
   std::string first() const { return findings.empty() ? "" : findings.front(); }
@@ -52,20 +64,36 @@ Outcome run(JudgeKind kind, const Trial& trial) {
   StashOptions options = random_stash_options(random);
   options.release_at_put = options.release_at_put || trial.releases_at_put;
   const bool tells_bytes = random() % 2 == 0;
-  StashAdapter adapter(*judge, memory, options, tells_bytes, trial.defect, trial.wrap);
-  StashProgram program(*judge, adapter, memory, trial.seed);
-  const std::uint64_t calls_before = judge->calls();
+  const std::uint64_t calls_before = judge->calls(trial.failure.call);
+  const auto calls = [&] { return judge->calls(trial.failure.call) - calls_before; };
   if (trial.fail_call > 0) {
-    judge->fail_call(trial.fail_call);
+    judge->fail_call(trial.fail_call, trial.failure);
   }
+  Outcome outcome;
+  std::optional<StashAdapter> adapter;
+  const auto make = [&] { adapter.emplace(*judge, memory, options, tells_bytes, trial.defect, trial.wrap); };
+  try {
+    make();
+  } catch (const Error& error) {
+    outcome.failure_of_creation = error.what();
+    make();
+  }
+  outcome.calls_of_creation = calls();
+  StashProgram program(*judge, *adapter, memory, trial.seed);
   for (int i = 0; i < trial.steps; ++i) {
     program.step();
+    constexpr std::size_t kRoomForANotice = 1000;
+    for (std::string text; !(text = adapter->stash().take_notice(kRoomForANotice)).empty();) {
+      outcome.notices.push_back(text);
+    }
   }
-  Outcome outcome{.decisions = adapter.decisions(),
-                  .failures = adapter.failures(),
-                  .statistics = adapter.stash().statistics(),
-                  .calls = judge->calls() - calls_before};
-  adapter.end();
+  outcome.decisions = adapter->decisions();
+  outcome.failures = adapter->failures();
+  outcome.statistics = adapter->stash().statistics();
+  outcome.calls_before_end = calls();
+  adapter->end();
+  outcome.calls = calls();
+  outcome.failed_call = judge->failed_call();
   outcome.findings = judge->finish();
   EXPECT_EQ(outcome.statistics.live_handles, 0U);
   EXPECT_EQ(memory.in_use_bytes(), 0U);
@@ -271,25 +299,146 @@ TEST_P(StashOrder, ASourceThatIsHeldIsReleasedAfterItsCopy) {
 
 // --- failures ----------------------------------------------------------------------------------------------
 
-// Each device call fails once. Either the caller gets an error or the tensor stays on the device. A repeated
-// call works, readers find the saved contents, and nothing leaks.
+std::uint64_t seeds_of_failures() {
+  return extent({.usual = 2, .under_sanitizers = 1, .in_long_run = 100});
+}
+
+auto is_error_of_cuda(const std::string& call, const std::string& status) {
+  return ::testing::AllOf(::testing::StartsWith("cuda:0: " + call + "("),
+                          ::testing::EndsWith("): " + status));
+}
+
+// Each device call fails once, from the first call that makes the stash to the last one that destroys it.
+// (The judge does not count the calls that make a stash over a Device.) A stash that cannot be made throws an
+// error that names the call. In later calls, either the caller gets such an error or the tensor stays on the
+// device. A repeated call works, and readers find the saved contents. The end of the stash reports nothing,
+// since a destructor that throws would end this test.
+//
+// Nothing leaks but the stream or the event whose own destruction failed. The stash does not try again, since
+// CUDA does not specify whether such a handle still exists. Memory that once cannot be unlocked does not
+// leak: the stash unlocks it at the latest when it is destroyed.
 TEST_P(StashOrder, EveryCallFailsInTurn) {
   std::uint64_t told = 0;
   std::uint64_t tried = 0;
-  for (std::uint64_t seed = 0; seed < extent({.usual = 2, .under_sanitizers = 1, .in_long_run = 100});
-       ++seed) {
+  std::set<std::string> told_by_creation;
+  std::set<std::string> failed_at_end;
+  for (std::uint64_t seed = 0; seed < seeds_of_failures(); ++seed) {
     Trial trial{.seed = seed, .order_seed = seed, .steps = 5};
-    const std::uint64_t calls = run(GetParam(), trial).calls;
-    for (std::uint64_t fail = 1; fail <= calls && !HasFailure(); ++fail) {
+    const Outcome usual = run(GetParam(), trial);
+    for (std::uint64_t fail = 1; fail <= usual.calls && !HasFailure(); ++fail) {
       trial.fail_call = fail;
       const Outcome outcome = run(GetParam(), trial);
-      EXPECT_EQ(outcome.first(), "") << "seed " << seed << ", call " << fail;
+      SCOPED_TRACE("seed " + std::to_string(seed) + ", call " + std::to_string(fail) + " of " +
+                   std::to_string(usual.calls) + ", " + outcome.failed_call);
+      EXPECT_EQ(outcome.first(), "");
+      EXPECT_NE(outcome.failed_call, "");
+      if (const std::string& failure = outcome.failure_of_creation; !failure.empty()) {
+        EXPECT_LE(fail, usual.calls_of_creation);
+        EXPECT_THAT(failure, is_error_of_cuda(outcome.failed_call, "cudaErrorInvalidValue"));
+        told_by_creation.insert(outcome.failed_call);
+      }
+      if (fail > usual.calls_before_end) {
+        failed_at_end.insert(outcome.failed_call);
+      }
+      EXPECT_THAT(outcome.failures, ::testing::Each(::testing::HasSubstr(outcome.failed_call)));
       told += outcome.failures.empty() ? 0U : 1U;
       ++tried;
     }
   }
-  EXPECT_GT(told, tried / 8) << "other failures hit the program's own calls, which it repeats, or "
-                                "page-locking, without which the stash works";
+  if (HasFailure()) {
+    return;
+  }
+  EXPECT_GT(told, tried / 8) << "other failures hit the program's own calls, which it repeats, the "
+                                "measurement of copies, or the end of the stash";
+  if (GetParam() == JudgeKind::kCuda) {
+    EXPECT_THAT(told_by_creation,
+                ::testing::IsSupersetOf({"cudaGetDeviceCount", "cudaSetDevice", "cuDeviceGetAttribute",
+                                         "cudaStreamCreateWithFlags"}));
+    EXPECT_THAT(failed_at_end, ::testing::IsSupersetOf({"cudaStreamSynchronize", "cudaStreamDestroy",
+                                                        "cudaEventDestroy", "cudaHostUnregister"}));
+  } else {
+    EXPECT_THAT(failed_at_end, ::testing::ElementsAre("free_host", "synchronize_copies"));
+  }
+}
+
+std::size_t count_notices(const Outcome& outcome, const std::string& text) {
+  return static_cast<std::size_t>(std::ranges::count_if(
+      outcome.notices, [&](const std::string& each) { return each.find(text) != std::string::npos; }));
+}
+
+constexpr const char* kNoticeOfTheSystem = "the system refused to page-lock more than ";
+
+// Each call that may report a lack of memory does so once. If memory cannot be page-locked, no call of the
+// stash fails. Either the tensor stays, of which the stash gives one notice, or the stash frees a block that
+// it kept for reuse and tries again. A lack of memory for streams and events is an error like others.
+TEST_P(StashOrder, EveryCallThatNeedsMemoryLacksItInTurn) {
+  const auto names = make_stash_judge(GetParam(), 0)->calls_that_need_memory();
+  std::uint64_t stayed = 0;
+  std::uint64_t unmade = 0;
+  for (std::uint64_t seed = 0; seed < 4 * seeds_of_failures(); ++seed) {
+    for (const std::string_view name : names) {
+      Trial trial{
+          .seed = seed, .order_seed = seed, .steps = 5, .failure = {.call = name, .is_lack_of_memory = true}};
+      const Outcome usual = run(GetParam(), trial);
+      EXPECT_EQ(count_notices(usual, kNoticeOfTheSystem), 0U);
+      for (std::uint64_t fail = 1; fail <= usual.calls && !HasFailure(); ++fail) {
+        trial.fail_call = fail;
+        const Outcome outcome = run(GetParam(), trial);
+        SCOPED_TRACE("seed " + std::to_string(seed) + ", " + std::to_string(fail) + " of " +
+                     std::to_string(usual.calls) + " calls of " + std::string(name));
+        EXPECT_EQ(outcome.first(), "");
+        EXPECT_EQ(outcome.failed_call, name);
+        if (fail <= usual.calls_of_creation) {
+          EXPECT_THAT(outcome.failure_of_creation,
+                      is_error_of_cuda(outcome.failed_call, "cudaErrorMemoryAllocation"));
+          ++unmade;
+        }
+        if (name != names.front()) {
+          EXPECT_THAT(outcome.failures, ::testing::Each(::testing::HasSubstr(outcome.failed_call)));
+          EXPECT_EQ(count_notices(outcome, kNoticeOfTheSystem), 0U);
+          continue;
+        }
+        EXPECT_THAT(outcome.failures, ::testing::IsEmpty());
+        if (usual.statistics.refused == 0) {
+          EXPECT_EQ(count_notices(outcome, kNoticeOfTheSystem), outcome.statistics.refused > 0 ? 1U : 0U);
+          stayed += outcome.statistics.refused;
+        }
+      }
+    }
+  }
+  if (HasFailure()) {
+    return;
+  }
+  EXPECT_GT(stayed, 0U);
+  EXPECT_EQ(unmade > 0, GetParam() == JudgeKind::kCuda) << "the backend of a Device creates no stream that "
+                                                           "the judge counts";
+}
+
+// The system page-locks no memory at all.
+class LocksNoPages final : public ForwardingStashBackend {
+ public:
+  using ForwardingStashBackend::ForwardingStashBackend;
+  AddressRange allocate_host(std::uint64_t bytes) override {
+    throw OutOfMemory("page-locked memory", {.asked = bytes});
+  }
+};
+
+TEST_P(StashOrder, WithoutPageLockedMemoryAllTensorsStayAndOneNoticeIsGiven) {
+  const Wrap wrap = [](std::unique_ptr<StashBackend> target) {
+    return std::make_unique<LocksNoPages>(std::move(target));
+  };
+  std::uint64_t stayed = 0;
+  for (std::uint64_t seed = 0; seed < seeds() / 10 && !HasFailure(); ++seed) {
+    SCOPED_TRACE(seed);
+    const Outcome outcome = run(GetParam(), {.seed = seed, .order_seed = seed, .wrap = wrap});
+    EXPECT_EQ(outcome.first(), "");
+    EXPECT_THAT(outcome.failures, ::testing::IsEmpty());
+    EXPECT_EQ(outcome.statistics.left, 0U);
+    EXPECT_EQ(count_notices(outcome, std::string(kNoticeOfTheSystem) + "0 bytes of the host budget of "),
+              outcome.statistics.refused > 0 ? 1U : 0U);
+    stayed += outcome.statistics.refused;
+  }
+  EXPECT_GT(stayed, seeds());
 }
 
 }  // namespace

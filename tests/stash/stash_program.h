@@ -93,8 +93,7 @@ enum class AdapterDefect : std::uint8_t {
   kNone,
   kIdentityByAddress,  // the address serves as identity, but later belongs to another tensor
   kVersionIgnored,
-  kReleasesBeforeCopy,  // releases the source at once, whatever released() returns
-  kDecidesByPolling,    // lets tensors leave only if polling finds no copy in flight
+  kDecidesByPolling,  // lets tensors leave only if polling finds no copy in flight
 };
 
 // Represents a tensor until the backward pass.
