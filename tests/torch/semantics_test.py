@@ -685,6 +685,27 @@ class Semantics(unittest.TestCase):
         vdnn.torch.enable(budget=0, min_size=1, tier="python")
         vdnn.torch.disable()
 
+    def test_another_version_holds_the_storage(self):
+        """While a graph keeps one version of a storage, the plan lets no other version leave: its copy would free nothing."""
+        for tier in ("native", "python"):
+            out_bytes = []
+            for keeps_version in (False, True):
+                hooks = vdnn.torch.make_hooks(
+                    vdnn.torch.make_settings(budget="1MiB", host_budget=None, tier=tier, min_size="1MiB", window=None))
+                x = random_leaf(1 << 19)
+                hooks.start()
+                a = x * 1
+                never_read = a.sin() if keeps_version else None
+                a.mul_(0.5)
+                y = a.sin()
+                del a
+                for _ in range(2):
+                    y = y.exp().sin()
+                hooks.stop()
+                out_bytes.append(sum(stash.statistics()["out_bytes"] for stash in hooks.stashes().values()))
+                del never_read
+            self.assertEqual(out_bytes, [2 * x.nbytes, x.nbytes], tier)
+
     def test_threads(self):
         """Tier "native" serves other threads, too; tier "python" serves only the calling thread."""
         for tier, serves in (("native", True), ("python", False)):

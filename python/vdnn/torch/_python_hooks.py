@@ -55,10 +55,17 @@ class Block:
 
     __slots__ = (
         "handle", "key", "weak", "source", "target", "target_stream", "bytes", "signature", "stream", "counter", "version",
-        "users", "puts", "saved_at", "is_deferred", "is_watched", "savers", "leaves", "__weakref__",
+        "users", "puts", "saved_at", "is_deferred", "is_watched", "savers", "leaves", "sources", "__weakref__",
     )  # fmt: skip
 
-    def __init__(self, key: tuple[int, int], storage: torch.UntypedStorage, tensor: torch.Tensor, stream: int | None) -> None:
+    def __init__(
+        self,
+        key: tuple[int, int],
+        storage: torch.UntypedStorage,
+        tensor: torch.Tensor,
+        stream: int | None,
+        sources: collections.Counter[int],
+    ) -> None:
         self.handle = 0  # 0: not put yet
         self.key = key
         self.weak = StorageWeakRef(storage)
@@ -77,21 +84,33 @@ class Block:
         self.is_watched = False  # whether to tell the stash when nobody else holds the block any more
         self.savers: dict[int, torch.cuda.Stream] = {}  # GPU streams that saved the block's tensors
         self.leaves = False  # whether the block is leaving, or has left
+        # By address of the storage: how many blocks hold their sources. All versions of a storage share one object of Python,
+        # which counts as one user.
+        self.sources = sources
+        sources[key[0]] += 1
 
     def is_unchanged(self) -> bool:
         return self.counter._version == self.version
 
     def held_by_others(self) -> torch.UntypedStorage | None:
-        """The source, if others than this block hold it; else None."""
+        """The source, if others than this block hold it; else None. A block of another version counts."""
         if self.source is not None:
-            return self.source if torch._C._storage_Use_Count(self.source._cdata) > 1 else None
+            return self.source if self._is_source_shared() else None
         return torch.UntypedStorage._new_with_weak_ptr(self.weak.cdata)
 
-
     def is_held_by_others(self) -> bool:
-        if self.source is not None:
-            return torch._C._storage_Use_Count(self.source._cdata) > 1
-        return not self.weak.expired()
+        return self._is_source_shared() if self.source is not None else not self.weak.expired()
+
+    def release_source(self) -> None:
+        if self.source is None:
+            return
+        self.source = None
+        self.sources[self.key[0]] -= 1
+        if not self.sources[self.key[0]]:
+            del self.sources[self.key[0]]
+
+    def _is_source_shared(self) -> bool:
+        return self.sources[self.key[0]] > 1 or torch._C._storage_Use_Count(self.source._cdata) > 1
 
 
 class Saved:
@@ -139,6 +158,7 @@ class DeviceStash:
         self._pointer = self.native.pointer
         self._lock = threading.Lock()
         self._blocks: dict[tuple[int, int], Block] = {}
+        self._sources: collections.Counter[int] = collections.Counter()
         self._by_handle: dict[int, Block] = {}
         self._saves = 0
         # Sorted by the save at which a block is checked next; the second number breaks ties. Dropped blocks stay in the list
@@ -176,7 +196,7 @@ class DeviceStash:
             answer = self._put_what_nobody_holds()
             block = self._blocks.get(key)
             if block is None:
-                block = self._blocks[key] = Block(key, storage, tensor, stream)
+                block = self._blocks[key] = Block(key, storage, tensor, stream, self._sources)
             if stream is not None and stream not in block.savers:
                 self._note_saver(block, storage, stream)
             block.users += 1
@@ -339,7 +359,7 @@ class DeviceStash:
         if answer & _library.RELEASED:
             for handle in self._named(LIBRARY.vdnn_stash_released, stream):
                 if block := self._by_handle.get(handle):
-                    block.source = None
+                    block.release_source()
         left_at_once = self._offload_stream is not None and answer & _library.LEAVES
         if left_at_once or answer & _library.RELEASED:
             self._restart_peak()  # the freed sources count at this save, but not at the next event
@@ -367,7 +387,7 @@ class DeviceStash:
         if self._offload_stream is None:
             return
         if _pool.use_on(block.source.data_ptr(), self._offload_stream):
-            block.source = None
+            block.release_source()
         else:
             check(LIBRARY.vdnn_stash_hold(self._pointer, block.handle))
 
@@ -399,7 +419,8 @@ class DeviceStash:
                 self._watched = [each for each in self._watched if each[2] is not block]
             self._by_handle.pop(block.handle, None)
             del self._blocks[block.key]
-            block.source = block.target = None
+            block.release_source()
+            block.target = None
 
 
 class PythonHooks:

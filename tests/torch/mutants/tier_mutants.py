@@ -27,7 +27,7 @@ MUTANTS = (
     TierMutant("SourceIsReleasedAtPut", "python", PYTHON_HOOKS,
                "            block.puts += 1\n",
                "            block.puts += 1\n"
-               "            if self._answer.value & _library.VERDICT == _library.LEAVES:\n                block.source = None\n"),
+               "            if self._answer.value & _library.VERDICT == _library.LEAVES:\n                block.release_source()\n"),
     TierMutant("PoolIsNotToldOfTheOffloadStream", "python", "_pool.py",
                "    _library.vdnn_torch_record_stream(address, stream)\n", ""),
     TierMutant("StashIsNotToldOfOtherMemory", "python", PYTHON_HOOKS,
