@@ -7,9 +7,12 @@
   bits      losses, gradients and weights are equal to the bit in plain training, under
             torch.autograd.graph.save_on_cpu(pin_memory=True), and under vdnn.torch: once with all eligible tensors leaving,
             once within a budget
-  peak      PyTorch's peak exceeds neither the budget nor the peak that the plan predicts by more than 2 %
-  waits     no call of CUDA in a step waits on the host, and PyTorch's own check of synchronisation passes
-  overlap   at least 90 % of the copies' time is hidden, if all copies take no longer than a step
+  peak      PyTorch's peak exceeds neither the budget nor the peak that the plan predicts by more than 2 %. For networks from
+            tests/torch/networks.py it is not more than 2 % below the plan's peak either
+  waits     no call of CUDA in a step waits on the host: a profile of three steps has no more waits than one of a single step.
+            PyTorch's own check of synchronisation passes
+  overlap   at least 90 % of the copies' time is hidden. Not judged if the copies to the host take longer than the forward
+            pass, or the copies to the GPU longer than the rest of the step
   batch     a batch for which plain training runs out of memory trains in the same memory with vdnn.torch
   steps     checks nothing: trains within a budget, so that a test can count the calls of its steps
 
@@ -46,6 +49,7 @@ WAITS = re.compile(r"cu(da)?(Stream|Device|Event|Ctx)Synchronize")
 # The stash learns the first step, and provides memory for the plan in the second one.
 WARM_UP_STEPS = 3
 TIMED_STEPS = 10
+PROFILED_STEPS = 3
 COPIED_BYTES = 256 << 20
 
 
@@ -174,6 +178,9 @@ def check_peak(chosen):
         raise CheckFailed(f"the peak exceeds the budget by more than 2 %: {row}")
     if peak > TOLERANCE * planned:
         raise CheckFailed(f"the peak exceeds the plan's peak by more than 2 %: {row}")
+    # A plan counts an upper bound of the workspaces of operations. With large workspaces the peak may be further below it.
+    if chosen.network.startswith(SMALL) and TOLERANCE * peak < planned:
+        raise CheckFailed(f"the peak is more than 2 % below the plan's peak: {row}")
     return row
 
 
@@ -188,16 +195,26 @@ def check_waits(chosen):
     finally:
         torch.cuda.set_sync_debug_mode("default")
     torch.cuda.synchronize()
+    return judge_waits(calls_of_steps(training, 1), calls_of_steps(training, PROFILED_STEPS))
+
+
+def calls_of_steps(training, steps):
+    """By name, how many calls the profiler counts in `steps` steps."""
     with torch.profiler.profile() as profiler:
-        training.step()
-    calls = {event.key: event.count for event in profiler.key_averages()}
-    if not any(name.startswith("cuda") for name in calls):
+        for _ in range(steps):
+            training.step()
+    return {event.key: event.count for event in profiler.key_averages()}
+
+
+def judge_waits(one, several):
+    """`one`, `several`: the calls of one step and of PROFILED_STEPS steps, by name."""
+    if not any(name.startswith("cuda") for name in one):
         raise CheckFailed("the profiler has recorded no call of CUDA")
-    waits = {name: count for name, count in calls.items() if WAITS.match(name)}
-    # The profiler itself waits once at its end.
-    if sum(waits.values()) > 1:
-        raise CheckFailed(f"the host waits within a step: {waits}")
-    return {"calls": sum(count for name, count in calls.items() if name.startswith("cuda")), "waits": waits}
+    # The profiler itself may wait, as often for one step as for several.
+    waits = {name: (one.get(name, 0), count) for name, count in several.items() if WAITS.match(name)}
+    if any(count > in_one for in_one, count in waits.values()):
+        raise CheckFailed(f"the host waits within a step (calls in 1 and in {PROFILED_STEPS} steps): {waits}")
+    return {"calls": sum(count for name, count in one.items() if name.startswith("cuda")), "waits": waits}
 
 
 def step_seconds(training):
@@ -211,8 +228,27 @@ def step_seconds(training):
     return (time.monotonic() - begin) / TIMED_STEPS
 
 
-def copy_seconds_a_byte():
-    """Seconds per byte of the slower direction, alone on the link."""
+class ForwardTimer:
+    """Measures the GPU's time for forward passes."""
+
+    def __init__(self):
+        self.intervals = []
+
+    @contextlib.contextmanager
+    def around_forward(self):
+        begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+        begin.record()
+        yield
+        end.record()
+        self.intervals.append((begin, end))
+
+    def seconds(self):
+        torch.cuda.synchronize()
+        return statistics.median(begin.elapsed_time(end) for begin, end in self.intervals) / 1e3
+
+
+def copy_seconds_per_byte():
+    """Seconds per byte to the host and to the GPU, each direction alone on the link."""
     on_gpu = torch.empty(COPIED_BYTES, dtype=torch.uint8, device="cuda")
     on_host = torch.empty(COPIED_BYTES, dtype=torch.uint8, pin_memory=True)
     seconds = []
@@ -225,8 +261,8 @@ def copy_seconds_a_byte():
             end.record()
             end.synchronize()
             rounds.append(begin.elapsed_time(end) / 1e3)
-        seconds.append(statistics.median(rounds))
-    return max(seconds) / COPIED_BYTES
+        seconds.append(statistics.median(rounds) / COPIED_BYTES)
+    return seconds
 
 
 def moved_bytes():
@@ -235,22 +271,33 @@ def moved_bytes():
 
 
 def check_overlap(chosen):
-    plain = step_seconds(Training(chosen))
+    timer = ForwardTimer()
+    plain = step_seconds(Training(chosen, timer.around_forward))
+    forward = timer.seconds()
     budget = budget_of(chosen, *plain_figures(chosen))
     training = Training(chosen, offloading(chosen, budget))
     for _ in range(WARM_UP_STEPS):
         training.step()
     before = moved_bytes()
     training.step()
-    out_bytes, in_bytes = (after - earlier for after, earlier in zip(moved_bytes(), before))
+    moved = [after - earlier for after, earlier in zip(moved_bytes(), before)]
     offloaded = step_seconds(training)
-    copying = (out_bytes + in_bytes) * copy_seconds_a_byte()
+    out_seconds, in_seconds = (size * seconds for size, seconds in zip(moved, copy_seconds_per_byte()))
+    return judge_overlap(plain, forward, offloaded, out_seconds, in_seconds)
+
+
+def judge_overlap(plain, forward, offloaded, out_seconds, in_seconds):
+    """Seconds of a plain step, of its forward pass, of a step with offloading, and of its copies in each direction."""
+    copying = max(out_seconds, in_seconds)  # the two directions can run at the same time
     if copying == 0:
         raise CheckFailed("nothing was moved, so there is nothing to hide")
     hidden = 1 - max(0.0, offloaded - plain) / copying
-    row = {"plain_seconds": plain, "seconds": offloaded, "copy_seconds": copying, "hidden": hidden,
-           "link_allows": copying <= plain}
-    if row["link_allows"] and hidden < HIDDEN:
+    # Tensors leave beside the forward pass and come back beside the backward pass.
+    link_allows = out_seconds <= forward and in_seconds <= plain - forward
+    row = {"plain_seconds": plain, "forward_seconds": forward, "seconds": offloaded, "out_seconds": out_seconds,
+           "in_seconds": in_seconds, "hidden": hidden,
+           "verdict": "judged" if link_allows else "not judged: copies take longer than the pass beside which they run"}
+    if link_allows and hidden < HIDDEN:
         raise CheckFailed(f"only {hidden:.0%} of the copies' {1e3 * copying:.1f} ms are hidden: {row}")
     return row
 

@@ -1,6 +1,8 @@
-"""A static network from its second step on: late fetches, page-locking, copied bytes and the memory of tensors."""
+"""A static network from its second step on: late fetches, page-locking, copied bytes, overlap and the memory of tensors."""
 
+import collections
 import contextlib
+import hashlib
 import os
 import unittest
 from unittest import mock
@@ -9,7 +11,7 @@ import networks
 import torch
 
 import vdnn.torch
-from vdnn.torch import _library, _native_hooks
+from vdnn.torch import _library, _native_hooks, _report
 
 STEPS = 5
 SHAPE = (6, 3, 128, 128)
@@ -42,6 +44,8 @@ class Run:
             self.peaks.append(vdnn.torch.peak_memory())
             if self.hooks:
                 self.figures.append(self.hooks.stashes()["cpu"].statistics())
+        # Digests, since a copy of the tensors would count in the peaks of later runs.
+        self.state = [hashlib.sha256(tensor.numpy()).hexdigest() for tensor in network.state_dict().values()]
 
     @contextlib.contextmanager
     def serving(self):
@@ -89,6 +93,7 @@ class Steady(unittest.TestCase):
         for late in run.by_step("fetched_late")[1:]:
             self.assertLessEqual(late, 2)
         self.assertEqual(run.by_step("page_locks")[first:], [0] * (STEPS - first))
+        self.assertEqual(run.figures[-1]["page_locks_when_repeated"], 0)
         self.assertEqual(run.by_step("plans")[first:], [0] * (STEPS - first))
         self.assertEqual(run.by_step("repeated_steps"), [0] + [1] * (STEPS - 1))
         self.assertEqual(run.by_step("diverged_steps"), [0] * STEPS)
@@ -96,6 +101,14 @@ class Steady(unittest.TestCase):
         self.assertEqual(run.by_step("out_bytes")[1:], planned[:-1])
         self.assertEqual(run.by_step("in_bytes")[1:], planned[:-1])
         self.assertGreater(planned[0], 0)
+        self.check_overlap(run)
+
+    def check_overlap(self, run):
+        overlap = _report.overlap_of(run.figures[-1])
+        self.assertIsNotNone(overlap)
+        self.assertTrue(0 <= overlap <= 1, overlap)
+        report = str(vdnn.torch.Report(run.hooks.tier, {"cpu": run.figures[-1]}))
+        self.assertIn(f"\n  overlap: during {overlap:.0%} of the copies' time the compute stream did not wait\n", report)
 
     def test_networks(self):
         for name in ("resnet18", "unet", "unet3d", "lstm", "transformer"):
@@ -177,9 +190,30 @@ class Steady(unittest.TestCase):
                 self.assertGreater(run.figures[-1]["refused"], 1)
                 self.assertLessEqual(run.figures[-1]["host_peak_bytes"], 8 << 20)
                 self.assertGreater(run.figures[-1]["left"], 0)
+                self.assertEqual(run.figures[-1]["page_locks_when_repeated"], 0)
+                self.assertEqual(run.state, self.alone.state)
                 report = str(vdnn.torch.Report(tier, {"cpu": run.figures[-1]}))
                 refused = run.figures[-1]["refused"]
                 self.assertIn(f"{refused} tensors stayed on the device because the host budget was exhausted", report)
+
+
+class Overlap(unittest.TestCase):
+    def report_of(self, copied, waited):
+        figures = collections.defaultdict(int, copy_nanoseconds=copied, wait_nanoseconds=waited)
+        return _report.overlap_of(figures), str(vdnn.torch.Report("native", {"cuda:0": figures}))
+
+    def test_is_the_part_of_the_copies_time_without_waits(self):
+        # In the last case the waits are longer than the copies: a copy may itself wait for other work before it begins.
+        for copied, waited, overlap in ((400, 0, 1), (400, 100, 0.75), (400, 400, 0), (400, 900, 0)):
+            with self.subTest(copied=copied, waited=waited):
+                found, report = self.report_of(copied, waited)
+                self.assertEqual(found, overlap)
+                self.assertIn(f"  overlap: during {overlap:.0%} of the copies' time the compute stream did not wait", report)
+
+    def test_copies_that_were_not_timed(self):
+        found, report = self.report_of(0, 0)
+        self.assertIsNone(found)
+        self.assertNotIn("overlap", report)
 
 
 class DefaultHostBudget(unittest.TestCase):

@@ -118,7 +118,7 @@ class Wheel(unittest.TestCase):
     def test_tag(self):
         """The tag in the wheel's file name, by which pip chooses a wheel, is the one that auditwheel finds."""
         done = run(ROOT / "scripts/wheel", "--output", self.folder / "audited", "--audit")
-        if "pip cannot fetch auditwheel" in done.stderr:
+        if "pip cannot fetch auditwheel" in done.stderr and os.environ.get("VDNN_REQUIRE_TORCH") != "1":
             self.skipTest(done.stderr.strip())
         self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
         tag = self.wheel.stem.split("-py3-none-")[1]

@@ -119,10 +119,15 @@ def use_on(address: int, stream: int) -> bool:
 
 
 def memory_figures(device: int) -> MemoryFigures:
-    """Memory of tensors on the GPU under any allocator. PyTorch's own figures do not include plugged-in allocators."""
+    """Memory of tensors on the GPU; zeros, which mean unknown, if a plugged-in allocator other than vdnn's has no figures."""
     if _library is not None:
         found = _Figure()
         _library.vdnn_torch_allocated(device, ctypes.byref(found))
         return MemoryFigures(found.current, found.peak, found.added)
-    found = torch.cuda.memory_stats_as_nested_dict(device)["allocated_bytes"]["all"]
+    try:
+        found = torch.cuda.memory_stats_as_nested_dict(device)["allocated_bytes"]["all"]
+    except RuntimeError as error:
+        if "CUDAPluggableAllocator" not in str(error):
+            raise
+        return MemoryFigures(0, 0, 0)
     return MemoryFigures(found["current"], found["peak"], found["allocated"])

@@ -1,5 +1,5 @@
-"""Reads saved tensors of the second of two GPUs while the first is the current one: another_gpu.py TIER. Prints their device
-and whether they have their values."""
+"""Reads saved tensors of the second of two GPUs while the first is the current one: another_gpu.py TIER. Prints their device,
+whether they have their values, and whether tensors left and came back."""
 
 import os
 import sys
@@ -18,7 +18,9 @@ def main():
             z = z.sin()
     torch.cuda.set_device(0)
     saved = y.grad_fn._saved_self
-    print(saved.device, torch.equal(saved.cpu(), x.detach().cpu()), flush=True)
+    has_values = torch.equal(saved.cpu(), x.detach().cpu())
+    figures = vdnn.torch.report(quiet=True).devices["cuda:1"]
+    print(saved.device, has_values, figures["left"] > 0 and figures["in_bytes"] > 0, flush=True)
     # PyTorch's threads may still be running.
     os._exit(0)
 

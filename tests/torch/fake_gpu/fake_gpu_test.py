@@ -28,15 +28,25 @@ class FakeGpuTest(unittest.TestCase):
     maxDiff = None
 
     def expect_clean(self, network, *arguments):
+        """Expects equal bits and no findings in every order. If the program offloads, tensors must have moved on each GPU."""
+        chosen = dict(argument.removeprefix("--").partition("=")[::2] for argument in arguments)
         rows = run(network, *arguments, seeds=options.seeds)
         for row in rows:
             with self.subTest(network=network, arguments=arguments, seed=row["seed"]):
                 self.assertEqual(row["findings"], [])
                 self.assertEqual((row["status"], row["different"]), (0, 0), row["text"])
                 self.assertEqual(row["decisions"], rows[0]["decisions"], "the stash's decisions depend on the progress of copies")
+                if "offload" in chosen:
+                    self.expect_moved(row["decisions"], chosen["offload"], int(chosen.get("gpus", 1)))
+
+    def expect_moved(self, figures_of_devices, offload, gpus):
+        self.assertEqual(set(figures_of_devices), {f"cuda:{device}" for device in range(gpus)})
+        for device, figures in figures_of_devices.items():
+            for name in ("left", "in_bytes") if offload == "hooks" else ("left", "in_bytes", "fetched_ahead"):
+                self.assertGreater(figures[name], 0, f"{device}: {name}")
 
     def expect_found(self, network, pattern, *arguments, **how):
-        """Expects equal bits and no findings in every order."""
+        """Expects a finding with this pattern in every order."""
         for row in run(network, *arguments, seeds=3, **how):
             with self.subTest(network=network, arguments=arguments, seed=row["seed"]):
                 self.assertTrue(any(re.search(pattern, line) for line in row["findings"]), row)
@@ -77,6 +87,24 @@ class PoolTest(unittest.TestCase):
         self.assertIsNotNone(refused["no such GPU"])
         self.assertEqual(found["budget"], (64 << 20) * 10 // 11)
         self.assertEqual(found["in use"], 4096)  # the block of a request for 4000 bytes
+
+
+class OperatorsTest(unittest.TestCase):
+    def test_operators_without_a_twin_on_the_cpu_are_refused(self):
+        done = subprocess.run(
+            [sys.executable, "-W", "ignore", fake_gpu.HERE / "on_fake_gpu.py", os.pathsep.join(options.stand_in),
+             options.operators, fake_gpu.HERE / "refused_operators.py"],
+            env=environment_of_children(), capture_output=True, text=True)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        refused = json.loads(done.stdout)
+        self.assertEqual(len(refused), 3)
+        for operator, error in refused.items():
+            with self.subTest(operator=operator):
+                self.assertIsNotNone(error)
+                self.assertEqual(error["type"], "NotImplementedError", error["text"])
+                self.assertIn(
+                    f"fake GPU: {operator} cannot be computed (the CPU does not have it, it draws random numbers, or it makes a "
+                    "tensor of its own)", error["text"])  # fmt: skip
 
 
 class JudgeTest(FakeGpuTest):
@@ -154,7 +182,7 @@ class TierTest(FakeGpuTest):
                     [sys.executable, "-W", "ignore", fake_gpu.HERE / "on_fake_gpu.py", os.pathsep.join(options.stand_in),
                      options.operators, fake_gpu.HERE / "another_gpu.py", tier],
                     env=environment_of_children({"VDNN_STAND_IN_GPUS": "2"}), capture_output=True, text=True)
-                self.assertEqual((done.returncode, done.stdout.strip()), (0, "cuda:1 True"), done.stderr)
+                self.assertEqual((done.returncode, done.stdout.strip()), (0, "cuda:1 True True"), done.stderr)
 
     def test_no_room_for_a_fetch_ahead(self):
         """The tensor being read is fetched. The other tensor is fetched only when it is read itself."""
@@ -178,6 +206,23 @@ class TierTest(FakeGpuTest):
 
     def test_native(self):
         self.expect_clean_tier("native")
+
+
+class OneBudgetTest(FakeGpuTest):
+    """The pools and the stash share the budget of use_pool(): enable() is called without one."""
+
+    BUDGET = 30  # in MiB. Plain training has a peak of 32.4 MiB. With offloading, pools from 26 MiB on are large enough.
+    PROGRAM = ("unet3d", "--copies=16", f"--pool={BUDGET}MiB", "--steps=3")
+
+    def test_the_pool_alone_runs_out_of_memory(self):
+        (row,) = run(*self.PROGRAM, seeds=1)
+        self.assertEqual((row["status"], row["findings"]), (1, []), row["text"])
+        pattern = rf"(?m)^torch\.OutOfMemoryError: CUDA out of memory\. cuda:0: asked .* budget {self.BUDGET} MiB"
+        self.assertRegex(row["text"], pattern)
+
+    def test_with_offloading_it_trains(self):
+        for tier in ("python", "native"):
+            self.expect_clean(*self.PROGRAM, f"--offload={tier}", "--enable")
 
 
 class BuffersTest(FakeGpuTest):
@@ -267,7 +312,16 @@ class DoorCheckTest(unittest.TestCase):
                 self.assertGreater(more["cudaMemcpyAsync"], few["cudaMemcpyAsync"])
 
 
+def classes_without_ctest():
+    """The classes of tests that no list --tests in CMakeLists.txt names."""
+    lists = re.findall(r"--tests([\w\s]+)\)", (fake_gpu.HERE / "CMakeLists.txt").read_text())
+    suites = unittest.defaultTestLoader.loadTestsFromModule(sys.modules[__name__])
+    return {type(test).__name__ for suite in suites for test in suite} - set(" ".join(lists).split())
+
+
 def main():
+    if missing := classes_without_ctest():
+        sys.exit(f"no ctest runs {', '.join(sorted(missing))}: add each to a list --tests in {fake_gpu.HERE / 'CMakeLists.txt'}")
     parser = argparse.ArgumentParser(description=__doc__)
     trials.add_options(parser)
     parser.add_argument("--seeds", type=int, default=20)

@@ -1,7 +1,12 @@
 """Offloading in a few lines of Python, on its own stream, and typical mistakes of such lines. The mistakes test the fake GPU's judge.
 """
 
+import collections
+
 import torch
+
+# What all Offloading of this process have moved, by device.
+figures = collections.defaultdict(lambda: {"left": 0, "in_bytes": 0})
 
 # Each mistake leaves out one wait or one hold.
 MISTAKES = ("copy_out_does_not_wait", "source_freed_too_early", "reader_does_not_wait", "target_freed_too_early")
@@ -26,6 +31,7 @@ class Offloading(torch.autograd.graph.saved_tensors_hooks):
             host.copy_(tensor.detach(), non_blocking=True)
         if self.mistake != "source_freed_too_early":
             tensor.record_stream(self.stream)
+        figures[str(tensor.device)]["left"] += 1
         return None, host
 
     def unpack(self, packed):
@@ -35,6 +41,7 @@ class Offloading(torch.autograd.graph.saved_tensors_hooks):
         with torch.cuda.stream(self.stream):
             tensor = torch.empty_strided(host.shape, host.stride(), dtype=host.dtype, device="cuda")
             tensor.copy_(host, non_blocking=True)
+        figures[str(tensor.device)]["in_bytes"] += tensor.nbytes
         if self.mistake != "reader_does_not_wait":
             torch.cuda.current_stream().wait_stream(self.stream)
         if self.mistake != "target_freed_too_early":

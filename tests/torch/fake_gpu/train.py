@@ -2,8 +2,8 @@
 
 One process loads PyTorch, and its children train: one on the CPU, and one per seed on the fake GPU, where the seed determines
 the order of streams. The fake's judge writes each finding to a file at once, in case the child crashes.
-Prints one line of JSON per seed: {"seed", "status" of the child, "different" tensors, "decisions" and "overlaps" of the stash
-(null or absent if the child did not finish), "findings"}.
+Prints one line of JSON per seed: {"seed", "status" of the child, "different" tensors, "decisions" and "overlaps" by device (null
+or absent if the child did not finish), "findings"}. The decisions are figures of the stash, or of hooks.py.
 """
 
 import argparse
@@ -28,13 +28,16 @@ def options():
     parser.add_argument("--stand-in", action="append", required=True, help="library; repeat in the order of loading")
     parser.add_argument("--operators", required=True, help="library of fake_gpu.build_operators()")
     parser.add_argument("--python-path", action="append", default=[], help="folder with vdnn or networks")
-    parser.add_argument("--pool", action="store_true", help="PyTorch's memory comes from vdnn's pools")
+    parser.add_argument("--pool", nargs="?", const="512MiB", metavar="BUDGET", help="PyTorch's memory comes from vdnn's pools")
     parser.add_argument("--offload", choices=("none", "hooks", "python", "native"), default="none",
                         help="with hooks.py or a tier of vdnn.torch")
+    parser.add_argument("--enable", action="store_true",
+                        help="calls enable() once, without a budget or sizes, instead of offload() for each forward pass")
     parser.add_argument("--mistake", help="of hooks.MISTAKES")
     parser.add_argument("--budget", default="0", help="of vdnn.torch; 0: all eligible tensors leave")
     parser.add_argument("--min-size", type=int, default=1, help="of vdnn.torch; smaller tensors stay")
     parser.add_argument("--steps", type=int, default=2)
+    parser.add_argument("--copies", type=int, default=1, help="of the network's batch, which together are one batch")
     parser.add_argument("--streams", type=int, default=0,
                         help="networks that train in turns, each on its own stream; 0: one on the default stream")
     parser.add_argument("--gpus", type=int, default=1, help="the streams alternate between these GPUs")
@@ -57,7 +60,7 @@ class Reused(contextlib.AbstractContextManager):
 
 
 def offloading(chosen, network):
-    if chosen.offload == "none":
+    if chosen.offload == "none" or chosen.enable:
         return contextlib.nullcontext()
     if chosen.offload == "hooks":
         import hooks
@@ -77,7 +80,8 @@ class Training:
 
         self.on_stream = lambda: torch.cuda.stream(stream)
         with self.on_stream():
-            self.network, inputs, targets = networks.make(chosen.network, seed)
+            self.network, *batches = networks.make(chosen.network, seed)
+            inputs, targets = (torch.cat([batch] * chosen.copies) for batch in batches)
             # Moves the network to the GPU of the stream.
             self.network.to(device)
             self.inputs, self.targets = inputs.to(device), targets.to(device)
@@ -117,6 +121,10 @@ def train_on_cpu(chosen):
 
 
 def decisions(chosen):
+    if chosen.offload == "hooks":
+        import hooks
+
+        return hooks.figures
     if chosen.offload not in ("python", "native"):
         return {}
     import vdnn.torch
@@ -142,8 +150,12 @@ def train_on_fake_gpu(chosen, seed):
     if chosen.pool:
         import vdnn.torch
 
-        vdnn.torch.use_pool("512MiB")
+        vdnn.torch.use_pool(chosen.pool)
     fake_gpu.compute(chosen.operators)
+    if chosen.enable:
+        import vdnn.torch
+
+        vdnn.torch.enable(tier=chosen.offload)
     streams = [torch.cuda.Stream(number % chosen.gpus) for number in range(chosen.streams)] or [None]
     found = train(chosen, "cuda", streams, lambda network: offloading(chosen, network))
     for device in range(chosen.gpus):

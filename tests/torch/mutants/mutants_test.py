@@ -137,14 +137,14 @@ class MutantsTest(unittest.TestCase):
         return noticed
 
     def test_code_without_a_mistake_is_not_reported(self):
-        for tier in TIERS:
+        for tier in options.tiers:
             with self.subTest(tier=tier):
                 self.assertEqual(list(self.judge("none", Subject(tier)).values()), ["", "", ""])
 
     def test_the_fake_gpu_reports_each_mutant_of_the_stash(self):
         self.assertEqual(set(stash_mutants()), set(REPORTS))
         for name in chosen(stash_mutants()):
-            for tier in TIERS:
+            for tier in options.tiers:
                 with self.subTest(mutant=name, tier=tier):
                     noticed = self.judge(name, Subject(tier, stash_mutant=name))
                     self.assertRegex(noticed["fake GPU"], REPORTS[name])
@@ -153,7 +153,7 @@ class MutantsTest(unittest.TestCase):
 
     def test_each_mutant_of_a_tier_is_noticed(self):
         for mutant in tier_mutants.MUTANTS:
-            if mutant.name in chosen([mutant.name]):
+            if mutant.tier in options.tiers and mutant.name in chosen([mutant.name]):
                 with self.subTest(mutant=mutant.name, tier=mutant.tier):
                     path = tier_mutants.python_path(mutant, pathlib.Path(options.folder) / "tiers")
                     noticed = self.judge(mutant.name, Subject(mutant.tier, python_path=path))
@@ -165,6 +165,7 @@ def main():
     trials.add_options(parser)
     parser.add_argument("--mutant-stash", required=True, help="the mutants' library of the stash")
     parser.add_argument("--mutant-stash-on-stand-in", required=True, help="likewise, over the stand-in")
+    parser.add_argument("--tiers", nargs="+", default=TIERS, choices=TIERS, help="mutants of these, and of the stash under these")
     parser.add_argument("--only", nargs="*", default=[], help="these mutants")
     parser.add_argument("--tests", nargs="*", default=[], help="of unittest; all by default")
     trials.parse_options(parser)
