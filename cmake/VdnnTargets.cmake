@@ -85,7 +85,7 @@ function(vdnn_static_library name)
     vdnn_shareable(${name})
   endif()
   # Usually one object per source of a shareable room, so that a shared library takes from the archive only the objects
-  # that it uses. Under sanitizers no shared library is shipped, and batches compile in less time.
+  # that it uses. Under sanitizers the size of shared libraries does not matter, and VDNN_UNITY batches these sources, too.
   if(VDNN_SANITIZE OR NOT arg_SHAREABLE)
     vdnn_compile_in_batches(${name})
   endif()

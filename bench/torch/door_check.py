@@ -189,6 +189,8 @@ def check_waits(chosen):
     for _ in range(WARM_UP_STEPS):
         training.step()
     torch.cuda.synchronize()
+    if not moved_bytes()[0]:
+        raise CheckFailed("nothing was moved, so the check proves nothing")
     torch.cuda.set_sync_debug_mode("error")
     try:
         training.step()

@@ -16,8 +16,8 @@
 
 namespace vdnn {
 
-// The alignment of blocks in bytes: that of cudaMalloc(), on which programs rely. PyTorch's allocator, which
-// serves cuDNN, too, aligns its blocks so.
+// The alignment of blocks in bytes: that of cudaMalloc(), on which programs rely. PyTorch gives cuDNN blocks
+// with the same alignment.
 inline constexpr std::uint64_t kCudaBlockAlignment = 512;
 
 // Thread-safe.

@@ -52,6 +52,7 @@ DeviceProperties properties_of(const SimDeviceOptions& options) {
   properties.host_budget_bytes =
       options.host_budget_bytes != 0 ? options.host_budget_bytes : profile.host_memory_bytes / 2;
   properties.granule_bytes = profile.granule_bytes;
+  // Like the `cpu` driver, whose page tables protect whole pages.
   properties.alignment_bytes =
       options.page_aligned_blocks ? std::max(profile.alignment_bytes, kPageBytes) : profile.alignment_bytes;
   properties.touches_memory = false;

@@ -322,6 +322,7 @@ namespace {
 using CellId = std::uint32_t;
 
 // Numbers the memory of two steps: a persistent buffer is one cell, any other buffer is one cell per step.
+// (A persistent buffer's second number is not used.)
 class Cells {
  public:
   // `neighbours`: see neighbours_in_arena().
@@ -404,7 +405,9 @@ class SymbolicRun {
  private:
   struct Cell {
     bool live = false;
-    bool spoiled_others = false;  // since then no overlapping cell has been written
+    // Whether its last write or allocation spoiled all overlapping cells, and none of them has been written
+    // or allocated since.
+    bool spoiled_others = false;
     Term content = 0;
   };
 
