@@ -23,6 +23,7 @@ constexpr std::uint64_t kArenaBytes = std::uint64_t{4} << 20;
 
 std::vector<Access> accesses_of(const std::vector<JudgedAccess>& accesses) {
   std::vector<Access> result;
+  result.reserve(accesses.size());
   for (const JudgedAccess& each : accesses) {
     result.push_back({.range = each.range, .version = each.version});
   }
@@ -249,7 +250,11 @@ class CudaStashJudge final : public StashJudge {
   // The tests do not cover failures of the program's own calls, so a failed call is repeated.
   template <class Call>
   static void insist(const Call& call) {
-    if (call() != CudaStatus::kSuccess && call() != CudaStatus::kSuccess) {
+    CudaStatus status = call();
+    if (status != CudaStatus::kSuccess) {
+      status = call();
+    }
+    if (status != CudaStatus::kSuccess) {
       throw std::logic_error("a call of the program failed twice");
     }
   }
