@@ -255,8 +255,8 @@ class BuffersTest(FakeGpuTest):
 
 
 class DoorCheckTest(unittest.TestCase):
-    """scripts/gpu-check --stage door on a small network. The test does not judge overlap (a fake has no link), the profiler's
-    view of waits (which comes from CUPTI) or sanitizers."""
+    """scripts/gpu-check --stage door on a small network. Overlap and the profiler's view of waits are judged from given figures,
+    since a fake has no link and no CUPTI. Sanitizers are not tested."""
 
     WAITS = re.compile(r"cuda(Stream|Device|Event)Synchronize")
 
@@ -294,6 +294,33 @@ class DoorCheckTest(unittest.TestCase):
     def test_batch(self):
         self.expect_pass("batch", "--batch=16")
         self.expect_fail("batch: training with offloading runs out", "batch", "--batch=16", "--budget=1000000000")
+
+    def test_waits(self):
+        """PyTorch's own check of synchronisation passes. The profiler then finds no call, since calls come from CUPTI."""
+        self.expect_fail("waits: the profiler has recorded no call of CUDA", "waits", "--batch=2", "--budget=27000000")
+        self.expect_fail("waits: nothing was moved", "waits", "--batch=2", "--budget=1000000000")
+
+    def test_overlap(self):
+        done = self.run_check("overlap", "--batch=2", "--budget=27000000", "--tier=native")
+        # A fake has no link, so either verdict is right.
+        self.assertRegex(done.stdout + done.stderr, r'"verdict": "(not )?judged|overlap: only -?\d+% of the copies')
+        self.expect_fail("overlap: nothing was moved", "overlap", "--batch=2", "--budget=1000000000")
+
+    def test_judgement_of_waits_and_overlap(self):
+        sys.path.append(str(fake_gpu.ROOT / "bench/torch"))
+        import door_check
+
+        profiler = {"cudaLaunchKernel": 9, "cudaDeviceSynchronize": 1}
+        self.assertEqual(door_check.judge_waits(profiler, profiler)["waits"], {"cudaDeviceSynchronize": (1, 1)})
+        with self.assertRaisesRegex(door_check.CheckFailed, "the host waits within a step"):
+            door_check.judge_waits({**profiler, "cudaStreamSynchronize": 1}, {**profiler, "cudaStreamSynchronize": 3})
+        # A plain step of 100 ms, a forward pass of 35 ms, and copies of 30 ms in one direction and 25 ms in the other.
+        self.assertEqual(door_check.judge_overlap(0.1, 0.035, 0.102, 0.03, 0.025)["verdict"], "judged")
+        with self.assertRaisesRegex(door_check.CheckFailed, "only 83% of the copies' 30.0 ms are hidden"):
+            door_check.judge_overlap(0.1, 0.035, 0.105, 0.03, 0.025)
+        for out_seconds, in_seconds in ((0.04, 0.025), (0.03, 0.07)):
+            verdict = door_check.judge_overlap(0.1, 0.035, 0.2, out_seconds, in_seconds)["verdict"]
+            self.assertTrue(verdict.startswith("not judged"), verdict)
 
     def calls_of_steps(self, tier, steps):
         with tempfile.NamedTemporaryFile("r") as report:
