@@ -9,10 +9,9 @@ import unittest
 
 import networks
 import torch
+from own_hooks import OwnHooks
 from torch import nn
 from torch.nn import functional
-
-import vdnn.torch
 
 TIERS = ("python", "native")
 CHANNELS = 64
@@ -87,24 +86,6 @@ class CallWithState:
         return torch.func.functional_call(network, {**dict(network.named_parameters()), **self.buffers}, (inputs,))
 
 
-class Moves:
-    """Hooks with their own stash and a minimum size of one byte."""
-
-    def __init__(self, tier):
-        self.hooks = vdnn.torch.make_hooks(vdnn.torch.make_settings(tier=tier, budget=0, min_size=1))
-
-    @contextlib.contextmanager
-    def serving(self):
-        self.hooks.start()
-        try:
-            yield
-        finally:
-            self.hooks.stop()
-
-    def figure(self, name):
-        return sum(stash.statistics()[name] for stash in self.hooks.stashes().values())
-
-
 def train(network, change, serving, call=lambda network, inputs: network(inputs)):
     """Returns the state after each step."""
     inputs, found = torch.randn(4, 3, 16, 16), []
@@ -130,7 +111,7 @@ class Buffers(unittest.TestCase):
         """Compares make() with and without hooks, and the bytes that leave with those of its twin."""
         results, out_bytes = [], []
         for make_network in (make, make_twin):
-            moves = Moves(tier)
+            moves = OwnHooks(tier=tier, budget=0, min_size=1)
             for serving in (contextlib.nullcontext, moves.serving):
                 torch.manual_seed(0)
                 results.append(train(make_network(), serving=serving, **how))
@@ -172,7 +153,7 @@ class Buffers(unittest.TestCase):
         x = torch.randn(1024, requires_grad=True)
         for tier in TIERS:
             with self.subTest(tier):
-                moves = Moves(tier)
+                moves = OwnHooks(tier=tier, budget=0, min_size=1)
                 with moves.serving():
                     factor = torch.full((1024,), 2.0)
                     y = x * factor

@@ -10,6 +10,7 @@ import unittest
 
 import networks
 import torch
+from own_hooks import OwnHooks
 
 import vdnn.torch
 
@@ -21,23 +22,6 @@ NOTHING_LEAVES = {"budget": "1GiB"}
 # Its graph saves two versions of one storage and keeps the first one. So moving the second one frees no memory, and a plan need
 # not move anything.
 PLAN_MAY_MOVE_NOTHING = "rewritten"
-
-
-class Run:
-    """Trains a network through hooks with their own stash."""
-
-    def __init__(self, name, tier, options, how):
-        self.hooks = vdnn.torch.make_hooks(vdnn.torch.make_settings(tier=tier, min_size=MIN_SIZE, **options))
-        self.states = networks.train(name, self.serving, **how)
-        self.figures = self.hooks.stashes()["cpu"].statistics()
-
-    @contextlib.contextmanager
-    def serving(self):
-        self.hooks.start()
-        try:
-            yield
-        finally:
-            self.hooks.stop()
 
 
 class Equality(unittest.TestCase):
@@ -58,27 +42,28 @@ class Equality(unittest.TestCase):
 
     def check_budgets(self, name, tier, how, expected, all_budgets):
         def run(**options):
-            made = Run(name, tier, options, how)
-            different = [step for step, (found, wanted) in enumerate(zip(made.states, expected)) if found != wanted]
+            own = OwnHooks(tier=tier, min_size=MIN_SIZE, **options)
+            states = networks.train(name, own.serving, **how)
+            different = [step for step, (found, wanted) in enumerate(zip(states, expected)) if found != wanted]
             self.assertEqual(different, [], f"steps that differ with {options}")
-            return made
+            return own.hooks.stashes()["cpu"].statistics()
 
-        everything = run(**EVERYTHING_LEAVES).figures
+        everything = run(**EVERYTHING_LEAVES)
         self.assertGreater(everything["out_bytes"], 0)
         self.assertGreater(everything["in_bytes"], 0)
         if not all_budgets:
             return
-        self.assertGreater(run(budget=0).figures["out_bytes"], 0)
-        nothing = run(**NOTHING_LEAVES).figures
+        self.assertGreater(run(budget=0)["out_bytes"], 0)
+        nothing = run(**NOTHING_LEAVES)
         self.assertEqual((nothing["out_bytes"], nothing["in_bytes"]), (0, 0))
         # A peak may lie where moving tensors does not help, so this budget is halved until a plan moves something.
         budget = (everything["device_peak_bytes"] + nothing["device_peak_bytes"]) // 2
-        some = run(budget=budget).figures
+        some = run(budget=budget)
         if name != PLAN_MAY_MOVE_NOTHING:
             while some["planned_out_bytes"] == 0:
                 budget //= 2
                 self.assertGreater(budget, 0, "no plan moves a tensor")
-                some = run(budget=budget).figures
+                some = run(budget=budget)
             self.assertGreater(some["out_bytes"], 0)
         self.assertLess(some["out_bytes"], everything["out_bytes"])
 

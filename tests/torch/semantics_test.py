@@ -14,6 +14,7 @@ import warnings
 import weakref
 
 import torch
+from own_hooks import OwnHooks
 from torch.utils import checkpoint
 
 import vdnn.torch
@@ -23,24 +24,6 @@ RUNS = 3
 # In a first step, this window makes the hooks release the source of each tensor at its save. So its reader gets a copy from the
 # host, unless the program holds the tensor.
 EVERYTHING_LEAVES = {"budget": 0, "min_size": 1, "window": 1}
-
-
-class Moves:
-    """Hooks with their own stash, with which every eligible tensor leaves, however small."""
-
-    def __init__(self, tier):
-        self.hooks = vdnn.torch.make_hooks(vdnn.torch.make_settings(tier=tier, **EVERYTHING_LEAVES))
-
-    @contextlib.contextmanager
-    def serving(self):
-        self.hooks.start()
-        try:
-            yield
-        finally:
-            self.hooks.stop()
-
-    def figure(self, name):
-        return sum(stash.statistics()[name] for stash in self.hooks.stashes().values())
 
 
 def random_leaf(*shape):
@@ -599,7 +582,7 @@ class Semantics(unittest.TestCase):
         gc.unfreeze()
 
     def check_row(self, name, tier, comparable):
-        row, moves = ROWS[name], Moves(tier)
+        row, moves = ROWS[name], OwnHooks(tier=tier, **EVERYTHING_LEAVES)
         expected = outcome(UNCOUNTED_CHANGES.get(name, row), contextlib.nullcontext)
         for run in range(RUNS):
             found = outcome(row, moves.serving)
@@ -690,26 +673,24 @@ class Semantics(unittest.TestCase):
         for tier in ("native", "python"):
             out_bytes = []
             for keeps_version in (False, True):
-                hooks = vdnn.torch.make_hooks(
-                    vdnn.torch.make_settings(budget="1MiB", host_budget=None, tier=tier, min_size="1MiB", window=None))
+                hooks = OwnHooks(tier=tier, budget="1MiB")
                 x = random_leaf(1 << 19)
-                hooks.start()
-                a = x * 1
-                never_read = a.sin() if keeps_version else None
-                a.mul_(0.5)
-                y = a.sin()
-                del a
-                for _ in range(2):
-                    y = y.exp().sin()
-                hooks.stop()
-                out_bytes.append(sum(stash.statistics()["out_bytes"] for stash in hooks.stashes().values()))
+                with hooks.serving():
+                    a = x * 1
+                    never_read = a.sin() if keeps_version else None
+                    a.mul_(0.5)
+                    y = a.sin()
+                    del a
+                    for _ in range(2):
+                        y = y.exp().sin()
+                out_bytes.append(hooks.figure("out_bytes"))
                 del never_read
             self.assertEqual(out_bytes, [2 * x.nbytes, x.nbytes], tier)
 
     def test_threads(self):
         """Tier "native" serves other threads, too; tier "python" serves only the calling thread."""
         for tier, serves in (("native", True), ("python", False)):
-            moves = Moves(tier)
+            moves = OwnHooks(tier=tier, **EVERYTHING_LEAVES)
             outcome(forward_in_a_thread, moves.serving)
             self.assertEqual(moves.figure("puts") > 0, serves, tier)
 
