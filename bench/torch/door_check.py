@@ -4,9 +4,10 @@
     door_check.py CHECK [--network unet] [--batch N] [--tier auto|python|native] [--device cuda|cpu] [--steps 4]
                         [--min-size BYTES] [--budget BYTES]
 
-  bits      losses, gradients and weights are equal to the bit in plain training, under
+  bits      losses, gradients, weights and buffers have the same bits in plain training, under
             torch.autograd.graph.save_on_cpu(pin_memory=True), and under vdnn.torch: once with all eligible tensors leaving,
-            once within a budget
+            once within a budget. A loss may differ that also differs between two plain trainings, since some losses of PyTorch
+            add with atomics
   peak      PyTorch's peak exceeds neither the budget nor the peak that the plan predicts by more than 2 %. For networks from
             tests/torch/networks.py it is not more than 2 % below the plan's peak either
   waits     no call of CUDA in a step waits on the host: a profile of three steps has no more waits than one of a single step.
@@ -102,10 +103,10 @@ class Training:
         return loss.detach()
 
     def run(self, steps):
-        """Losses, weights, buffers and gradients."""
-        losses = [self.step() for _ in range(steps)]
-        gradients = [parameter.grad for parameter in self.network.parameters()]
-        return [tensor.cpu() for tensor in [*losses, *self.network.state_dict().values(), *gradients]]
+        """Losses, weights, buffers and gradients, by name."""
+        losses = {f"loss {step}": self.step() for step in range(steps)}
+        gradients = {f"gradient of {name}": parameter.grad for name, parameter in self.network.named_parameters()}
+        return {name: tensor.cpu() for name, tensor in (losses | self.network.state_dict() | gradients).items()}
 
 
 def offloading(chosen, budget):
@@ -148,22 +149,35 @@ def budget_of(chosen, plain_peak, resident, tenths=6):
     return chosen.budget or resident + tenths * (plain_peak - resident) // 10
 
 
+def bits_of(tensor):
+    return tensor.dtype, tensor.shape, tensor.contiguous().view(-1).view(torch.uint8).numpy().tobytes()
+
+
+def names_of_different(expected, found):
+    """Results with different bits. torch.equal() would ignore the sign of zero."""
+    return [name for name in expected if bits_of(expected[name]) != bits_of(found[name])]
+
+
 def check_bits(chosen):
     expected = Training(chosen).run(chosen.steps)
+    # Not all of PyTorch's losses have a deterministic implementation.
+    unsteady = names_of_different(expected, Training(chosen).run(chosen.steps))
+    if not all(name.startswith("loss ") for name in unsteady):
+        raise CheckFailed(f"PyTorch alone is not deterministic here: {unsteady}")
     ways = {"save_on_cpu": save_on_cpu(chosen), "vdnn.torch, all leaves": offloading_all(chosen)}
     if chosen.device != "cpu":
         ways["vdnn.torch, in a budget"] = offloading(chosen, budget_of(chosen, *plain_figures(chosen)))
     different, moved = {}, {}
     for way, around_forward in ways.items():
         found = Training(chosen, around_forward).run(chosen.steps)
-        different[way] = sum(not torch.equal(a, b) for a, b in zip(expected, found, strict=True))
+        different[way] = [name for name in names_of_different(expected, found) if name not in unsteady]
         if way.startswith("vdnn"):
             moved[way] = moved_bytes()[0]
     if any(different.values()):
         raise CheckFailed(f"tensors that differ from plain training, of {len(expected)}: {different}")
     if not all(moved.values()):
         raise CheckFailed(f"nothing was moved, so equal bits prove nothing: {moved}")
-    return {"tensors": len(expected), "ways": list(ways), "moved_bytes": moved}
+    return {"tensors": len(expected) - len(unsteady), "unsteady": unsteady, "ways": list(ways), "moved_bytes": moved}
 
 
 def check_peak(chosen):
@@ -327,10 +341,10 @@ def check_batch(chosen):
     torch.cuda.reset_peak_memory_stats()
     training = Training(chosen, offloading(chosen, budget))
     try:
-        losses = training.run(chosen.steps)[: chosen.steps]
+        results = training.run(chosen.steps)
     except torch.OutOfMemoryError as error:
         raise CheckFailed(f"training with offloading runs out of memory, too: {row}: {error}") from None
-    return {**row, "reserved_bytes": torch.cuda.max_memory_reserved(), "last_loss": losses[-1].item()}
+    return {**row, "reserved_bytes": torch.cuda.max_memory_reserved(), "last_loss": results[f"loss {chosen.steps - 1}"].item()}
 
 
 def check_steps(chosen):

@@ -108,8 +108,7 @@ vdnn_status vdnn_stash_streams(vdnn_stash* stash, void** offload, void** prefetc
 // stash counts its own tensors instead.
 //
 // The caller holds the source until vdnn_stash_released() names the handle or the handle has been dropped. If
-// the copy cannot be made (no page-locked memory within the budget), the tensor is kept and counted in
-// `refused`.
+// the copy cannot be made because no page-locked memory is left, the tensor is kept and counted in `refused`.
 vdnn_status vdnn_stash_put(vdnn_stash* stash, const void* source, uint64_t bytes, void* stream,
                            uint64_t storage, uint64_t version, uint64_t signature, uint64_t in_use_bytes,
                            vdnn_stash_handle* handle, uint32_t* answer);
@@ -188,8 +187,8 @@ typedef struct vdnn_stash_statistics {
   uint64_t puts;                // calls that handed out or shared a handle
   uint64_t shared;              // of these, answered with an earlier handle
   uint64_t left;                // tensors copied to the host
-  uint64_t refused;             // tensors that should have left and stayed: no page-locked memory within the
-                                // budget, or a stream that was captured
+  uint64_t refused;             // tensors that should have left and stayed, since no page-locked memory was
+                                // left within the budget or the system refused it
   uint64_t fetched_ahead;       // tensors copied back before they were read
   uint64_t fetched_late;        // tensors whose fetch began only when they were read
   uint64_t late_when_repeated;  // of these, in steps that repeated a learned one

@@ -52,8 +52,8 @@
 //
 // *Host memory.* Blocks are kept for later steps and serve tensors of about their size
 // (src/stash/host_blocks.h), so that steps of changing sizes share them. A step that repeats a learned one
-// locks no page: the blocks that a plan lacks are locked between two steps. If the host's budget is too
-// small, the same tensors stay in each repetition.
+// locks no page: the blocks that a plan lacks are locked between two steps. If the host's budget, or the
+// system's own limit, is too small, the same tensors stay in each repetition.
 //
 // The caller owns all device memory; vdnn/stash.h describes the calls of one step.
 

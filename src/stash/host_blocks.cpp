@@ -1,6 +1,7 @@
 #include "src/stash/host_blocks.h"
 
 #include <algorithm>
+#include <bit>
 #include <utility>
 
 #include "vdnn/error.h"
@@ -36,15 +37,19 @@ HostBlocks::Lease HostBlocks::take(std::uint64_t bytes, Room room) {
   if (Lease lease = take_kept(size, largest_for(size)); !lease.empty()) {
     return lease;
   }
-  const bool has_room =
-      room == Room::kMade ? make_room_for(size, {}) : size <= budget_bytes_ && bytes_ <= budget_bytes_ - size;
-  if (has_room) {
-    if (Lease lease = make(size); !lease.empty()) {
-      return lease;
-    }
-    is_refused_by_system_ = true;
+  const bool may_free = room == Room::kMade;
+  Lease lease;
+  if (fits(size, may_free ? budget_bytes_ : limit_bytes_)) {
+    lease = make(size);
   }
-  return take_kept(size, size * kMostTimes);
+  if (lease.empty() && may_free) {
+    lease = make_in_room(size, {});
+  }
+  if (lease.empty()) {
+    is_refused_by_system_ = fits(size, budget_bytes_, may_free ? spare_bytes({}) : 0);
+    lease = take_kept(size, size * kMostTimes);
+  }
+  return lease;
 }
 
 // Takes the smallest kept block of `size` to `largest` bytes. Returns an empty lease if there is none.
@@ -60,7 +65,7 @@ HostBlocks::Lease HostBlocks::take_kept(std::uint64_t size, std::uint64_t larges
 }
 
 std::uint64_t HostBlocks::largest_for(std::uint64_t size) const {
-  return bytes_ <= budget_bytes_ / 2 ? size * kMostTimes : size + size / 4;
+  return bytes_ <= limit_bytes_ / 2 ? size * kMostTimes : size + size / 4;
 }
 
 // Meets large needs first. Each need gets the smallest remaining block that fits.
@@ -90,14 +95,24 @@ void HostBlocks::provide(const HostBlockCounts& needs, Fit fit) {
   Match match = this->match(needs, fit);
   for (auto need = match.unmet.rbegin(); need != match.unmet.rend(); ++need) {
     const std::uint64_t size = need->first;
-    for (std::size_t missing = need->second; missing > 0 && make_room_for(size, match.used); --missing) {
-      Lease lease = make(size);
+    for (std::size_t missing = need->second; missing > 0; --missing) {
+      Lease lease = make_in_room(size, match.used);
       if (lease.empty()) {
-        return;
+        break;
       }
       give(std::move(lease), {});
       ++match.used[size];
     }
+  }
+}
+
+// Locks just enough to reach the refused total. Under the same limit, that is refused again.
+void HostBlocks::retry_refused() {
+  if (limit_bytes_ == budget_bytes_ || !std::has_single_bit(++calls_at_limit_)) {
+    return;
+  }
+  if (Lease lease = make(limit_bytes_ - bytes_ + 1); !lease.empty()) {
+    give(std::move(lease), {});
   }
 }
 
@@ -120,41 +135,53 @@ void HostBlocks::end_step(const HostBlockCounts& ended, std::span<const HostBloc
   gifts_before_step_ = gifts_;
 }
 
+// Each refusal lowers the limit so that at least one block more must be freed.
+HostBlocks::Lease HostBlocks::make_in_room(std::uint64_t size, const HostBlockCounts& needed) {
+  Lease lease;
+  while (lease.empty() && make_room_for(size, needed)) {
+    lease = make(size);
+  }
+  return lease;
+}
+
 bool HostBlocks::make_room_for(std::uint64_t size, const HostBlockCounts& needed) {
-  if (size > budget_bytes_) {
+  if (!fits(size, limit_bytes_, spare_bytes(needed))) {
     return false;
   }
-  const std::uint64_t room = budget_bytes_ - size;
-  std::uint64_t to_be_freed = 0;
-  for (const auto& [block_size, blocks] : sizes_) {
-    const auto found = needed.find(block_size);
-    const std::size_t spare =
-        blocks.blocks - std::min(blocks.blocks, found == needed.end() ? 0 : found->second);
-    to_be_freed += block_size * std::min(spare, blocks.kept.size());
-  }
-  if (bytes_ > room + to_be_freed) {
-    return false;
-  }
-  while (bytes_ > room) {
+  while (!fits(size, limit_bytes_)) {
     free_oldest(needed);
   }
   return true;
 }
 
+std::uint64_t HostBlocks::spare_bytes(const HostBlockCounts& needed) const {
+  std::uint64_t bytes = 0;
+  for (const auto& [block_size, blocks] : sizes_) {
+    const auto found = needed.find(block_size);
+    const std::size_t spare =
+        blocks.blocks - std::min(blocks.blocks, found == needed.end() ? 0 : found->second);
+    bytes += block_size * std::min(spare, blocks.kept.size());
+  }
+  return bytes;
+}
+
 HostBlocks::Lease HostBlocks::make(std::uint64_t size) {
   Lease lease(1);
-  while (lease.front().range.bytes == 0) {
-    Size& blocks = sizes_[size];  // may throw, so it is done before a page is locked
-    try {
-      lease.front().range = backend_.allocate_host(size);
-      ++blocks.blocks;
-    } catch (const OutOfMemory&) {
-      if (!free_oldest({})) {
-        return {};
-      }
+  const auto blocks = sizes_.try_emplace(size).first;  // may throw, so it is done before a page is locked
+  try {
+    lease.front().range = backend_.allocate_host(size);
+  } catch (const OutOfMemory&) {
+    if (blocks->second.blocks == 0) {
+      sizes_.erase(blocks);
     }
+    limit_bytes_ = std::min(limit_bytes_, bytes_ + size - 1);
+    return {};
   }
+  ++blocks->second.blocks;
   bytes_ += size;
+  if (bytes_ > limit_bytes_) {
+    limit_bytes_ = budget_bytes_;
+  }
   peak_bytes_ = std::max(peak_bytes_, bytes_);
   ++page_locks_;
   return lease;

@@ -79,6 +79,12 @@ bool KnownSteps::any_begins_with(const StepTensor& tensor, bool overlapping) con
   });
 }
 
+void KnownSteps::plan_host_blocks(std::uint64_t host_bytes) {
+  for (KnownStep& kind : kinds_) {
+    kind.plan.host_blocks = host_blocks_of(kind.record, kind.plan.leaves, host_bytes);
+  }
+}
+
 void KnownSteps::learn(StepRecord step, const StepLimits& limits, bool overlaps) {
   StepPlan plan = plan_step(step, limits);
   kinds_.push_front({.record = std::move(step), .plan = std::move(plan), .overlaps = overlaps});

@@ -58,6 +58,8 @@ class KnownSteps {
   void learn(StepRecord step, const StepLimits& limits, bool overlaps);
   // Whether any kind begins with `tensor`. If `overlapping`, only kinds that overlap count.
   bool any_begins_with(const StepTensor& tensor, bool overlapping) const;
+  // Plans the host blocks of all kinds anew, within `host_bytes`.
+  void plan_host_blocks(std::uint64_t host_bytes);
   void forget() { kinds_.clear(); }
   void forget_overlapping() {
     kinds_.remove_if([](const KnownStep& kind) { return kind.overlaps; });

@@ -45,20 +45,30 @@ bool StepLearner::learn_repetition(const StepUnderWay& ended, StashStatistics& s
 
 StepLimits StepLearner::limits_of(const StepUnderWay& ended) const {
   StepLimits limits = rules_.limits_of(ended.record());
-  limits.host_bytes = host_.budget_bytes();
+  limits.host_bytes = host_.limit_bytes();
   return limits;
 }
 
 // Locks a new plan's blocks here, so that its first step locks no page. A repetition may find too few blocks
-// for two reasons. Other requests may use larger blocks that were counted for the plan; then blocks of the
+// for three reasons. Other requests may use larger blocks that were counted for the plan; then blocks of the
 // plan's own sizes are provided. Or other kinds of steps may hold the memory; then blocks are provided only
-// if a kind repeats twice in a row, so that two kinds do not take memory from each other in turn.
+// if a kind repeats twice in a row, so that two kinds do not take memory from each other in turn. Or the
+// system refused memory, perhaps while blocks were provided; then other blocks are planned within the lower
+// limit.
 void StepLearner::share_host_memory(const StepUnderWay& ended, bool has_new_plan) {
   const HostBlockCounts& needs = known_.latest()->plan.host_blocks;
+  if (ended.refused() > 0) {
+    host_.retry_refused();
+  }
+  const bool has_new_limit = follow_host_limit();
   const bool is_repeated_again = ended.kind() != nullptr && ended.kind() == repeated_before_;
   if (has_new_plan) {
     host_.provide(needs, HostBlocks::Fit::kAny);
-  } else if (host_.page_locks() > ended.page_locks_before() || (ended.refused() > 0 && is_repeated_again)) {
+  } else if (has_new_limit || host_.page_locks() > ended.page_locks_before() ||
+             (ended.refused() > 0 && is_repeated_again)) {
+    host_.provide(needs, HostBlocks::Fit::kOwnSize);
+  }
+  while (follow_host_limit()) {
     host_.provide(needs, HostBlocks::Fit::kOwnSize);
   }
   std::vector<const HostBlockCounts*> expected{&needs};
@@ -68,6 +78,16 @@ void StepLearner::share_host_memory(const StepUnderWay& ended, bool has_new_plan
     }
   }
   host_.end_step(needs, expected);
+}
+
+bool StepLearner::follow_host_limit() {
+  const std::uint64_t limit = host_.limit_bytes();
+  if (limit == planned_host_bytes_) {
+    return false;
+  }
+  known_.plan_host_blocks(limit);
+  planned_host_bytes_ = limit;
+  return true;
 }
 
 }  // namespace vdnn::stash

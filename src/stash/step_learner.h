@@ -2,6 +2,8 @@
 // Learns from an ended step, which is new or repeats a known kind. Plans the next step of that kind, and
 // provides its host memory.
 
+#include <cstdint>
+
 #include "src/stash/host_blocks.h"
 #include "src/stash/known_steps.h"
 #include "src/stash/leaving_rules.h"
@@ -14,7 +16,7 @@ namespace vdnn::stash {
 class StepLearner {
  public:
   StepLearner(const LeavingRules& rules, HostBlocks& host, StashNotices& notices)
-      : rules_(rules), host_(host), notices_(notices) {}
+      : rules_(rules), host_(host), notices_(notices), planned_host_bytes_(host.limit_bytes()) {}
 
   // Learns from `ended`, unless it has no tensors. Counts steps and plans in `statistics`. `overlaps`:
   // StepBorders ended the step.
@@ -38,11 +40,14 @@ class StepLearner {
   bool learn_repetition(const StepUnderWay& ended, StashStatistics& statistics);
   StepLimits limits_of(const StepUnderWay& ended) const;
   void share_host_memory(const StepUnderWay& ended, bool has_new_plan);
+  // Plans the host blocks of all kinds anew if the limit of host memory changed. Returns whether it did.
+  bool follow_host_limit();
 
   const LeavingRules& rules_;
   HostBlocks& host_;
   StashNotices& notices_;
   KnownSteps known_;
+  std::uint64_t planned_host_bytes_;            // the limit of host memory that all plans keep
   const KnownStep* repeated_before_ = nullptr;  // by the previous step; may dangle, so it is only compared
 };
 

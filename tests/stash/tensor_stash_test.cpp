@@ -10,11 +10,13 @@
 #include <cstdint>
 #include <cstring>
 #include <functional>
+#include <limits>
 #include <memory>
 #include <optional>
 #include <random>
 #include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "src/stash/cuda_stash_backend.h"
@@ -42,7 +44,10 @@ constexpr std::uint64_t kSavedBytes = 45 * kUnit;
 // A program on `sim` that reports its bytes in use.
 class Training {
  public:
-  explicit Training(const StashOptions& options) : adapter_(*judge_, memory_, options, true, {}) {}
+  using Wrap = std::function<std::unique_ptr<StashBackend>(std::unique_ptr<StashBackend>)>;
+
+  explicit Training(const StashOptions& options, const Wrap& wrap = {})
+      : adapter_(*judge_, memory_, options, true, {}, wrap) {}
 
   // Returns the statistics of this step alone.
   StashStatistics step(const Chain& chain) {
@@ -365,6 +370,162 @@ TEST(TensorStash, KindsOfStepsDoNotUnlockEachOthersMemory) {
   training.step(other);
   EXPECT_GT(training.step(other).out_bytes, 20 * kUnit);
   training.finish();
+}
+
+// What the system page-locks, and how much of that it permits.
+struct SystemLocks {
+  std::uint64_t limit_bytes = std::numeric_limits<std::uint64_t>::max();
+  std::uint64_t bytes = 0;
+  std::uint64_t peak_bytes = 0;
+  std::uint64_t refusals = 0;
+};
+
+class LimitedStashBackend final : public ForwardingStashBackend {
+ public:
+  // `locks` must outlive the backend.
+  LimitedStashBackend(std::unique_ptr<StashBackend> target, SystemLocks& locks)
+      : ForwardingStashBackend(std::move(target)), locks_(locks) {}
+
+  AddressRange allocate_host(std::uint64_t bytes) override {
+    if (locks_.bytes + bytes > locks_.limit_bytes) {
+      ++locks_.refusals;
+      throw OutOfMemory("page-locked memory", {.asked = bytes});
+    }
+    const AddressRange block = ForwardingStashBackend::allocate_host(bytes);
+    locks_.bytes += bytes;
+    locks_.peak_bytes = std::max(locks_.peak_bytes, locks_.bytes);
+    return block;
+  }
+  void free_host(AddressRange block) override {
+    locks_.bytes -= block.bytes;
+    ForwardingStashBackend::free_host(block);
+  }
+
+ private:
+  SystemLocks& locks_;
+};
+
+Training::Wrap limited_by(SystemLocks& locks) {
+  return [&locks](std::unique_ptr<StashBackend> target) {
+    return std::make_unique<LimitedStashBackend>(std::move(target), locks);
+  };
+}
+
+Chain chain_of(const std::vector<std::uint64_t>& units) {
+  Chain chain;
+  for (const std::uint64_t each : units) {
+    chain.push_back({.bytes = each * kUnit});
+  }
+  return chain;
+}
+
+constexpr std::uint64_t kAmpleHostBytes = 1000 * kUnit;
+
+// In each repetition the same tensors stay, and no page is locked during or between the steps. Before, each
+// repetition unlocked and locked the block of 8 units.
+void expect_settled_under_limit(const Chain& chain, std::uint64_t limit_bytes, const StashOptions& options) {
+  constexpr int kStepsToSettle = 4;
+  SystemLocks system{.limit_bytes = limit_bytes};
+  Training training(options, limited_by(system));
+  for (int i = 0; i < kStepsToSettle; ++i) {
+    training.step(chain);
+  }
+  const StashStatistics settled = training.step(chain);
+  const std::uint64_t locks = training.stash().statistics().page_locks;
+  for (int i = 0; i < 30; ++i) {
+    const StashStatistics later = training.step(chain);
+    EXPECT_EQ(later.out_bytes, settled.out_bytes);
+    EXPECT_EQ(later.refused, settled.refused);
+    EXPECT_EQ(later.page_locks_when_repeated, settled.page_locks_when_repeated);
+  }
+  EXPECT_EQ(training.stash().statistics().page_locks, locks);
+  EXPECT_LE(system.peak_bytes, limit_bytes);
+  training.finish();
+  EXPECT_EQ(system.bytes, 0U);
+}
+
+TEST(TensorStash, ARepeatedStepLocksNoPageWhereTheSystemPermitsFew) {
+  SystemLocks system{.limit_bytes = 9 * kUnit};
+  Training training({.host_bytes = kAmpleHostBytes, .flight_bytes = 0}, limited_by(system));
+  const Chain chain = chain_of({1, 8, 1, 1});
+  training.step(chain);
+  training.step(chain);
+  const std::uint64_t refusals = system.refusals;
+  for (int i = 0; i < 64; ++i) {
+    const StashStatistics step = training.step(chain);
+    EXPECT_EQ(step.out_bytes, 9 * kUnit);
+    EXPECT_GT(step.refused, 0U);
+    EXPECT_EQ(step.page_locks + step.page_locks_when_repeated, 0U);
+  }
+  EXPECT_LE(system.refusals - refusals, 7U) << "the stash asks again ever more rarely";
+  EXPECT_THAT(training.stash().take_notice(1000), ::testing::HasSubstr("the system refused to page-lock"));
+  training.finish();
+  EXPECT_EQ(system.bytes, 0U);
+}
+
+TEST(TensorStash, ARepeatedStepSettlesUnderAnyLimitOfTheSystem) {
+  std::mt19937 random(1);
+  for (int trial = 0; trial < 300 && !::testing::Test::HasFailure(); ++trial) {
+    std::vector<std::uint64_t> units(3 + random() % 10);
+    std::ranges::generate(units, [&random] { return 1 + random() % (random() % 2 == 0 ? 4 : 24); });
+    const std::uint64_t limit_bytes = random() % (64 * kUnit);
+    const StashOptions options{.budget_bytes = random() % 2 == 0 ? 0 : 40 * kUnit,
+                               .host_bytes = (random() % 4 == 0 ? 40 : 1000) * kUnit,
+                               .release_at_put = random() % 3 == 0};
+    SCOPED_TRACE(::testing::PrintToString(units) + ", limit " + std::to_string(limit_bytes) + ", budget " +
+                 std::to_string(options.budget_bytes) + ", host " + std::to_string(options.host_bytes));
+    expect_settled_under_limit(chain_of(units), limit_bytes, options);
+  }
+}
+
+// Two kinds in turns, which differ in the sizes of all tensors.
+TEST(TensorStash, KindsOfStepsSettleUnderALimitOfTheSystem) {
+  const Chain other = chain_of({10, 10, 10, 5, 5, 5, 3, 3, 3, 2, 2, 2});
+  for (const std::uint64_t units : {5, 9, 20, 30, 40}) {
+    SCOPED_TRACE(units);
+    SystemLocks system{.limit_bytes = units * kUnit};
+    Training training({.host_bytes = kAmpleHostBytes}, limited_by(system));
+    for (int i = 0; i < 4; ++i) {
+      training.step(network());
+      training.step(other);
+    }
+    const std::uint64_t locks = training.stash().statistics().page_locks;
+    for (int i = 0; i < 20; ++i) {
+      training.step(network());
+      training.step(other);
+    }
+    EXPECT_EQ(training.stash().statistics().page_locks, locks);
+    EXPECT_LE(system.peak_bytes, system.limit_bytes);
+    training.finish();
+  }
+}
+
+// The step then moves as much as if the system had never refused.
+TEST(TensorStash, MemoryThatTheSystemPermitsAgainIsUsed) {
+  for (const std::uint64_t host_bytes : {20 * kUnit, kAmpleHostBytes}) {
+    Training usual({.host_bytes = host_bytes});
+    usual.step(network());
+    const std::uint64_t moved = usual.step(network()).out_bytes;
+    usual.finish();
+    for (const std::uint64_t units : {0, 1, 7, 9, 17, 19}) {
+      for (const int limited_steps : {1, 2, 8}) {
+        SCOPED_TRACE(std::to_string(units) + " units for " + std::to_string(limited_steps) + " steps");
+        SystemLocks system{.limit_bytes = units * kUnit};
+        Training training({.host_bytes = host_bytes}, limited_by(system));
+        for (int i = 0; i < limited_steps; ++i) {
+          EXPECT_LT(training.step(network()).out_bytes, moved);
+        }
+        system.limit_bytes = kAmpleHostBytes;
+        for (int i = 0; i < limited_steps + 2; ++i) {
+          training.step(network());
+        }
+        const StashStatistics later = training.step(network());
+        EXPECT_EQ(later.out_bytes, moved);
+        EXPECT_EQ(later.page_locks, 0U);
+        training.finish();
+      }
+    }
+  }
 }
 
 // Saves tensors of one size, reads and drops them in the reverse order.

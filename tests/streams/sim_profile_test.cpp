@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <nlohmann/json.hpp>
+#include <regex>
 #include <string>
 #include <vector>
 
@@ -151,6 +152,34 @@ TEST(SimProfileFile, GpusHaveRatesOfTheTypesThatTheirTensorCoresMultiply) {
       EXPECT_LE(rates.fp16, 2 / 0.28 * rates.tf32);
     }
   }
+}
+
+// A source begins with an efficiency, and the first rate in it is that of the datasheet.
+double stated_flops_per_second(const std::string& source) {
+  static const std::regex pattern(R"(^(0\.\d+)\D.*?([0-9.]+) TFLOP/s)");
+  std::smatch parts;
+  return std::regex_search(source, parts, pattern) ? std::stod(parts[1]) * std::stod(parts[2]) * 1e12 : 0;
+}
+
+// One efficiency applies to each GPU and type, whatever the operation and the network.
+TEST(SimProfileFile, RatesAreTheStatedSharesOfTheStatedPeaks) {
+  for (const KnownProfile& profile : known_profiles()) {
+    if (profile.name == "cpu") {
+      continue;  // its rates were measured
+    }
+    SCOPED_TRACE(profile.name);
+    const Json json = Json::parse(profile.text);
+    const Json& rates = json.at("flops_per_second");
+    for (const auto& [type, rate] : rates.items()) {
+      const double value = rate.at("value").get<double>();
+      EXPECT_NEAR(stated_flops_per_second(rate.at("source")), value, 1e-9 * value) << type;
+    }
+    EXPECT_EQ(rates.at("matrix_product").at("value"), rates.at("convolution").at("value"));
+    EXPECT_EQ(rates.at("other").at("value"), rates.at("convolution").at("value"));
+  }
+  EXPECT_EQ(sim_profile("v100-16").flops_per_second.convolution,
+            sim_profile("v100-32").flops_per_second.convolution);
+  EXPECT_EQ(sim_profile("v100-16").flops_per_second.fp16, sim_profile("v100-32").flops_per_second.fp16);
 }
 
 TEST(SimProfileFile, RatesOfTypesAreFiguresLikeTheOthers) {

@@ -30,6 +30,14 @@ def random_leaf(*shape):
     return torch.randn(*shape, requires_grad=True)
 
 
+def outcome_of(work):
+    """The result, or the text of an error that a row expects."""
+    try:
+        return work()
+    except RuntimeError as error:
+        return str(error)
+
+
 def changed_in_place(hooks):
     x = random_leaf(64)
     with hooks():
@@ -75,6 +83,27 @@ def changed_by_data(hooks, held, changed=True):
             del a
     y.sum().backward()
     return x.grad
+
+
+def alias_with_its_own_counter(hooks, changed):
+    """PyTorch counts changes of a tensor and of its `.data` separately, and changes of a tensor and of `.detach()` together."""
+    x, factor = random_leaf(64), random_leaf(64)
+    with hooks():
+        other = (x * 3).cos()  # leaves and comes back
+        a = x * 2
+        y = a.sin()
+        if changed == "tensor, before the alias is saved":
+            with torch.no_grad():
+                a.add_(1)
+        alias = a.detach() if changed == "detached" else a.data
+        z = factor * alias
+    with torch.no_grad():
+        if changed == "tensor":
+            a.add_(1)
+        elif changed in ("alias", "detached"):
+            alias.add_(1)
+    outputs = [(other, x), (z, factor)] if changed == "alias" else [(other, x), (z, factor), (y, x)]
+    return [outcome_of(lambda: torch.autograd.grad(output.sum(), leaf)[0]) for output, leaf in outputs]
 
 
 def changed_small_tensor(hooks):
@@ -252,6 +281,15 @@ def anomaly_mode_and_change(hooks):
         a.add_(1)
         y.sum().backward()
     return x.grad
+
+
+def lstm(hooks):
+    network = torch.nn.LSTM(32, 32, 2)
+    x = random_leaf(10, 4, 32)
+    with hooks():
+        loss = network(x * 1)[0].sum()
+    loss.backward()
+    return [x.grad, *(parameter.grad for parameter in network.parameters())]
 
 
 def sparse_embedding(hooks):
@@ -453,6 +491,12 @@ ROWS = {
     "the base of a saved view is changed in place": changed_view,
     "a saved input is changed by .data": lambda hooks: changed_by_data(hooks, held=False),
     "a saved input is changed by .data and held": lambda hooks: changed_by_data(hooks, held=True),
+    "an alias by .data is saved": lambda hooks: alias_with_its_own_counter(hooks, "nothing"),
+    "an alias by .data is saved and changed": lambda hooks: alias_with_its_own_counter(hooks, "alias"),
+    "an alias by .data is saved, then the tensor is changed": lambda hooks: alias_with_its_own_counter(hooks, "tensor"),
+    "an alias by .data of a changed tensor is saved":
+        lambda hooks: alias_with_its_own_counter(hooks, "tensor, before the alias is saved"),
+    "an alias by .detach() is saved and changed": lambda hooks: alias_with_its_own_counter(hooks, "detached"),
     "a small saved tensor is changed in place": changed_small_tensor,
     "ReLU in place": relu_in_place,
     "retain_graph": retained_graph,
@@ -473,6 +517,7 @@ ROWS = {
     "detect_anomaly": anomaly_mode,
     "detect_anomaly and a change in place": anomaly_mode_and_change,
     "sparse embedding": sparse_embedding,
+    "LSTM": lstm,
     "complex numbers": complex_numbers,
     "output used after backward": output_after_backward,
     "branches without backward": abandoned,
@@ -639,7 +684,7 @@ class Semantics(unittest.TestCase):
                     queue = context.SimpleQueue()
                     child = context.Process(target=gradients, args=(queue, tier))
                     child.start()
-                    child.join()
+                    child.join(timeout=120)
                     self.assertEqual(child.exitcode, 0)
                     found, in_bytes = queue.get()
                     self.assertEqual(found, [expected, expected])

@@ -105,8 +105,7 @@ class Steady(unittest.TestCase):
 
     def check_overlap(self, run):
         overlap = _report.overlap_of(run.figures[-1])
-        self.assertIsNotNone(overlap)
-        self.assertTrue(0 <= overlap <= 1, overlap)
+        self.assertIsNotNone(overlap, "no copy was measured")
         report = str(vdnn.torch.Report(run.hooks.tier, {"cpu": run.figures[-1]}))
         self.assertIn(f"\n  overlap: during {overlap:.0%} of the copies' time the compute stream did not wait\n", report)
 
@@ -194,7 +193,7 @@ class Steady(unittest.TestCase):
                 self.assertEqual(run.state, self.alone.state)
                 report = str(vdnn.torch.Report(tier, {"cpu": run.figures[-1]}))
                 refused = run.figures[-1]["refused"]
-                self.assertIn(f"{refused} tensors stayed on the device because the host budget was exhausted", report)
+                self.assertIn(f"{refused} tensors stayed on the device because there was no page-locked memory for them", report)
 
 
 class Overlap(unittest.TestCase):

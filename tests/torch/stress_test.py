@@ -3,6 +3,7 @@ exceptions. Copies are delayed at random, and memory that PyTorch frees is poiso
 of PyTorch alone, bit for bit. For each seed, tensors must leave and come back, and no handle may remain alive.
 `stress_test.py SEEDS` runs that many seeds; a failure names its seed."""
 
+import collections
 import contextlib
 import ctypes
 import gc
@@ -18,6 +19,7 @@ from vdnn.torch import _native_hooks
 
 SEEDS = 64
 STEPS = 12
+KINDS = ("abandoned", "retain_graph", "create_graph", "exception")
 
 
 class Irregular(torch.nn.Module):
@@ -48,16 +50,20 @@ class Irregular(torch.nn.Module):
         return self.last(x.mean((2, 3)))
 
 
-def one_step(network, draw):
-    """Runs one random step. Returns its results. A graph without a backward pass lives as long as its result."""
+def one_step(network, draw, ran):
+    """Runs one random step, and counts its kinds in `ran`. Returns its results. A graph without a backward pass lives as long as
+    its result."""
     kind = draw.random()
     shapes = [(draw.choice([2, 2, 2, 3]), 3, draw.choice([16, 16, 24]), 16) for _ in range(3 if kind < 0.3 else 1)]
     batches = [torch.randn(*shape) for shape in shapes]
     abandoned = network(batches[0], draw) if draw.random() < 0.2 else None
+    ran["abandoned"] += abandoned is not None
     losses = [network(batch, draw).pow(2).sum() for batch in batches]
     if kind < 0.15:
+        ran["retain_graph"] += 1
         losses[0].backward(retain_graph=True)
     if kind > 0.9:
+        ran["create_graph"] += 1
         gradients = torch.autograd.grad(losses[0], list(network.parameters()), create_graph=True, allow_unused=True)
         (sum(gradient.pow(2).sum() for gradient in gradients if gradient is not None) * 1e-3).backward()
     elif kind < 0.2:
@@ -74,15 +80,23 @@ def state_of(network):
     return [None if tensor is None else tensor.detach().numpy().tobytes() for tensor in tensors]
 
 
-def states_of_steps(seed, around_step):
+@contextlib.contextmanager
+def exceptions_counted(ran):
+    try:
+        yield
+    except KeyError:
+        ran["exception"] += 1
+
+
+def states_of_steps(seed, around_step, ran):
     torch.manual_seed(seed)
     network, draw, found = Irregular(), random.Random(seed), []
     optimizer = torch.optim.SGD(network.parameters(), lr=0.01)
     kept = None
     for _ in range(STEPS):
         optimizer.zero_grad()
-        with around_step(), contextlib.suppress(KeyError):
-            kept = one_step(network, draw)  # the previous results live until then, like those of a program that logs them
+        with exceptions_counted(ran), around_step():
+            kept = one_step(network, draw, ran)  # the previous results live until then, like those of a program that logs them
         found.append(state_of(network))
         optimizer.step()
     del kept
@@ -114,10 +128,11 @@ class Stress(unittest.TestCase):
         _native_hooks.count_cpu_memory(poison=True)
 
     def check(self, tier):
+        ran = collections.Counter()
         for seed in range(self.seeds):
-            expected = states_of_steps(seed, contextlib.nullcontext)
+            expected = states_of_steps(seed, contextlib.nullcontext, collections.Counter())
             hooks = hooks_of(tier, seed)
-            found = states_of_steps(seed, lambda: serving(hooks))
+            found = states_of_steps(seed, lambda: serving(hooks), ran)
             different = [step for step in range(STEPS) if found[step] != expected[step]]
             reproduce = f"reproduce with tier {tier}, seed {seed}"
             self.assertEqual(different, [], f"steps; {reproduce}")
@@ -126,6 +141,8 @@ class Stress(unittest.TestCase):
             self.assertEqual(figures["live_handles"], 0, reproduce)
             self.assertGreater(figures["left"], 0, reproduce)
             self.assertGreater(figures["in_bytes"], 0, reproduce)
+        if self.seeds >= SEEDS:
+            self.assertEqual([kind for kind in KINDS if not ran[kind]], [], "no step was of these kinds")
 
     def test_freed_memory_is_poisoned(self):
         tensor = torch.zeros(256, dtype=torch.uint8)

@@ -398,6 +398,19 @@ vdnn_allocator_figure TorchAllocator::allocated(int device) noexcept {
   return sum;
 }
 
+void TorchAllocator::reset_peaks(int device) noexcept {
+  guarded_status([&] {
+    Gpu& of = gpu(device);
+    const std::lock_guard lock(of.mutex);
+    for (const std::shared_ptr<Pool>& pool : of.pools) {
+      if (pool->allocator != nullptr) {
+        vdnn_allocator_reset_peaks(pool->allocator.get());
+      }
+    }
+    return VDNN_OK;
+  });
+}
+
 vdnn_status TorchAllocator::statistics(int device, vdnn_allocator_statistics* statistics) noexcept {
   return guarded_status([&] {
     Gpu& of = gpu(device);

@@ -60,6 +60,8 @@ class TorchAllocator {
   // The bytes of blocks in all pools of the GPU; zeros if there is no such GPU. The peak is the sum of the
   // pools' peaks.
   vdnn_allocator_figure allocated(int device) noexcept;
+  // Restarts the peaks of all pools of the GPU.
+  void reset_peaks(int device) noexcept;
   // Statistics of the GPU's default pool.
   vdnn_status statistics(int device, vdnn_allocator_statistics* statistics) noexcept;
 

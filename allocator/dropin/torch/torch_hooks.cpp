@@ -76,6 +76,10 @@ void vdnn_torch_allocated(int device, vdnn_allocator_figure* allocated) {
   *allocated = allocator().allocated(device);
 }
 
+void vdnn_torch_reset_peaks(int device) {
+  allocator().reset_peaks(device);
+}
+
 vdnn_status vdnn_torch_statistics(int device, vdnn_allocator_statistics* statistics) {
   return allocator().statistics(device, statistics);
 }

@@ -38,8 +38,10 @@ VDNN_TORCH_HOOK void vdnn_torch_release_pool(int device, vdnn::TorchPoolId id);
 // The bytes of blocks in use. It replaces torch.cuda.memory_allocated(), which does not work with pluggable
 // allocators.
 VDNN_TORCH_HOOK std::uint64_t vdnn_torch_allocated_bytes(int device);
-// The bytes of blocks in use, their peak, and the total bytes ever allocated and ever freed.
+// The bytes of blocks in use, their peak since vdnn_torch_reset_peaks(), and the total bytes ever allocated
+// and ever freed.
 VDNN_TORCH_HOOK void vdnn_torch_allocated(int device, vdnn_allocator_figure* allocated);
+VDNN_TORCH_HOOK void vdnn_torch_reset_peaks(int device);
 // The statistics of the GPU's default pool. They replace torch.cuda.memory_stats().
 VDNN_TORCH_HOOK vdnn_status vdnn_torch_statistics(int device, vdnn_allocator_statistics* statistics);
 // The reason of the calling thread's last failure.

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from typing import Protocol
 
+from . import _pool
 from ._library import NativeStash
 from ._native_hooks import DoesNotFit, NativeHooks
 from ._python_hooks import PythonHooks
@@ -34,6 +35,8 @@ _reasons_told: set[str] = set()
 
 def make_hooks(settings: Settings) -> Hooks:
     """Makes the hooks of the tier. Raises RuntimeError if tier "native" was requested and is not available."""
+    if settings.device_type == "cuda":
+        _pool.settle()
     if settings.tier == "python":
         return PythonHooks(settings)
     try:

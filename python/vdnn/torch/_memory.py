@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import torch
 
+from . import _pool
 from ._native_hooks import DoesNotFit, count_cpu_memory, open_door
 
 
@@ -23,7 +24,9 @@ def measure_memory() -> None:
 
 def reset_peak_memory() -> None:
     """Restarts the measurement of peak_memory()."""
-    if torch.cuda.is_available():
+    if pools := _pool.library():
+        pools.vdnn_torch_reset_peaks(torch.cuda.current_device())
+    elif torch.cuda.is_available():
         torch.cuda.reset_peak_memory_stats()
     else:
         open_door().vdnn_door_reset_cpu_peak()
@@ -31,6 +34,8 @@ def reset_peak_memory() -> None:
 
 def peak_memory() -> int:
     """The peak of tensor bytes on the current GPU, or on the CPU after measure_memory()."""
+    if _pool.library():
+        return _pool.memory_figures(torch.cuda.current_device()).peak
     if torch.cuda.is_available():
         return torch.cuda.max_memory_allocated()
     return open_door().vdnn_door_cpu_peak()

@@ -34,6 +34,13 @@ class _Figure(ctypes.Structure):
 
 _library: ctypes.CDLL | None = None
 _budget: int | None = None
+_is_settled = False
+
+
+def settle() -> None:
+    """Hooks for GPUs have been made. They keep the allocator that they have found, so use_pool() would come too late."""
+    global _is_settled
+    _is_settled = True
 
 
 def library_path() -> pathlib.Path:
@@ -53,6 +60,8 @@ def _load() -> ctypes.CDLL:
     library.vdnn_torch_set_budget.argtypes = [ctypes.c_uint64, ctypes.c_int]
     library.vdnn_torch_allocated.argtypes = [ctypes.c_int, ctypes.POINTER(_Figure)]
     library.vdnn_torch_allocated.restype = None
+    library.vdnn_torch_reset_peaks.argtypes = [ctypes.c_int]
+    library.vdnn_torch_reset_peaks.restype = None
     library.vdnn_torch_get_base_allocation.argtypes = [ctypes.c_void_p, ctypes.c_void_p]
     library.vdnn_torch_get_base_allocation.restype = ctypes.c_void_p
     library.vdnn_torch_record_stream.argtypes = [ctypes.c_void_p, ctypes.c_void_p]
@@ -80,8 +89,8 @@ def use_pool(budget: int | str | None = None) -> None:
     budget: limit for all memory of a GPU ("10GiB", or bytes); None: all of the GPU's memory. A request beyond this limit raises
         torch.OutOfMemoryError. The limit also determines the default budget of enable() and offload().
 
-    Call it before the first tensor is on a GPU; the pools last as long as the process. Raises RuntimeError if the call is too
-    late, ValueError or TypeError for an invalid budget.
+    Call it before enable() and offload(), and before the first tensor is on a GPU; the pools last as long as the process. Raises
+    RuntimeError if the call is too late, ValueError or TypeError for an invalid budget.
     """
     global _library, _budget
     bytes_wanted = None if budget is None else parse_size(budget, "budget")
@@ -89,6 +98,8 @@ def use_pool(budget: int | str | None = None) -> None:
         raise ValueError("budget is 0: a pool needs memory")
     if _library is not None:
         raise RuntimeError("vdnn.torch.use_pool() was called already; the pools last as long as the process")
+    if _is_settled:
+        raise RuntimeError("vdnn.torch.use_pool() must be called before enable() and offload(), which use the allocator they find")
     library = _load()
     if bytes_wanted is not None:
         _set_budget(library, bytes_wanted)

@@ -7,6 +7,10 @@ has a `Block`, with one handle of the stash. Each tensor that autograd saves ove
 A block is identified by a weak reference to its storage. While a block holds this reference, PyTorch does not reuse the address
 of the StorageImpl, so (address, version) identifies the contents as long as the handle lives.
 
+Two tensors over one storage may have version counters of their own (`.data`), so that equal versions do not mean equal contents.
+Python cannot compare counters, but a view has its base's counter. So a block is for one tensor and its views. Other tensors over
+its storage, for example those of `.data` and `.detach()`, are kept as PyTorch would keep them.
+
 A tensor without a history is deferred: it is put at a later save, once nobody else holds its storage, or never. So a buffer
 stays on the device. Operations update buffers without counting a version (see door/device_stash.h).
 
@@ -22,6 +26,7 @@ import heapq
 import itertools
 import threading
 import weakref
+from collections.abc import Iterator
 from ctypes import byref, c_uint32, c_uint64
 from typing import Any
 
@@ -54,7 +59,7 @@ class Block:
     """A storage at one version. The contents are in `source` until it is released, and in `target` once they are back."""
 
     __slots__ = (
-        "handle", "key", "weak", "source", "target", "target_stream", "bytes", "signature", "stream", "counter", "version",
+        "handle", "key", "weak", "root", "source", "target", "target_stream", "bytes", "signature", "stream", "counter", "version",
         "users", "puts", "saved_at", "is_deferred", "is_watched", "savers", "leaves", "sources", "__weakref__",
     )  # fmt: skip
 
@@ -69,6 +74,7 @@ class Block:
         self.handle = 0  # 0: not put yet
         self.key = key
         self.weak = StorageWeakRef(storage)
+        self.root = weakref.ref(_root_of(tensor))
         self.source: torch.UntypedStorage | None = storage
         self.target: torch.UntypedStorage | None = None
         self.target_stream: int | None = None  # the stream on which the target was allocated
@@ -132,6 +138,11 @@ class Saved:
         self.stash.drop(self.block)
 
 
+def _root_of(tensor: torch.Tensor) -> torch.Tensor:
+    """The tensor of which `tensor` is a view, or itself; both have one version counter."""
+    return tensor._base if tensor._is_view() else tensor
+
+
 _empty: dict[tuple[torch.dtype, torch.device], torch.Tensor] = {}
 
 
@@ -185,8 +196,10 @@ class DeviceStash:
             else:  # unknown memory: the stash counts the saved tensors
                 self._memory, self._restart_peak = (lambda: (0, 0)), (lambda: None)
 
-    def save(self, tensor: torch.Tensor, storage: torch.UntypedStorage) -> Saved:
+    def save(self, tensor: torch.Tensor, storage: torch.UntypedStorage) -> Saved | None:
+        """Returns None if the tensor must stay."""
         key = (storage._cdata, tensor._version)
+        saved = None
         with self._lock:
             stream = self._stream()
             if self._is_gpu and not self._blocks:
@@ -197,20 +210,26 @@ class DeviceStash:
             block = self._blocks.get(key)
             if block is None:
                 block = self._blocks[key] = Block(key, storage, tensor, stream, self._sources)
-            if stream is not None and stream not in block.savers:
-                self._note_saver(block, storage, stream)
-            block.users += 1
-            saved = Saved(self, block, tensor)
-            if block.puts or tensor.requires_grad:
-                answer |= self._put(block, storage)
-            elif not block.is_deferred:
-                block.saved_at = self._saves
-                self._defer(block)
+            if block.root() is _root_of(tensor):
+                block.users += 1
+                saved = Saved(self, block, tensor)  # if anything fails from here on, it ends this use
+                answer |= self._enter(block, tensor, storage, stream)
             self._follow(answer, stream)
         self._drain()
         if answer & _library.NOTICE and (notice := self.native.take_notice()):
             log_notice(notice)
         return saved
+
+    def _enter(self, block: Block, tensor: torch.Tensor, storage: torch.UntypedStorage, stream: int | None) -> int:
+        """Returns the answers of vdnn_stash_put()."""
+        if stream is not None and stream not in block.savers:
+            self._note_saver(block, storage, stream)
+        if block.puts or tensor.requires_grad:
+            return self._put(block, storage)
+        if not block.is_deferred:
+            block.saved_at = self._saves
+            self._defer(block)
+        return 0
 
     def load(self, saved: Saved) -> torch.Tensor:
         block = saved.block
@@ -243,10 +262,10 @@ class DeviceStash:
                 self._bytes_in_use(), byref(self._handle), byref(self._answer)))  # fmt: skip
             block.handle = self._handle.value
             block.puts += 1
+            self._by_handle[block.handle] = block
+            block.is_deferred = False
             self._release_at_put(block, self._answer.value)
             answers |= self._answer.value
-        block.is_deferred = False
-        self._by_handle[block.handle] = block
         if answers & _library.WATCHED and not block.is_watched:
             self._watch(block)
         return answers
@@ -357,23 +376,25 @@ class DeviceStash:
         if answer & _library.LEAVING:
             answer |= self._let_leave(stream)
         if answer & _library.RELEASED:
-            for handle in self._named(LIBRARY.vdnn_stash_released, stream):
-                if block := self._by_handle.get(handle):
-                    block.release_source()
+            for handles in self._batches(LIBRARY.vdnn_stash_released, stream):
+                for handle in handles:
+                    if block := self._by_handle.get(handle):
+                        block.release_source()
         left_at_once = self._offload_stream is not None and answer & _library.LEAVES
         if left_at_once or answer & _library.RELEASED:
             self._restart_peak()  # the freed sources count at this save, but not at the next event
 
     def _let_leave(self, stream: int | None) -> int:
         answers = 0
-        for handle in self._named(LIBRARY.vdnn_stash_leaving):
-            block = self._by_handle[handle]
-            if block.held_by_others() is not None or not block.is_unchanged():
-                check(LIBRARY.vdnn_stash_stay(self._pointer, handle))
-                continue
-            check(LIBRARY.vdnn_stash_leave(self._pointer, handle, stream, byref(self._answer)))
-            self._release_at_put(block, self._answer.value)
-            answers |= self._answer.value
+        for handles in self._batches(LIBRARY.vdnn_stash_leaving):
+            for handle in handles:
+                block = self._by_handle[handle]
+                if block.held_by_others() is not None or not block.is_unchanged():
+                    check(LIBRARY.vdnn_stash_stay(self._pointer, handle))
+                    continue
+                check(LIBRARY.vdnn_stash_leave(self._pointer, handle, stream, byref(self._answer)))
+                self._release_at_put(block, self._answer.value)
+                answers |= self._answer.value
         return answers
 
     def _release_at_put(self, block: Block, answer: int) -> None:
@@ -391,14 +412,14 @@ class DeviceStash:
         else:
             check(LIBRARY.vdnn_stash_hold(self._pointer, block.handle))
 
-    def _named(self, ask: Any, *arguments: Any) -> list[int]:
-        """All handles that vdnn_stash_leaving() or vdnn_stash_released() returns."""
-        names: list[int] = []
-        while True:
+    def _batches(self, ask: Any, *arguments: Any) -> Iterator[list[int]]:
+        """The handles that vdnn_stash_leaving() or vdnn_stash_released() returns. It is called again once all handles of a batch
+        have been answered."""
+        full = True
+        while full:
             check(ask(self._pointer, *arguments, self._handles, BATCH, byref(self._count)))
-            names += self._handles[: self._count.value]
-            if self._count.value < BATCH:
-                return names
+            full = self._count.value == BATCH
+            yield self._handles[: self._count.value]
 
     def _drain(self) -> None:
         # A thread that holds the lock drains after it releases the lock, so no drop is forgotten.
@@ -458,8 +479,8 @@ class PythonHooks:
     def pack(self, tensor: torch.Tensor) -> Saved | tuple[torch.Tensor, int]:
         if type(tensor) in _PLAIN_TYPES and self._may_leave(tensor) and not self._are_parents:
             storage = tensor.untyped_storage()
-            if storage.nbytes() >= self._min_bytes:
-                return self._stash_of(tensor.device).save(tensor, storage)
+            if storage.nbytes() >= self._min_bytes and (saved := self._stash_of(tensor.device).save(tensor, storage)):
+                return saved
         # As PyTorch saves it: a leaf itself, with its class and attributes; other tensors detached, to avoid a reference cycle.
         return tensor if tensor.is_leaf else tensor.detach(), tensor._version
 

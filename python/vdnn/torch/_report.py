@@ -46,7 +46,7 @@ def _lines_of(tier: str, device: str, figures: dict[str, int]) -> str:
             f"{format_size(figures['planned_peak_bytes'])}"
         )
     if figures["refused"]:
-        lines.append(f"  {figures['refused']} tensors stayed on the device because the host budget was exhausted")
+        lines.append(f"  {figures['refused']} tensors stayed on the device because there was no page-locked memory for them")
     return "\n".join(lines)
 
 

@@ -34,7 +34,7 @@ class FakeGpuTest(unittest.TestCase):
         for row in rows:
             with self.subTest(network=network, arguments=arguments, seed=row["seed"]):
                 self.assertEqual(row["findings"], [])
-                self.assertEqual((row["status"], row["different"]), (0, 0), row["text"])
+                self.assertEqual((row["status"], row["different"]), (0, []), row["text"])
                 self.assertEqual(row["decisions"], rows[0]["decisions"], "the stash's decisions depend on the progress of copies")
                 if "offload" in chosen:
                     self.expect_moved(row["decisions"], chosen["offload"], int(chosen.get("gpus", 1)))
@@ -63,7 +63,7 @@ class TrainingTest(FakeGpuTest):
 
     def test_expandable_segments(self):
         for row in run("unet", environment={"PYTORCH_CUDA_ALLOC_CONF": "expandable_segments:True"}, seeds=3):
-            self.assertEqual((row["status"], row["different"], row["findings"]), (0, 0, []), row["text"])
+            self.assertEqual((row["status"], row["different"], row["findings"]), (0, [], []), row["text"])
 
     def test_offloading_by_hooks(self):
         self.expect_clean("unet", "--offload=hooks")
@@ -71,13 +71,21 @@ class TrainingTest(FakeGpuTest):
 
 
 class PoolTest(unittest.TestCase):
-    def test_a_refusal_is_out_of_memory_error(self):
+    def result(self, *arguments):
         script = fake_gpu.HERE / "out_of_memory.py"
         done = subprocess.run(
-            [sys.executable, script, os.pathsep.join(options.stand_in), str(fake_gpu.ROOT / "python")],
+            [sys.executable, script, os.pathsep.join(options.stand_in), str(fake_gpu.ROOT / "python"), *arguments],
             env=environment_of_children(), capture_output=True, text=True)
         self.assertEqual(done.returncode, 0, done.stderr)
-        found = json.loads(done.stdout)
+        return json.loads(done.stdout)
+
+    def test_use_pool_after_hooks_is_refused(self):
+        found = self.result("late")
+        self.assertEqual(found["type"], "builtins.RuntimeError")
+        self.assertIn("use_pool() must be called before enable() and offload()", found["text"])
+
+    def test_a_refusal_is_out_of_memory_error(self):
+        found = self.result()
         refused = found["refused"]
         for where in ("a tensor", "in backward", "beyond the budget"):
             self.assertEqual(refused[where]["type"], "torch.OutOfMemoryError", where)
@@ -87,6 +95,8 @@ class PoolTest(unittest.TestCase):
         self.assertIsNotNone(refused["no such GPU"])
         self.assertEqual(found["budget"], (64 << 20) * 10 // 11)
         self.assertEqual(found["in use"], 4096)  # the block of a request for 4000 bytes
+        self.assertGreater(found["peaks"][0], 60 << 20)
+        self.assertEqual(found["peaks"][1], 4096)
 
 
 class OperatorsTest(unittest.TestCase):
@@ -258,7 +268,7 @@ class DoorCheckTest(unittest.TestCase):
     """scripts/gpu-check --stage door on a small network. Overlap and the profiler's view of waits are judged from given figures,
     since a fake has no link and no CUPTI. Sanitizers are not tested."""
 
-    WAITS = re.compile(r"cuda(Stream|Device|Event)Synchronize")
+    WAITS = re.compile(r"cu(da)?(Stream|Device|Event|Ctx)Synchronize")
 
     def run_check(self, *arguments, report=""):
         check, *others = arguments

@@ -1,6 +1,7 @@
 """If vdnn's pool refuses memory, the program gets torch.OutOfMemoryError with the pool's numbers, wherever it allocates.
 
-Prints one line of JSON: the type and the text of each exception, and the pool's bytes in use afterwards.
+Prints one line of JSON: the type and the text of each exception, the pool's bytes in use afterwards, and its peaks before and
+after a restart. With the argument "late", use_pool() comes after hooks have been made; then only its exception is printed.
 """
 
 import json
@@ -28,6 +29,12 @@ def main():
     import vdnn.torch
     from vdnn.torch import _pool
 
+    if sys.argv[3:] == ["late"]:
+        with vdnn.torch.offload(budget="1GiB", tier="python"):
+            pass
+        print(json.dumps(caught(lambda: vdnn.torch.use_pool("64MiB"))))
+        return
+
     class AsksInBackward(torch.autograd.Function):
         @staticmethod
         def forward(ctx, x):
@@ -50,7 +57,11 @@ def main():
     beyond = caught(lambda: torch.empty(60 << 20, dtype=torch.uint8, device="cuda"))
     refused["beyond the budget"] = beyond
     del small, fits
-    print(json.dumps({"refused": refused, "in use": _pool.memory_figures(0).current, "budget": _pool.budget_of_tensors()}), flush=True)
+    peaks = [vdnn.torch.peak_memory()]
+    vdnn.torch.reset_peak_memory()
+    peaks.append(vdnn.torch.peak_memory())
+    print(json.dumps({"refused": refused, "in use": _pool.memory_figures(0).current, "budget": _pool.budget_of_tensors(),
+                      "peaks": peaks}), flush=True)
     # PyTorch's backward threads can abort the process if they hold an exception, even with PyTorch's own allocator.
     os._exit(0)
 

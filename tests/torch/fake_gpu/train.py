@@ -2,7 +2,7 @@
 
 One process loads PyTorch, and its children train: one on the CPU, and one per seed on the fake GPU, where the seed determines
 the order of streams. The fake's judge writes each finding to a file at once, in case the child crashes.
-Prints one line of JSON per seed: {"seed", "status" of the child, "different" tensors, "decisions" and "overlaps" by device (null
+Prints one line of JSON per seed: {"seed", "status" of the child, names of "different" tensors, "decisions" and "overlaps" by device (null
 or absent if the child did not finish), "findings"}. The decisions are figures of the stash, or of hooks.py.
 """
 
@@ -101,9 +101,11 @@ class Training:
             self.losses.append(loss.detach())
 
     def results(self):
+        """Losses, weights, buffers and gradients, by name."""
         with self.on_stream():
-            gradients = [parameter.grad for parameter in self.network.parameters()]
-            return [tensor.cpu() for tensor in [*self.losses, *self.network.state_dict().values(), *gradients]]
+            losses = {f"loss {step}": loss for step, loss in enumerate(self.losses)}
+            gradients = {f"gradient of {name}": parameter.grad for name, parameter in self.network.named_parameters()}
+            return {name: tensor.cpu() for name, tensor in (losses | self.network.state_dict() | gradients).items()}
 
 
 def train(chosen, device, streams, offloading_of=lambda network: contextlib.nullcontext()):
@@ -111,7 +113,13 @@ def train(chosen, device, streams, offloading_of=lambda network: contextlib.null
     for _ in range(chosen.steps):
         for training in trainings:
             training.step()
-    return [tensor for training in trainings for tensor in training.results()]
+    return {f"{number}: {name}": tensor for number, training in enumerate(trainings)
+            for name, tensor in training.results().items()}
+
+
+def bits_of(tensor):
+    """torch.equal() would ignore the sign of zero."""
+    return tensor.dtype, tensor.shape, tensor.numpy().tobytes()
 
 
 def train_on_cpu(chosen):
@@ -161,7 +169,7 @@ def train_on_fake_gpu(chosen, seed):
     for device in range(chosen.gpus):
         torch.cuda.synchronize(device)
     expected = torch.load(chosen.folder / EXPECTED)
-    different = sum(not torch.equal(a, b) for a, b in zip(expected, found, strict=True))
+    different = [name for name in expected if bits_of(expected[name]) != bits_of(found[name])]
     (chosen.folder / f"{seed}.result").write_text(json.dumps({"different": different, "decisions": decisions(chosen),
                                                          "overlaps": overlaps(chosen)}))
 

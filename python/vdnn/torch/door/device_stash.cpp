@@ -7,11 +7,13 @@
 
 #include <algorithm>
 #include <array>
+#include <cstring>
 #include <utility>
 
 #include "cpu_memory.h"
 #include "gpu_figures.h"
 #include "notice_log.h"
+#include "python_lock.h"
 
 namespace vdnn::door {
 namespace {
@@ -44,6 +46,14 @@ bool is_held_by_its_python_object_alone(const Storage& storage) {
   }
 }
 
+// Identifies a counter: PyTorch has no function that compares two of them.
+const void* address_of(const c10::VariableVersion& counter) {
+  static_assert(sizeof(counter) == sizeof(const void*));
+  const void* address = nullptr;
+  std::memcpy(&address, &counter, sizeof(address));
+  return address;
+}
+
 std::uint64_t not_negative(std::int64_t bytes) {
   return static_cast<std::uint64_t>(std::max<std::int64_t>(bytes, 0));
 }
@@ -62,6 +72,10 @@ Block::Block(const at::Tensor& tensor, void* stream_)
   if (allocator == nullptr) {  // foreign memory, for example NumPy's
     allocator = source->device().is_cuda() ? gpu_allocator() : c10::GetAllocator(source->device_type());
   }
+}
+
+bool Block::has_counter_of(const at::Tensor& tensor) const {
+  return address_of(counter) == address_of(torch::autograd::impl::version_counter(tensor));
 }
 
 bool Block::is_held_by_others() const {
@@ -138,18 +152,18 @@ void DeviceStash::restart_peak() {
 
 DeviceStash::Saved DeviceStash::save(const at::Tensor& tensor) {
   std::uint32_t answer = 0;
-  Block& block = add(tensor, answer);
+  Block* const block = add(tensor, answer);
   const bool left_at_once = offload_stream_ != nullptr && (answer & VDNN_STASH_LEAVES) != 0;
   if (left_at_once || (answer & VDNN_STASH_RELEASED) != 0) {
-    const std::lock_guard lock(mutex_);
+    const PythonFriendlyLock lock(mutex_);
     restart_peak();  // the freed sources count at this save, but not at the next event
   }
   return {.block = block, .has_notice = (answer & VDNN_STASH_NOTICE) != 0};
 }
 
-Block& DeviceStash::add(const at::Tensor& tensor, std::uint32_t& answer) {
+Block* DeviceStash::add(const at::Tensor& tensor, std::uint32_t& answer) {
   Trash trash;
-  const std::lock_guard lock(mutex_);
+  const PythonFriendlyLock lock(mutex_);
   void* const stream = current_stream();
   if (blocks_.empty() && device_.is_cuda()) {
     restart_peak();  // excludes the optimizer's peak, which offloading could not reduce
@@ -159,7 +173,12 @@ Block& DeviceStash::add(const at::Tensor& tensor, std::uint32_t& answer) {
   answer = put_what_nobody_holds(trash);
   const BlockIdentity identity{.storage = tensor.storage().unsafeGetStorageImpl(),
                                .version = static_cast<std::uint32_t>(tensor._version())};
-  Block& block = blocks_.try_emplace(identity, tensor, stream).first->second;
+  const auto [entry, is_new] = blocks_.try_emplace(identity, tensor, stream);
+  Block& block = entry->second;
+  if (!is_new && !block.has_counter_of(tensor)) {
+    answer = follow(answer, stream, trash);
+    return nullptr;
+  }
   ++block.users;
   try {
     note_saver(block, tensor.storage().data_ptr());
@@ -169,7 +188,7 @@ Block& DeviceStash::add(const at::Tensor& tensor, std::uint32_t& answer) {
     end_use(block, trash);
     throw;
   }
-  return block;
+  return &block;
 }
 
 void DeviceStash::log_notice() {
@@ -271,7 +290,7 @@ void DeviceStash::stop_deferring(Block& block) {
 
 c10::intrusive_ptr<c10::StorageImpl> DeviceStash::load(Block& block) {
   Trash trash;
-  const std::lock_guard lock(mutex_);
+  const PythonFriendlyLock lock(mutex_);
   if (block.puts == 0) {
     return block.source;
   }
@@ -300,7 +319,7 @@ c10::intrusive_ptr<c10::StorageImpl> DeviceStash::load(Block& block) {
 
 void DeviceStash::drop(Block& block) {
   Trash trash;
-  const std::lock_guard lock(mutex_);
+  const PythonFriendlyLock lock(mutex_);
   end_use(block, trash);
 }
 

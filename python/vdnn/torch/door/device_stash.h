@@ -19,9 +19,12 @@
 // the graph holds the tensor until backward. With hooks, a tensor that leaves is freed in the middle of the
 // forward pass. Therefore this class tells the allocator which streams have saved the tensor.
 //
-// The destructor of a storage that belongs to Python takes Python's lock. A thread that holds Python's lock
-// may wait for the lock of this class. Therefore no storage is freed while the lock of this class is held:
-// see `Trash`.
+// Two tensors over one storage may have version counters of their own (`.data`), so that equal versions do
+// not mean equal contents. A block is for tensors with one counter. A tensor with another counter is not put:
+// it stays as PyTorch saves it.
+//
+// Storages are freed when the lock of this class has been released, since freeing one may take long
+// (`Trash`).
 
 #include <ATen/core/Tensor.h>
 #include <c10/core/Storage.h>
@@ -58,6 +61,8 @@ struct Block {
   Block(const at::Tensor& tensor, void* stream);
 
   bool is_unchanged() const { return counter.current_version() == version; }
+  // Whether changes of the tensor count as changes of the block.
+  bool has_counter_of(const at::Tensor& tensor) const;
   // The source, if others than this block hold it; else null.
   c10::intrusive_ptr<c10::StorageImpl> held_by_others() const;
   bool is_held_by_others() const;
@@ -99,7 +104,7 @@ class DeviceStash {
               const vdnn_door_pool& pool);
 
   struct Saved {
-    Block& block;  // valid until drop() has been called as often as save()
+    Block* block;  // valid until drop() has been called as often as save(); null: the tensor must stay
     bool has_notice;
   };
   Saved save(const at::Tensor& tensor);
@@ -123,7 +128,8 @@ class DeviceStash {
   // Restarts the measurement of the peak.
   void restart_peak();
   std::optional<MemoryFigures> memory() const;
-  Block& add(const at::Tensor& tensor, std::uint32_t& answer);
+  // Returns null if the tensor must stay.
+  Block* add(const at::Tensor& tensor, std::uint32_t& answer);
   // Functions that put tensors return the answers of vdnn_stash_put(), combined.
   std::uint32_t enter(Block& block, const at::Tensor& tensor, Trash& trash);
   std::uint32_t put(Block& block, const c10::StorageImpl& storage, Trash& trash);

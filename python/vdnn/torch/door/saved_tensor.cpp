@@ -84,17 +84,18 @@ SavedTensor::~SavedTensor() {
 void SavedTensor::call_pack_hook(const at::Tensor& tensor) {
   remember(tensor);
   stash_ = stashes_.stash_for(tensor);
-  if (stash_ == nullptr) {
+  if (stash_ != nullptr) {
+    view_.emplace(tensor);
+    const DeviceStash::Saved saved = stash_->save(tensor);
+    block_ = saved.block;
+    if (saved.has_notice) {
+      stash_->log_notice();
+    }
+  }
+  if (block_ == nullptr) {
     // As PyTorch saves it: a leaf itself, with its Python object; other tensors as an alias with the same
     // version counter, which avoids a reference cycle.
     kept_ = tensor.is_leaf() ? tensor : tensor.tensor_data();
-    return;
-  }
-  view_.emplace(tensor);
-  const DeviceStash::Saved saved = stash_->save(tensor);
-  block_ = &saved.block;
-  if (saved.has_notice) {
-    stash_->log_notice();
   }
 }
 
