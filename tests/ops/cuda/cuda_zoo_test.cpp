@@ -8,6 +8,7 @@
 #include <cctype>
 #include <iostream>
 #include <memory>
+#include <optional>
 #include <set>
 #include <string>
 #include <utility>
@@ -17,6 +18,9 @@
 #include "src/ops/cuda/known_gpus.h"
 #include "src/ops/cuda/recorded_engines.h"
 #include "src/plan/dynamic.h"
+#include "src/plan/optimal/arrangement.h"
+#include "src/plan/optimal/problem.h"
+#include "src/plan/placement.h"
 #include "tests/exec/permitted_orders.h"
 #include "tests/extent.h"
 #include "vdnn/checker.h"
@@ -236,10 +240,13 @@ class FallbacksOfNetwork {
   }
 
   // The schedule of `optimal` has fixed addresses. So another algorithm fits if its workspace has a place
-  // between the buffers that are alive at the op.
+  // between the buffers that are alive at the op, and if its use of that place does not delay the step: the
+  // op may have to wait there for the copy of another value.
   void expect_optimal_in_need(std::uint64_t bytes, Fallbacks& found) const {
-    const Schedule schedule = plan_optimal(*tape_, {}, budgets(bytes), costs_, *forecaster_).schedule;
-    const std::vector<std::uint64_t> places = largest_places(schedule, bytes - persistent_bytes(schedule));
+    const PlannedSchedule planned = plan_optimal(*tape_, {}, budgets(bytes), costs_, *forecaster_);
+    const Schedule& schedule = planned.schedule;
+    const std::uint64_t most = bytes - persistent_bytes(schedule);
+    const std::vector<std::uint64_t> places = largest_places(schedule, most);
     const std::vector<std::uint64_t> beside = bytes_beside_workspace(*tape_, schedule);
     for (OpId op = 0; op < places.size(); ++op) {
       EXPECT_GE(places[op], tape_->op(op).algorithms[schedule.algorithms[op]].workspace_bytes);
@@ -249,14 +256,31 @@ class FallbacksOfNetwork {
         *tape_, schedule,
         [&](OpId op, std::uint32_t algorithm) {
           const std::uint64_t workspace = tape_->op(op).algorithms[algorithm].workspace_bytes;
-          const bool fits = workspace <= places[op];
-          if (!fits && beside[op] + workspace <= bytes) {
+          const bool has_place = workspace <= places[op];
+          if (!has_place && beside[op] + workspace <= bytes) {
             scattered.insert(op);
           }
-          return fits;
+          return has_place && is_faster_with(planned, op, algorithm, most);
         },
         found);
     found.scattered += static_cast<std::uint32_t>(scattered.size());
+  }
+
+  // Whether the plan's step is shorter if the op uses the algorithm, and all other buffers keep their places.
+  bool is_faster_with(const PlannedSchedule& planned, OpId op, std::uint32_t algorithm,
+                      std::uint64_t most) const {
+    Plan other = planned.plan;
+    other.algorithms[op] = algorithm;
+    Placements placements;
+    const std::optional<Schedule> schedule =
+        planned.schedule.arena_bytes == 0
+            ? make_schedule(*tape_, other)
+            : optimal::arrange_as_before(optimal::Problem(*tape_, {}, costs_), other, planned.schedule,
+                                         placements, most);
+    return schedule && seconds_of(*schedule) < seconds_of(planned.schedule);
+  }
+  double seconds_of(const Schedule& schedule) const {
+    return forecaster_->forecast(*tape_, schedule).step_seconds;
   }
 
   std::uint64_t persistent_bytes(const Schedule& schedule) const {
