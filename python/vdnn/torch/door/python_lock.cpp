@@ -2,6 +2,7 @@
 
 // Functions of Python's C API. They are weak, since this library is not linked with Python.
 extern "C" {
+[[gnu::weak]] int Py_IsInitialized();
 [[gnu::weak]] int PyGILState_Check();
 [[gnu::weak]] void* PyEval_SaveThread();
 [[gnu::weak]] void PyEval_RestoreThread(void* state);
@@ -10,16 +11,16 @@ extern "C" {
 namespace vdnn::door {
 namespace {
 
-// Releases Python's lock, if this thread has it, until the end of the scope.
+// PyGILState_Check() alone also answers 1 once Python has ended.
+bool has_pythons_lock() {
+  return Py_IsInitialized != nullptr && Py_IsInitialized() != 0 && PyGILState_Check() != 0;
+}
+
+// Releases Python's lock until the end of the scope. This thread must have it.
 class WithoutPython {
  public:
-  WithoutPython()
-      : state_(PyGILState_Check != nullptr && PyGILState_Check() != 0 ? PyEval_SaveThread() : nullptr) {}
-  ~WithoutPython() {
-    if (state_ != nullptr) {
-      PyEval_RestoreThread(state_);
-    }
-  }
+  WithoutPython() : state_(PyEval_SaveThread()) {}
+  ~WithoutPython() { PyEval_RestoreThread(state_); }
   WithoutPython(const WithoutPython&) = delete;
   WithoutPython& operator=(const WithoutPython&) = delete;
 
@@ -31,6 +32,10 @@ class WithoutPython {
 
 PythonFriendlyLock::PythonFriendlyLock(std::mutex& mutex) : lock_(mutex, std::try_to_lock) {
   while (!lock_) {
+    if (!has_pythons_lock()) {
+      lock_.lock();
+      return;
+    }
     {
       const WithoutPython released;
       const std::lock_guard wait(mutex);
