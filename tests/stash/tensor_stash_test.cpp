@@ -372,7 +372,7 @@ TEST(TensorStash, KindsOfStepsDoNotUnlockEachOthersMemory) {
   training.finish();
 }
 
-// What the system page-locks, and how much of that it permits.
+// The backend refuses to page-lock more than the permitted bytes, and counts the bytes that it has locked.
 struct SystemLocks {
   std::uint64_t limit_bytes = std::numeric_limits<std::uint64_t>::max();
   std::uint64_t bytes = 0;
