@@ -15,6 +15,7 @@ import torch
 from torch.utils import checkpoint
 
 import vdnn.torch
+from own_hooks import serving
 from vdnn.torch import _native_hooks
 
 SEEDS = 64
@@ -109,15 +110,6 @@ def hooks_of(tier, seed):
         budget=(seed % 2) * 200_000, tier=tier, min_size=4096, delay_seed=seed + 1, window=65536
     )
     return vdnn.torch.make_hooks(settings)
-
-
-@contextlib.contextmanager
-def serving(hooks):
-    hooks.start()
-    try:
-        yield
-    finally:
-        hooks.stop()
 
 
 class Stress(unittest.TestCase):
