@@ -4,6 +4,7 @@
 #include <map>
 #include <numeric>
 #include <optional>
+#include <set>
 #include <span>
 #include <string>
 #include <utility>
@@ -41,6 +42,9 @@ void visit_keys(const Schedule& schedule, std::span<const Lifetime> all, const V
     visit(each, Key(name, seen[name]++));
   }
 }
+
+// A plan should reserve at most this many times the most bytes that are alive at one time.
+constexpr double kMostReserved = 1.02;
 
 constexpr std::uint64_t kNowhere = ~std::uint64_t{0};
 
@@ -97,6 +101,24 @@ struct SamePlaces {
   Placement placement;
   std::vector<std::size_t> added;  // positions in `all`
 };
+
+// The largest stretch of free bytes below `most` while these buffers are alive.
+std::uint64_t largest_gap(const Schedule& schedule, const std::set<BufferId>& alive, std::uint64_t alignment,
+                          std::uint64_t most) {
+  std::vector<std::pair<std::uint64_t, std::uint64_t>> taken{{most, most}};
+  for (const BufferId each : alive) {
+    const Buffer& buffer = schedule.buffers[each];
+    taken.emplace_back(*buffer.offset, *buffer.offset + round_up(buffer.bytes, alignment));
+  }
+  std::ranges::sort(taken);
+  std::uint64_t largest = 0;
+  std::uint64_t end = 0;
+  for (const auto& [first, last] : taken) {
+    largest = std::max(largest, first - std::min(first, end));
+    end = std::max(end, last);
+  }
+  return largest;
+}
 
 class Arranger {
  public:
@@ -310,6 +332,33 @@ class Arranger {
 };
 
 }  // namespace
+
+std::uint64_t close_bytes(std::span<const Lifetime> lifetimes, std::uint64_t alignment) {
+  return static_cast<std::uint64_t>(kMostReserved *
+                                    static_cast<double>(most_live_bytes(lifetimes, alignment)));
+}
+
+std::vector<std::uint64_t> largest_places(const Schedule& schedule, std::uint64_t alignment,
+                                          std::uint64_t most) {
+  std::vector<std::uint64_t> result(schedule.algorithms.size(), most);
+  std::set<BufferId> alive;  // with offsets
+  for (const Instruction& instruction : schedule.instructions) {
+    const bool placed = instruction.buffer != kNone && schedule.buffers[instruction.buffer].offset;
+    if (instruction.kind == InstructionKind::kAllocate && placed) {
+      alive.insert(instruction.buffer);
+    } else if (instruction.kind == InstructionKind::kRelease) {
+      alive.erase(instruction.buffer);
+    } else if (is_launch(instruction.kind)) {
+      const bool has_workspace = alive.erase(instruction.workspace()) > 0;
+      std::uint64_t& place = result[instruction.op];
+      place = std::min(place, largest_gap(schedule, alive, alignment, most));
+      if (has_workspace) {
+        alive.insert(instruction.workspace());
+      }
+    }
+  }
+  return result;
+}
 
 std::vector<OpId> ops_without_place(const Problem& problem, const Plan& plan, const Schedule& before,
                                     std::uint64_t most) {

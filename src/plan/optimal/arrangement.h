@@ -6,6 +6,7 @@
 #include <array>
 #include <cstdint>
 #include <optional>
+#include <span>
 #include <vector>
 
 #include "src/plan/optimal/problem.h"
@@ -48,6 +49,14 @@ Schedule arrange(const Problem& problem, Plan& plan, OpId next_load, std::uint64
 
 // By buffer of the schedule: the op whose workspace the buffer is, or kNone.
 std::vector<OpId> ops_of_workspaces(const Schedule& schedule);
+
+// A schedule with these lifetimes should reserve at most this many bytes, even if the budget is larger.
+std::uint64_t close_bytes(std::span<const Lifetime> lifetimes, std::uint64_t alignment);
+
+// By op: the largest workspace that has a place within `most` bytes, at each launch of the op, if all other
+// buffers keep their offsets.
+std::vector<std::uint64_t> largest_places(const Schedule& schedule, std::uint64_t alignment,
+                                          std::uint64_t most);
 
 // `plan` must differ from the plan of `before` only in algorithms. Returns the ops whose new workspaces have
 // no place within `most` bytes if all other buffers keep their offsets.

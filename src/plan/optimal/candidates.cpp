@@ -35,9 +35,6 @@ constexpr double kMuchFaster = 0.5;
 // After this many failed attempts to place all buffers of a plan anew, no more are made.
 constexpr int kMostFailures = 8;
 
-// A plan should reserve at most this many times the most bytes that are alive at one time.
-constexpr double kMostReserved = 1.02;
-
 std::uint64_t with_room(std::uint64_t bytes, const GiveWay& give_way) {
   return bytes + static_cast<std::uint64_t>(static_cast<double>(bytes) * give_way.room);
 }
@@ -82,7 +79,8 @@ void Candidates::consider_closer(const Decisions& decisions, std::uint64_t bytes
     return;
   }
   const Schedule schedule = arranged(bytes, {}, enough).schedule;
-  if (const std::uint64_t goal = close_bytes(schedule); schedule.arena_bytes > goal) {
+  if (const std::uint64_t goal = close_bytes(lifetimes(schedule), problem_.costs().alignment_bytes);
+      schedule.arena_bytes > goal) {
     consider_as_evaluated(goal, enough);
   }
 }
@@ -286,7 +284,8 @@ void Candidates::consider_with_delays(std::uint64_t bytes, std::uint64_t enough)
       continue;
     }
     PlannedSchedule candidate = arranged(with_room(bytes, give_way), give_way, enough);
-    if (give_way.room > 0 && candidate.schedule.arena_bytes > close_bytes(candidate.schedule)) {
+    if (give_way.room > 0 && candidate.schedule.arena_bytes > close_bytes(lifetimes(candidate.schedule),
+                                                                          problem_.costs().alignment_bytes)) {
       continue;
     }
     const bool may_give_way = !candidate.plan.transfers.empty();
@@ -353,12 +352,6 @@ void Candidates::enter_if_small(const PlannedSchedule& candidate, std::uint64_t 
       committed_bytes(candidate.schedule.arena_bytes) < contest_.smallest_peak_bytes()) {
     contest_.enter(candidate, first_.lost_to_last_resorts(candidate));
   }
-}
-
-// A schedule should reserve at most this many bytes, even if the budget is larger.
-std::uint64_t Candidates::close_bytes(const Schedule& schedule) const {
-  const std::uint64_t live = most_live_bytes(lifetimes(schedule), problem_.costs().alignment_bytes);
-  return static_cast<std::uint64_t>(kMostReserved * static_cast<double>(live));
 }
 
 }  // namespace vdnn::optimal

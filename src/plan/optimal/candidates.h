@@ -45,7 +45,6 @@ class Candidates {
   bool consider_with_slack(const Decisions& decisions, std::uint64_t bytes, std::uint64_t enough);
   bool consider_as_evaluated(std::uint64_t bytes, std::uint64_t enough, GiveWay give_way = {});
   void consider_with_delays(std::uint64_t bytes, std::uint64_t enough);
-  std::uint64_t close_bytes(const Schedule& schedule) const;
   std::vector<OpId> ops_too_high(const Schedule& schedule, std::uint64_t goal) const;
   std::vector<OpId> last_resorts(const Plan& plan) const;
   std::uint32_t faster_choices(OpId op, std::uint32_t algorithm) const;

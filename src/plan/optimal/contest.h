@@ -47,6 +47,8 @@ class Contest {
   std::uint64_t first_host_bytes() const { return first_host_bytes_; }
   // The seconds of the fastest plan that fits; infinite if none does.
   double best_seconds() const { return best_rank_.first; }
+  // The fastest plan that fits.
+  const std::optional<PlannedSchedule>& best() const { return best_; }
   // The lowest peak of all plans that were entered.
   std::uint64_t smallest_peak_bytes() const { return smallest_peak_bytes_; }
   // Requires that a plan has been entered.

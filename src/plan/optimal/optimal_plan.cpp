@@ -14,6 +14,7 @@
 #include "src/plan/optimal/bound.h"
 #include "src/plan/optimal/candidates.h"
 #include "src/plan/optimal/contest.h"
+#include "src/plan/optimal/finish.h"
 #include "src/plan/optimal/search.h"
 #include "src/plan/placement.h"
 #include "vdnn/size.h"
@@ -146,6 +147,7 @@ class Chooser {
     choose_among_sizes();
     consider_static_policies();
     consider_without_last_resorts();
+    optimal::finish(problems_.front()->problem(), contest_, placements_);
     find_smallest();
     return contest_.winner();
   }

@@ -369,9 +369,7 @@ TEST(CudaZooOnEveryGpu, DynamicAndOptimalFallBackOnlyWhereNothingElseFits) {
   EXPECT_GT(optimal.taken, 0U);
 }
 
-// `optimal` tries other algorithms for a few ops of a few plans. So in little memory some ops of large
-// networks fall back without need.
-TEST_P(CudaZoo, RarelyFallsBackWithoutNeedOnEveryGpu) {
+TEST_P(CudaZoo, FallsBackOnlyWhereNothingElseFitsOnEveryGpu) {
   if (extent({.usual = 0, .in_long_run = 1}) == 0) {
     GTEST_SKIP() << "covered by the long run";
   }
@@ -385,7 +383,7 @@ TEST_P(CudaZoo, RarelyFallsBackWithoutNeedOnEveryGpu) {
   }
   std::cout << GetParam() << ": dyn took " << dynamic << ", optimal " << optimal << "\n";
   EXPECT_THAT(dynamic.needless, IsEmpty());
-  EXPECT_LE(optimal.needless.size(), optimal.taken / 10) << ::testing::PrintToString(optimal.needless);
+  EXPECT_THAT(optimal.needless, IsEmpty());
 }
 
 TEST_P(CudaZoo, AWorkspaceLimitThatNothingKeepsSaysWhatWouldDo) {
