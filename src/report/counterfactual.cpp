@@ -73,12 +73,10 @@ Counterfactual outcome_of(const PlannedRun& run, const Prediction& prediction) {
           .step_seconds = prediction.step_seconds};
 }
 
-// The part of the device budget that is left for non-persistent buffers, in whole granules.
+// The part of the device budget that is left for non-persistent buffers.
 std::uint64_t room_for_arena(const PlannedRun& run, const optimal::Problem& problem) {
-  const std::uint64_t granule = run.target.profile.granule_bytes;
-  const std::uint64_t budget =
-      run.target.budget_bytes - std::min(run.target.budget_bytes, run.target.library_bytes);
-  return budget / granule * granule - std::min(budget / granule * granule, problem.persistent_bytes());
+  return problem.room_beside_persistent(run.target.budget_bytes -
+                                        std::min(run.target.budget_bytes, run.target.library_bytes));
 }
 
 // Prefers a plan that fits, then the faster one, then the one with the lower peak.

@@ -43,9 +43,7 @@ void visit_keys(const Schedule& schedule, std::span<const Lifetime> all, const V
   }
 }
 
-// A plan should reserve at most this many times the most bytes that are alive at one time.
-constexpr double kMostReserved = 1.02;
-
+constexpr double kMostReserved = 1.02;  // times the most bytes that are alive at one time
 constexpr std::uint64_t kNowhere = ~std::uint64_t{0};
 
 // The lowest offset at which buffer `me` overlaps no buffer that is alive at the same time.
@@ -333,7 +331,7 @@ class Arranger {
 
 }  // namespace
 
-std::uint64_t close_bytes(std::span<const Lifetime> lifetimes, std::uint64_t alignment) {
+std::uint64_t most_reserved_bytes(std::span<const Lifetime> lifetimes, std::uint64_t alignment) {
   return static_cast<std::uint64_t>(kMostReserved *
                                     static_cast<double>(most_live_bytes(lifetimes, alignment)));
 }

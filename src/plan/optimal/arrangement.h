@@ -51,7 +51,7 @@ Schedule arrange(const Problem& problem, Plan& plan, OpId next_load, std::uint64
 std::vector<OpId> ops_of_workspaces(const Schedule& schedule);
 
 // A schedule with these lifetimes should reserve at most this many bytes, even if the budget is larger.
-std::uint64_t close_bytes(std::span<const Lifetime> lifetimes, std::uint64_t alignment);
+std::uint64_t most_reserved_bytes(std::span<const Lifetime> lifetimes, std::uint64_t alignment);
 
 // By op: the largest workspace that has a place within `most` bytes, at each launch of the op, if all other
 // buffers keep their offsets.

@@ -79,7 +79,7 @@ void Candidates::consider_closer(const Decisions& decisions, std::uint64_t bytes
     return;
   }
   const Schedule schedule = arranged(bytes, {}, enough).schedule;
-  if (const std::uint64_t goal = close_bytes(lifetimes(schedule), problem_.costs().alignment_bytes);
+  if (const std::uint64_t goal = most_reserved_bytes(lifetimes(schedule), problem_.costs().alignment_bytes);
       schedule.arena_bytes > goal) {
     consider_as_evaluated(goal, enough);
   }
@@ -150,7 +150,7 @@ std::vector<OpId> Candidates::last_resorts(const Plan& plan) const {
 // workspaces do not overlap, since only one workspace is alive at a time.
 bool Candidates::replace_in_place(PlannedSchedule& known, std::span<const OpId> ops,
                                   std::uint64_t enough) const {
-  const std::uint64_t most = enough - std::min(enough, problem_.persistent_bytes());
+  const std::uint64_t most = problem_.room_beside_persistent(enough);
   std::map<OpId, std::uint32_t> tried;  // by op: the choice that is tried
   for (const OpId op : ops) {
     if (faster_choices(op, known.plan.algorithms[op]) > 0) {
@@ -201,8 +201,8 @@ bool Candidates::rearrange(PlannedSchedule& known, OpId op, std::uint64_t enough
 
 // Replaces `known` by `plan` with addresses. Returns false if no addresses are found.
 bool Candidates::adopt(PlannedSchedule& known, Plan plan, std::uint64_t enough) const {
-  std::optional<Schedule> schedule = arrange_as_before(
-      problem_, plan, known.schedule, placements_, enough - std::min(enough, problem_.persistent_bytes()));
+  std::optional<Schedule> schedule =
+      arrange_as_before(problem_, plan, known.schedule, placements_, problem_.room_beside_persistent(enough));
   if (!schedule || !fits(*schedule, enough)) {
     return false;
   }
@@ -284,8 +284,9 @@ void Candidates::consider_with_delays(std::uint64_t bytes, std::uint64_t enough)
       continue;
     }
     PlannedSchedule candidate = arranged(with_room(bytes, give_way), give_way, enough);
-    if (give_way.room > 0 && candidate.schedule.arena_bytes > close_bytes(lifetimes(candidate.schedule),
-                                                                          problem_.costs().alignment_bytes)) {
+    if (give_way.room > 0 &&
+        candidate.schedule.arena_bytes >
+            most_reserved_bytes(lifetimes(candidate.schedule), problem_.costs().alignment_bytes)) {
       continue;
     }
     const bool may_give_way = !candidate.plan.transfers.empty();
@@ -331,7 +332,7 @@ PlannedSchedule Candidates::arranged(std::uint64_t goal, const GiveWay& give_way
   model_.write(candidate.plan);
   const std::uint64_t most = std::max(enough, contest_.smallest_peak_bytes());
   candidate.schedule = arrange(problem_, candidate.plan, model_.next_load(), goal, give_way, placements_,
-                               most - std::min(most, problem_.persistent_bytes()));
+                               problem_.room_beside_persistent(most));
   return candidate;
 }
 

@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <deque>
 #include <optional>
-#include <span>
 #include <utility>
 #include <vector>
 
@@ -14,15 +14,17 @@ namespace vdnn::optimal {
 
 namespace {
 
-// Each forecast takes about as long as a step of the executor on `sim`.
+// At most this many changes of algorithms are forecast. For the largest networks of the zoo these forecasts
+// take a few per cent of the planning time.
 constexpr int kMostForecasts = 200;
 
-// An op that may use a faster algorithm.
-struct Slow {
+// An op that has faster algorithms with a place for their workspaces.
+struct SlowOp {
   OpId op = 0;
-  std::vector<std::uint32_t> faster;  // algorithms whose workspaces have a place, the fastest first
-  double lost_seconds = 0;            // by which the first of these algorithms is faster
+  std::vector<std::uint32_t> faster;  // algorithms, the fastest first
+  double lost_seconds = 0;            // by which the first of them is faster, for one launch
 };
+using Group = std::vector<SlowOp>;
 
 class Finisher {
  public:
@@ -30,31 +32,30 @@ class Finisher {
       : problem_(problem),
         contest_(contest),
         placements_(placements),
+        most_(problem.room_beside_persistent(contest.budgets().device_bytes)),
         known_(*contest.best()),
-        seconds_(contest.best_seconds()) {
-    const std::uint64_t device = contest.budgets().device_bytes;
-    most_ = device - std::min(device, problem.persistent_bytes());
-  }
+        seconds_(contest.best_seconds()) {}
 
+  // A change may delay a copy, end a delay or free a place, and so make another change worthwhile.
   void run() {
-    // A change may delay a copy or end a delay, and so make another change worthwhile.
-    while (forecasts_ < kMostForecasts && speed_up(slow_ops())) {
-    }
-    move_closer();
+    do {
+      while (speed_up(slow_ops())) {
+      }
+    } while (move_closer());
   }
 
  private:
-  // The ops that may use faster algorithms, in order of the time that they lose, longest first.
-  std::vector<Slow> slow_ops() const {
+  // The ops with the most lost seconds come first.
+  Group slow_ops() const {
     const std::vector<std::uint64_t> places =
         largest_places(known_.schedule, problem_.costs().alignment_bytes, most_);
-    std::vector<Slow> result;
+    Group result;
     for (OpId op = 0; op < problem_.slots(); ++op) {
       const double now = problem_.costs().op_seconds[op][known_.plan.algorithms[op]];
-      Slow slow{.op = op};
+      SlowOp slow{.op = op};
       for (const Choice& choice : problem_.choices(op)) {
         if (choice.seconds < now && choice.workspace_bytes <= places[op]) {
-          slow.lost_seconds = std::max(slow.lost_seconds, now - choice.seconds);
+          slow.lost_seconds = slow.faster.empty() ? now - choice.seconds : slow.lost_seconds;
           slow.faster.push_back(choice.algorithm);
         }
       }
@@ -62,41 +63,60 @@ class Finisher {
         result.push_back(std::move(slow));
       }
     }
-    std::ranges::stable_sort(result,
-                             [](const Slow& a, const Slow& b) { return a.lost_seconds > b.lost_seconds; });
+    const auto gain = [](const SlowOp& slow) { return -slow.lost_seconds; };
+    std::ranges::stable_sort(result, {}, gain);
     return result;
   }
 
-  // Changes all of the ops at once. If that does not make the step shorter, changes each half of them.
-  // Returns whether the step became shorter.
-  bool speed_up(std::span<const Slow> slow) {
-    if (slow.empty() || forecasts_ >= kMostForecasts) {
-      return false;
+  // Changes all of the ops at once. Splits a group whose change does not make the step shorter, and tries
+  // larger groups first. The places stay free meanwhile, since only one workspace is alive at a time. Returns
+  // whether the step became shorter.
+  bool speed_up(Group all) {
+    std::deque<Group> groups;
+    if (!all.empty()) {
+      groups.push_back(std::move(all));
     }
-    const std::size_t ways = slow.size() == 1 ? slow.front().faster.size() : 1;
-    for (std::size_t way = 0; way < ways; ++way) {
-      Plan plan = known_.plan;
-      for (const Slow& each : slow) {
-        plan.algorithms[each.op] = each.faster[way];
+    bool faster = false;
+    for (; !groups.empty() && forecasts_ < kMostForecasts; groups.pop_front()) {
+      Group& group = groups.front();
+      if (group.size() == 1 ? speed_up_one(group.front()) : become_faster(with_fastest(group))) {
+        faster = true;
+      } else if (group.size() > 1) {
+        const auto half = group.begin() + static_cast<std::ptrdiff_t>(group.size() / 2);
+        Group second(half, group.end());
+        group.erase(half, group.end());
+        groups.push_back(group);
+        groups.push_back(std::move(second));
       }
-      if (become_faster(std::move(plan))) {
-        return true;
-      }
     }
-    if (slow.size() == 1) {
-      return false;
-    }
-    const bool first = speed_up(slow.first(slow.size() / 2));
-    return speed_up(slow.subspan(slow.size() / 2)) || first;
+    return faster;
   }
 
+  // A smaller workspace may have a place in which its op does not wait.
+  bool speed_up_one(const SlowOp& slow) {
+    return std::ranges::any_of(slow.faster, [&](std::uint32_t algorithm) {
+      Plan plan = known_.plan;
+      plan.algorithms[slow.op] = algorithm;
+      return become_faster(std::move(plan));
+    });
+  }
+
+  Plan with_fastest(const Group& group) const {
+    Plan plan = known_.plan;
+    for (const SlowOp& slow : group) {
+      plan.algorithms[slow.op] = slow.faster.front();
+    }
+    return plan;
+  }
+
+  // Keeps the plan if the step is shorter with it.
   bool become_faster(Plan plan) {
+    ++forecasts_;
     std::optional<Schedule> schedule = arrange_as_before(problem_, plan, known_.schedule, placements_, most_);
     if (!schedule) {
       return false;
     }
     PlannedSchedule next{.plan = std::move(plan), .schedule = std::move(*schedule)};
-    ++forecasts_;
     const double now = contest_.enter(next);
     if (now >= seconds_) {
       return false;
@@ -106,26 +126,36 @@ class Finisher {
     return true;
   }
 
-  // Tries to leave the places of offloaded inputs free for the next step's inputs, and not to.
-  void move_closer() {
-    const Schedule& now = known_.schedule;
-    const std::uint64_t goal = close_bytes(lifetimes(now), problem_.costs().alignment_bytes);
-    if (now.arena_bytes <= goal) {
-      return;
+  // Tries to leave the places of offloaded inputs free for the next step's inputs, and not to. Returns
+  // whether the plan has closer addresses now.
+  bool move_closer() {
+    const std::uint64_t reserved = known_.schedule.arena_bytes;
+    const std::uint64_t goal =
+        most_reserved_bytes(lifetimes(known_.schedule), problem_.costs().alignment_bytes);
+    if (reserved <= goal) {
+      return false;
     }
     for (const OpId next_load : {problem_.load_slot(), static_cast<OpId>(problem_.slots())}) {
       PlannedSchedule closer{.plan = known_.plan};
       closer.schedule = arrange(problem_, closer.plan, next_load, goal, {}, placements_, most_);
-      contest_.enter(closer);
+      if (closer.schedule.arena_bytes >= reserved) {
+        continue;
+      }
+      if (const double now = contest_.enter(closer); now <= seconds_) {
+        known_ = std::move(closer);
+        seconds_ = now;
+        return true;
+      }
     }
+    return false;
   }
 
   const Problem& problem_;
   Contest& contest_;
   Placements& placements_;
-  std::uint64_t most_ = 0;  // bytes for all that is not persistent
+  std::uint64_t most_;  // bytes for all that is not persistent
   PlannedSchedule known_;
-  double seconds_ = 0;  // of the step of known_
+  double seconds_;  // of the step of known_
   int forecasts_ = 0;
 };
 

@@ -69,7 +69,8 @@ constexpr double kMoreGained = 0.01;
 constexpr double kMoreGainedWhereTight = 0.1;
 
 // Workspace limits in bytes: powers of two, and 0. The limits do not depend on the user's limit. So if the
-// user sets one of them, the plans found under it are also found without the user's limit.
+// user sets one of them, the plans found under it are also found without the user's limit, up to the changes
+// that are made to the fastest plan alone (optimal/finish.h).
 constexpr std::uint64_t kLargestLimit = std::uint64_t{1} << 40U;
 constexpr std::uint64_t kSmallestLimit = std::uint64_t{1} << 9U;
 
@@ -147,9 +148,13 @@ class Chooser {
     choose_among_sizes();
     consider_static_policies();
     consider_without_last_resorts();
-    optimal::finish(problems_.front()->problem(), contest_, placements_);
     find_smallest();
-    return contest_.winner();
+    // The smallest budget must not depend on the budget, but the last changes do.
+    const std::uint64_t smallest = contest_.smallest_peak_bytes();
+    optimal::finish(problems_.front()->problem(), contest_, placements_);
+    PlannedSchedule winner = contest_.winner();
+    winner.smallest_peak_bytes = smallest;
+    return winner;
   }
 
  private:

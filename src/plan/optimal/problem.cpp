@@ -43,6 +43,11 @@ std::uint64_t Problem::aligned(std::uint64_t bytes) const {
   return round_up(bytes, costs_.alignment_bytes);
 }
 
+std::uint64_t Problem::room_beside_persistent(std::uint64_t device_bytes) const {
+  const std::uint64_t whole = device_bytes / costs_.granule_bytes * costs_.granule_bytes;
+  return whole - std::min(whole, persistent_bytes_);
+}
+
 std::uint64_t Problem::most_bytes() const {
   std::uint64_t most = 0;
   for (OpId slot = 0; slot < slots(); ++slot) {

@@ -104,6 +104,8 @@ class Problem {
   // The bytes of parameters and of the optimizer's state, each aligned.
   std::uint64_t persistent_bytes() const { return persistent_bytes_; }
   std::uint64_t parameter_bytes() const { return parameter_bytes_; }  // without alignment
+  // The bytes that are left for everything else in `device_bytes`, which count in whole granules.
+  std::uint64_t room_beside_persistent(std::uint64_t device_bytes) const;
   std::uint64_t aligned(std::uint64_t bytes) const;
   // The bytes of the value's memory. They are more than its size if the value overwrites a larger one.
   std::int64_t storage_bytes(ValueId value) const { return static_cast<std::int64_t>(storage_[value]); }

@@ -252,8 +252,9 @@ class FallbacksOfNetwork {
   void count_in_optimal(std::uint64_t bytes, Fallbacks& found) const {
     const PlannedSchedule planned = plan_optimal(*tape_, {}, budgets(bytes), costs_, *forecaster_);
     const Schedule& schedule = planned.schedule;
-    const std::uint64_t most = bytes - persistent_bytes(schedule);
-    const std::vector<std::uint64_t> places = largest_places(schedule, most);
+    const optimal::Problem problem(*tape_, {}, costs_);
+    const std::uint64_t most = problem.room_beside_persistent(bytes);
+    const std::vector<std::uint64_t> places = optimal::largest_places(schedule, costs_.alignment_bytes, most);
     const std::vector<std::uint64_t> beside = bytes_beside_workspace(*tape_, schedule);
     for (OpId op = 0; op < places.size(); ++op) {
       EXPECT_GE(places[op], tape_->op(op).algorithms[schedule.algorithms[op]].workspace_bytes);
@@ -266,73 +267,31 @@ class FallbacksOfNetwork {
           if (beside[op] + workspace <= bytes) {
             within_bytes.insert(op);
           }
-          return workspace <= places[op] && is_faster_with(planned, op, algorithm, most);
+          return workspace <= places[op] && is_faster_with(planned, op, algorithm, bytes);
         },
         found);
     found.within_bytes += static_cast<std::uint32_t>(within_bytes.size());
   }
 
-  // Whether the plan's step is shorter if the op uses the algorithm, and all other buffers keep their places.
+  // Whether the plan's step is shorter and fits if the op uses the algorithm, and all other buffers keep
+  // their places.
   bool is_faster_with(const PlannedSchedule& planned, OpId op, std::uint32_t algorithm,
-                      std::uint64_t most) const {
+                      std::uint64_t bytes) const {
     Plan other = planned.plan;
     other.algorithms[op] = algorithm;
+    const optimal::Problem problem(*tape_, {}, costs_);
     Placements placements;
     const std::optional<Schedule> schedule =
         planned.schedule.arena_bytes == 0
             ? make_schedule(*tape_, other)
-            : optimal::arrange_as_before(optimal::Problem(*tape_, {}, costs_), other, planned.schedule,
-                                         placements, most);
-    return schedule && seconds_of(*schedule) < seconds_of(planned.schedule);
-  }
-  double seconds_of(const Schedule& schedule) const {
-    return forecaster_->forecast(*tape_, schedule).step_seconds;
-  }
-
-  std::uint64_t persistent_bytes(const Schedule& schedule) const {
-    std::uint64_t bytes = 0;
-    for (const Buffer& buffer : schedule.buffers) {
-      if (buffer.persistent && buffer.space == Space::kDevice) {
-        bytes += round_up(buffer.bytes, prediction_.profile.alignment_bytes);
-      }
+            : optimal::arrange_as_before(problem, other, planned.schedule, placements,
+                                         problem.room_beside_persistent(bytes));
+    if (!schedule) {
+      return false;
     }
-    return bytes;
-  }
-
-  // By op: the largest workspace that has a place in an arena of `most` bytes, at each launch of the op,
-  // while all other buffers keep their places.
-  std::vector<std::uint64_t> largest_places(const Schedule& schedule, std::uint64_t most) const {
-    std::vector<std::uint64_t> result(tape_->ops().size(), most);
-    std::set<BufferId> alive;
-    for (const Instruction& instruction : schedule.instructions) {
-      if (instruction.kind == InstructionKind::kAllocate) {
-        alive.insert(instruction.buffer);
-      } else if (instruction.kind == InstructionKind::kRelease) {
-        alive.erase(instruction.buffer);
-      } else if (is_launch(instruction.kind)) {
-        std::uint64_t& place = result[instruction.op];
-        place = std::min(place, largest_gap(schedule, alive, instruction.workspace(), most));
-      }
-    }
-    return result;
-  }
-
-  static std::uint64_t largest_gap(const Schedule& schedule, const std::set<BufferId>& alive,
-                                   BufferId workspace, std::uint64_t most) {
-    std::set<std::pair<std::uint64_t, std::uint64_t>> taken{{most, most}};
-    for (const BufferId each : alive) {
-      const Buffer& buffer = schedule.buffers[each];
-      if (each != workspace && buffer.offset) {
-        taken.emplace(*buffer.offset, *buffer.offset + buffer.bytes);
-      }
-    }
-    std::uint64_t largest = 0;
-    std::uint64_t end = 0;
-    for (const auto& [first, last] : taken) {
-      largest = std::max(largest, first - std::min(first, end));
-      end = std::max(end, last);
-    }
-    return largest;
+    const Forecast forecast = forecaster_->forecast(*tape_, *schedule);
+    return forecast.fits(budgets(bytes)) &&
+           forecast.step_seconds < forecaster_->forecast(*tape_, planned.schedule).step_seconds;
   }
 
   PredictionOptions prediction_;
