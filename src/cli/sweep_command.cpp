@@ -241,7 +241,7 @@ void require_any_fit(const Sweep& sweep) {
   }
   const auto short_by = [&](const SweepPoint& point, std::uint64_t needed, std::uint64_t budget,
                             const std::string& option, const char* what) {
-    return OutOfMemory("no policy fits: " + series_name(sweep, point) + " needs " +
+    return OutOfMemory("no policy fits: '" + series_name(sweep, point) + "' needs " +
                            format_rounded_size(needed - std::min(needed, budget)) + " more" + what +
                            " than " + option + " " + exact_size(budget) + "; the least that suffices is " +
                            format_rounded_size(needed) + " (" + option + " " + exact_size(needed) + ")",

@@ -1149,6 +1149,7 @@ TEST_F(CliTest, ASweepInWhichNothingFitsSaysWhatWould) {
   EXPECT_EQ(less.status, 3);
   EXPECT_THAT(less.out, HasSubstr("policy all: does not fit any of these budgets"))
       << "all lines are printed";
+  EXPECT_THAT(less.log, HasSubstr("no policy fits: 'none' needs "));
   EXPECT_THAT(less.log, HasSubstr(" more than --to 4MiB; "));
   const std::uint64_t smallest =
       plan("--model lenet --batch 64 --device sim:titan-x --policy all")["smallest_budget_bytes"];
