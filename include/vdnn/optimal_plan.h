@@ -26,7 +26,8 @@ namespace vdnn {
 struct PlannedSchedule {
   Plan plan;
   Schedule schedule;
-  // The least peak of all plans that were found, in committed bytes: the smallest budget for this policy.
+  // The least peak of all plans that the search found, in committed bytes: the smallest budget for this
+  // policy.
   std::uint64_t smallest_peak_bytes = 0;
 };
 

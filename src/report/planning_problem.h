@@ -3,7 +3,7 @@
 // each op with all its algorithms. docs/planning_problem.schema.json is their schema. docs/planner.md
 // specifies the rules of a plan, and how an external plan is checked and predicted.
 
-#include <nlohmann/json.hpp>
+#include <nlohmann/json_fwd.hpp>
 #include <vector>
 
 #include "vdnn/planned_run.h"

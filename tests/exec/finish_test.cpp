@@ -5,6 +5,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <map>
@@ -19,6 +20,7 @@
 #include "tests/exec/small_tapes.h"
 #include "tests/extent.h"
 #include "vdnn/checker.h"
+#include "vdnn/optimal_plan.h"
 #include "vdnn/plan.h"
 #include "vdnn/plan_costs.h"
 #include "vdnn/predictor.h"
@@ -63,15 +65,21 @@ class Finished {
     return after;
   }
 
+  PlannedSchedule plan_in_least_memory() const {
+    Budgets budgets{.device_bytes = kAmple, .host_bytes = kAmple};
+    budgets.device_bytes = plan_optimal(tape(), {}, budgets, costs, *forecaster_).smallest_peak_bytes;
+    return plan_optimal(tape(), {}, budgets, costs, *forecaster_);
+  }
+
   bool is_changed(OpId op) const { return after.plan.algorithms[op] != before.plan.algorithms[op]; }
   bool is_fastest(OpId op) const {
     return after.plan.algorithms[op] == problem.choices(op).front().algorithm;
   }
 
-  // The step of the finished plan if the op uses its fastest algorithm.
-  Forecast forecast_with_fastest(OpId op, std::uint64_t most) {
+  // The step of the finished plan if the op uses another algorithm.
+  Forecast forecast_with(OpId op, std::uint32_t algorithm, std::uint64_t most) {
     Plan other = after.plan;
-    other.algorithms[op] = problem.choices(op).front().algorithm;
+    other.algorithms[op] = algorithm;
     const auto schedule = optimal::arrange_as_before(problem, other, after.schedule, placements_, most);
     return forecast(schedule.value());
   }
@@ -88,21 +96,6 @@ class Finished {
   PlannedSchedule before;
   PlannedSchedule after;
 };
-
-TEST(Finish, OpsGetTheirFastestAlgorithmsIfThereIsMemory) {
-  std::size_t changed = 0;
-  for (std::uint64_t seed = 1; seed <= kTapes; ++seed) {
-    SCOPED_TRACE(seed);
-    Finished one(seed);
-    one.finish({.device_bytes = kAmple, .host_bytes = kAmple});
-    for (OpId op = 0; op < one.problem.slots(); ++op) {
-      EXPECT_TRUE(one.is_fastest(op)) << one.tape().op(op).name;
-      changed += one.is_changed(op) ? 1 : 0;
-    }
-    EXPECT_EQ(one.after.schedule.algorithms, one.after.plan.algorithms);
-  }
-  EXPECT_GT(changed, 0U);
-}
 
 std::multimap<std::string, std::uint64_t> offsets_of_values(const Schedule& schedule) {
   const std::vector<OpId> op_of = optimal::ops_of_workspaces(schedule);
@@ -144,9 +137,11 @@ void check_changes(Finished& one, std::uint64_t more, Counts& counts) {
     if (one.is_changed(op)) {
       EXPECT_TRUE(one.is_fastest(op)) << one.tape().op(op).name;
       EXPECT_TRUE(workspace <= places_before[op] || moved) << one.tape().op(op).name;
+      EXPECT_GE(one.forecast_with(op, one.before.plan.algorithms[op], most).step_seconds, after.step_seconds)
+          << one.tape().op(op).name;
       ++counts.changed;
     } else if (!one.is_fastest(op) && workspace <= places_after[op]) {
-      const Forecast fastest = one.forecast_with_fastest(op, most);
+      const Forecast fastest = one.forecast_with(op, one.problem.choices(op).front().algorithm, most);
       EXPECT_FALSE(fastest.fits(budgets) && fastest.step_seconds < after.step_seconds)
           << one.tape().op(op).name;
       ++counts.no_faster;
@@ -156,15 +151,41 @@ void check_changes(Finished& one, std::uint64_t more, Counts& counts) {
   }
 }
 
+TEST(Finish, EachOpHasAPlaceIfThereIsMemory) {
+  Counts counts;
+  for (std::uint64_t seed = 1; seed <= kTapes; ++seed) {
+    SCOPED_TRACE(seed);
+    Finished one(seed);
+    check_changes(one, kAmple, counts);
+  }
+  EXPECT_GT(counts.changed, 0U);
+  EXPECT_EQ(counts.without_place, 0U);
+}
+
 TEST(Finish, OpsWithAPlaceForTheWorkspaceChange) {
   Counts counts;
   for (std::uint64_t seed = 1; seed <= kTapes; ++seed) {
     SCOPED_TRACE(seed);
     Finished one(seed);
-    check_changes(one, seed % one.costs.granule_bytes, counts);
+    check_changes(one, 0, counts);
   }
   EXPECT_GT(counts.changed, 0U);
   EXPECT_GT(counts.without_place, 0U);
+}
+
+// Regression: a place in the last, incomplete granule of the budget counted, and groups with such an op
+// failed.
+TEST(Finish, APartOfAGranuleChangesNothing) {
+  for (std::uint64_t seed = 1; seed <= kTapes; ++seed) {
+    SCOPED_TRACE(seed);
+    Finished one(seed);
+    const std::uint64_t peak = one.forecast(one.before.schedule).peak_bytes;
+    const PlannedSchedule whole = one.finish({.device_bytes = peak, .host_bytes = kAmple});
+    const std::uint64_t part = one.costs.granule_bytes - one.costs.alignment_bytes;
+    one.finish({.device_bytes = peak + part, .host_bytes = kAmple});
+    EXPECT_EQ(one.after.plan.algorithms, whole.plan.algorithms);
+    EXPECT_EQ(offsets_of_values(one.after.schedule), offsets_of_values(whole.schedule));
+  }
 }
 
 // With copies, an op may have to wait in the only place for its workspace.
@@ -200,39 +221,73 @@ TEST(Finish, BuffersMoveCloserTogether) {
 }
 
 TEST(Finish, APlanWithoutAddressesAndAPlanThatDoesNotFitDoNotChange) {
-  Finished one(1);
-  one.finish({.device_bytes = 1, .host_bytes = kAmple});
-  EXPECT_EQ(one.after.plan.algorithms, one.before.plan.algorithms);
-  one.before.schedule = make_schedule(one.tape(), one.before.plan);
-  one.finish({.device_bytes = kAmple, .host_bytes = kAmple});
-  EXPECT_EQ(one.after.plan.algorithms, one.before.plan.algorithms);
-  EXPECT_EQ(one.after.schedule.arena_bytes, 0U);
-}
-
-// Two ways to find out whether a workspace has a place must agree.
-TEST(LargestPlaces, AreThoseInWhichWorkspacesHaveAPlace) {
-  std::size_t with_place = 0;
-  std::size_t without_place = 0;
+  std::size_t slow = 0;
   for (std::uint64_t seed = 1; seed <= kTapes; ++seed) {
-    const Finished one(seed);
-    const std::uint64_t most = one.before.schedule.arena_bytes;
-    const std::vector<std::uint64_t> places =
-        optimal::largest_places(one.before.schedule, one.costs.alignment_bytes, most);
+    SCOPED_TRACE(seed);
+    Finished one(seed);
+    one.finish({.device_bytes = 1, .host_bytes = kAmple});
+    EXPECT_EQ(one.after.plan.algorithms, one.before.plan.algorithms);
+    one.before.schedule = make_schedule(one.tape(), one.before.plan);
+    one.finish({.device_bytes = kAmple, .host_bytes = kAmple});
+    EXPECT_EQ(one.after.plan.algorithms, one.before.plan.algorithms);
+    EXPECT_EQ(one.after.schedule.arena_bytes, 0U);
     for (OpId op = 0; op < one.problem.slots(); ++op) {
-      const optimal::Choice& fastest = one.problem.choices(op).front();
-      if (fastest.algorithm == one.before.plan.algorithms[op]) {
-        continue;
-      }
-      Plan other = one.before.plan;
-      other.algorithms[op] = fastest.algorithm;
-      const bool has_place =
-          optimal::ops_without_place(one.problem, other, one.before.schedule, most).empty();
-      EXPECT_EQ(fastest.workspace_bytes <= places[op], has_place) << "tape " << seed << ", op " << op;
-      (has_place ? with_place : without_place) += 1;
+      slow += one.is_fastest(op) ? 0 : 1;
     }
   }
-  EXPECT_GT(with_place, 0U);
-  EXPECT_GT(without_place, 0U);
+  EXPECT_GT(slow, 0U);
+}
+
+struct Places {
+  std::size_t found = 0;
+  std::size_t missing = 0;
+};
+
+// Two ways to find out whether the workspaces of faster algorithms have a place must agree.
+void check_places(const Finished& one, const PlannedSchedule& planned, Places& places) {
+  const std::uint64_t most = planned.schedule.arena_bytes;
+  const std::vector<std::uint64_t> largest =
+      optimal::largest_places(planned.schedule, one.costs.alignment_bytes, most);
+  for (OpId op = 0; op < one.problem.slots(); ++op) {
+    const optimal::Choice& fastest = one.problem.choices(op).front();
+    if (fastest.algorithm == planned.plan.algorithms[op]) {
+      continue;
+    }
+    Plan other = planned.plan;
+    other.algorithms[op] = fastest.algorithm;
+    const bool has_place = optimal::ops_without_place(one.problem, other, planned.schedule, most).empty();
+    EXPECT_EQ(fastest.workspace_bytes <= largest[op], has_place) << one.tape().op(op).name;
+    (has_place ? places.found : places.missing) += 1;
+  }
+}
+
+TEST(LargestPlaces, AreThoseInWhichWorkspacesHaveAPlace) {
+  Places places;
+  for (std::uint64_t seed = 1; seed <= kTapes; ++seed) {
+    SCOPED_TRACE(seed);
+    const Finished one(seed);
+    check_places(one, one.before, places);
+  }
+  EXPECT_GT(places.found, 0U);
+  EXPECT_GT(places.missing, 0U);
+}
+
+// The plans are those of `optimal` in little memory: with copies, and with ops that are launched twice.
+TEST(LargestPlaces, CountAtEachLaunchOfAnOp) {
+  Places places;
+  std::size_t relaunches = 0;
+  for (std::uint64_t seed = 1; seed <= 4 * kTapes; ++seed) {
+    SCOPED_TRACE(seed);
+    const Finished one(seed);
+    const PlannedSchedule planned = one.plan_in_least_memory();
+    if (planned.schedule.arena_bytes > 0) {
+      check_places(one, planned, places);
+      relaunches += static_cast<std::size_t>(
+          std::ranges::count(planned.schedule.instructions, InstructionKind::kRecompute, &Instruction::kind));
+    }
+  }
+  EXPECT_GT(places.found + places.missing, 0U);
+  EXPECT_GT(relaunches, 0U);
 }
 
 }  // namespace

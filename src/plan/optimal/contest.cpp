@@ -10,6 +10,11 @@ namespace {
 
 constexpr int kLeaders = 8;
 
+// The peak is in whole granules, so schedules with the same peak may differ in the bytes that they reserve.
+bool is_closer(const Schedule& one, const Schedule& other) {
+  return one.arena_bytes > 0 && one.arena_bytes < other.arena_bytes;
+}
+
 }  // namespace
 
 void Contest::begin_round(std::size_t problem) {
@@ -26,7 +31,7 @@ double Contest::enter(const PlannedSchedule& candidate, double most_gained) {
   if (said.fits(budgets_)) {
     const Rank rank(said.step_seconds, said.peak_bytes);
     best_of_round_ = std::min(best_of_round_, rank);
-    if (rank < best_rank_) {
+    if (rank < best_rank_ || (rank == best_rank_ && is_closer(candidate.schedule, best_->schedule))) {
       best_rank_ = rank;
       best_ = candidate;
     }

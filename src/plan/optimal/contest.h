@@ -1,7 +1,7 @@
 #pragma once
 // Compares plans of a tape by forecasts of their steps. The winner is the fastest plan that fits. Among
-// equally fast plans, it is the plan with the lowest peak. If no plan fits, the winner is the plan with the
-// lowest peak.
+// equally fast plans, it is the plan with the lowest peak, and among those the plan whose addresses are
+// closest together. If no plan fits, the winner is the plan with the lowest peak.
 
 #include <cstdint>
 #include <limits>

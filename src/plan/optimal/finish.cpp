@@ -14,8 +14,7 @@ namespace vdnn::optimal {
 
 namespace {
 
-// At most this many changes of algorithms are forecast. For the largest networks of the zoo these forecasts
-// take a few per cent of the planning time.
+// No more changes of algorithms are tried after this many forecasts.
 constexpr int kMostForecasts = 200;
 
 // An op that has faster algorithms with a place for their workspaces.
@@ -34,14 +33,15 @@ class Finisher {
         placements_(placements),
         most_(problem.room_beside_persistent(contest.budgets().device_bytes)),
         known_(*contest.best()),
-        seconds_(contest.best_seconds()) {}
+        seconds_(contest.best_seconds()),
+        found_(known_.plan.algorithms) {}
 
   // A change may delay a copy, end a delay or free a place, and so make another change worthwhile.
   void run() {
     do {
       while (speed_up(slow_ops())) {
       }
-    } while (move_closer());
+    } while (take_back() || move_closer());
   }
 
  private:
@@ -79,7 +79,7 @@ class Finisher {
     bool faster = false;
     for (; !groups.empty() && forecasts_ < kMostForecasts; groups.pop_front()) {
       Group& group = groups.front();
-      if (group.size() == 1 ? speed_up_one(group.front()) : become_faster(with_fastest(group))) {
+      if (group.size() == 1 ? speed_up_one(group.front()) : becomes_faster(with_fastest(group))) {
         faster = true;
       } else if (group.size() > 1) {
         const auto half = group.begin() + static_cast<std::ptrdiff_t>(group.size() / 2);
@@ -95,9 +95,7 @@ class Finisher {
   // A smaller workspace may have a place in which its op does not wait.
   bool speed_up_one(const SlowOp& slow) {
     return std::ranges::any_of(slow.faster, [&](std::uint32_t algorithm) {
-      Plan plan = known_.plan;
-      plan.algorithms[slow.op] = algorithm;
-      return become_faster(std::move(plan));
+      return becomes_faster(with_algorithm(slow.op, algorithm));
     });
   }
 
@@ -109,8 +107,27 @@ class Finisher {
     return plan;
   }
 
+  // The step of a group may be shorter although one of its ops delays a copy, for example the load of the
+  // next input. Such an op gets back the algorithm that the search found. Returns whether the step became
+  // shorter.
+  bool take_back() {
+    bool faster = false;
+    for (OpId op = 0; op < problem_.slots() && forecasts_ < kMostForecasts; ++op) {
+      if (known_.plan.algorithms[op] != found_[op]) {
+        faster = becomes_faster(with_algorithm(op, found_[op])) || faster;
+      }
+    }
+    return faster;
+  }
+
+  Plan with_algorithm(OpId op, std::uint32_t algorithm) const {
+    Plan plan = known_.plan;
+    plan.algorithms[op] = algorithm;
+    return plan;
+  }
+
   // Keeps the plan if the step is shorter with it.
-  bool become_faster(Plan plan) {
+  bool becomes_faster(Plan plan) {
     ++forecasts_;
     std::optional<Schedule> schedule = arrange_as_before(problem_, plan, known_.schedule, placements_, most_);
     if (!schedule) {
@@ -155,7 +172,8 @@ class Finisher {
   Placements& placements_;
   std::uint64_t most_;  // bytes for all that is not persistent
   PlannedSchedule known_;
-  double seconds_;  // of the step of known_
+  double seconds_;                          // of the step of known_
+  const std::vector<std::uint32_t> found_;  // by op: the algorithm that the search found
   int forecasts_ = 0;
 };
 
