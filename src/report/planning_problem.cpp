@@ -1,6 +1,7 @@
 #include "src/report/planning_problem.h"
 
 #include <algorithm>
+#include <nlohmann/json.hpp>
 
 #include "src/plan/overwrite.h"
 #include "src/plan/recomputation.h"

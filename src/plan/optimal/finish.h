@@ -9,9 +9,10 @@
 namespace vdnn::optimal {
 
 // Groups of ops switch to faster algorithms whose workspaces have a place among the other buffers, if the
-// step becomes shorter. Then, if the plan reserves more than most_reserved_bytes(), buffers are placed closer
-// together, if the step becomes no longer. The number of forecasts is limited. `problem` has no workspace
-// limit except the user's. A plan without addresses does not change.
+// step becomes shorter. An op switches back if the step becomes still shorter. If the plan then reserves more
+// than most_reserved_bytes(), buffers are placed closer together, unless the step becomes longer. No more
+// algorithms change after a few hundred forecasts. `problem` has no workspace limit except the user's. A plan
+// without addresses does not change.
 void finish(const Problem& problem, Contest& contest, Placements& placements);
 
 }  // namespace vdnn::optimal
