@@ -171,6 +171,9 @@ class Neighbours {
       for (std::uint32_t other = 0; all[me].next_begin != kNone && other < all.size(); ++other) {
         if (other != me && all[other].soft_end > all[me].next_begin) {
           add(me, other);
+          if (all[me].next_is_firm && all[other].end > all[me].next_begin) {
+            must_meet_.add(me, other);
+          }
         }
       }
     }
@@ -179,7 +182,7 @@ class Neighbours {
   std::size_t count(std::uint32_t me) const { return counts_[me]; }
   std::size_t pairs() const { return pairs_; }
   Conflicts::Row all(std::uint32_t me) const { return may_meet_.row(me); }
-  // The buffers that are alive at the same time even if no buffer has a longer, optional life.
+  // The neighbours that remain if no buffer has a longer, optional life and only firm places stay free.
   Conflicts::Row unavoidable(std::uint32_t me) const { return must_meet_.row(me); }
 
  private:
@@ -654,7 +657,7 @@ Placement place_by_first_fit(std::span<const Lifetime> all, std::uint64_t alignm
       best = std::move(other);
     }
   };
-  if (best.bytes > enough) {
+  if (best.bytes > enough && std::ranges::none_of(all, &Lifetime::next_is_firm)) {
     take(place_by_sweeps(all, alignment, enough));
   }
   std::uint64_t room = crowd.bytes / kNearEnough + (enough - std::min(enough, crowd.bytes)) / 2;

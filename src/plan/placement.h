@@ -40,6 +40,9 @@ struct Lifetime {
   // From this instruction to the end of the step, the place should stay free for the next step's buffer. Must
   // be at least `soft_end`, or kNone if the place need not stay free.
   std::uint32_t next_begin = kNone;
+  // Whether the place stays free even if the arena then exceeds the goal. Placement in order of time ignores
+  // this.
+  bool next_is_firm = false;
 
   bool operator==(const Lifetime&) const = default;
 };

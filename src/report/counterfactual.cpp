@@ -114,7 +114,7 @@ Counterfactual predict_arranged(const PlannedRun& run, const Plan& plan) {
     for (const std::uint64_t goal : {room, std::min(room, run.schedule.arena_bytes)}) {
       Plan arranged = plan;
       Counterfactual outcome = predict_schedule(
-          run, optimal::arrange(problem, arranged, problem.load_slot(), goal, give_way, placements));
+          run, optimal::arrange(problem, arranged, {.from = problem.load_slot()}, goal, give_way, placements));
       if (is_better(outcome, best)) {
         best = std::move(outcome);
       }

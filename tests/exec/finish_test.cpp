@@ -51,7 +51,8 @@ class Finished {
 
   void arrange(std::uint64_t goal) {
     before.schedule =
-        optimal::arrange(problem, before.plan, static_cast<OpId>(problem.slots()), goal, {}, placements_);
+        optimal::arrange(problem, before.plan, {.from = static_cast<OpId>(problem.slots())}, goal, {},
+                         placements_);
   }
 
   // The winner after `before` was entered and finished.

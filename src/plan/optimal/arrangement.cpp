@@ -120,10 +120,10 @@ std::uint64_t largest_gap(const Schedule& schedule, const std::set<BufferId>& al
 
 class Arranger {
  public:
-  Arranger(const Problem& problem, Plan& plan, OpId next_load, std::uint64_t goal, GiveWay give_way)
+  Arranger(const Problem& problem, Plan& plan, NextInputs next, std::uint64_t goal, GiveWay give_way)
       : problem_(problem),
         plan_(plan),
-        next_load_(next_load),
+        next_(next),
         goal_(goal),
         give_way_(give_way),
         alignment_(problem.costs().alignment_bytes) {}
@@ -190,8 +190,9 @@ class Arranger {
       }
     }
     for (Lifetime& lifetime : lifetimes_) {
-      if (input[lifetime.buffer] && lifetime.soft_end <= first_[next_load_]) {
-        lifetime.next_begin = first_[next_load_];
+      if (input[lifetime.buffer] && lifetime.soft_end <= first_[next_.from]) {
+        lifetime.next_begin = first_[next_.from];
+        lifetime.next_is_firm = next_.firm;
       }
     }
   }
@@ -318,7 +319,7 @@ class Arranger {
 
   const Problem& problem_;
   Plan& plan_;
-  OpId next_load_;
+  NextInputs next_;
   std::uint64_t goal_;
   GiveWay give_way_;
   std::uint64_t alignment_;
@@ -400,9 +401,9 @@ std::vector<OpId> ops_of_workspaces(const Schedule& schedule) {
   return result;
 }
 
-Schedule arrange(const Problem& problem, Plan& plan, OpId next_load, std::uint64_t goal, GiveWay give_way,
+Schedule arrange(const Problem& problem, Plan& plan, NextInputs next, std::uint64_t goal, GiveWay give_way,
                  Placements& placements, std::uint64_t most) {
-  return Arranger(problem, plan, next_load, goal, give_way).run(placements, most);
+  return Arranger(problem, plan, next, goal, give_way).run(placements, most);
 }
 
 }  // namespace vdnn::optimal

@@ -40,11 +40,16 @@ inline constexpr std::array kWaysToGive{GiveWay{},
                                         GiveWay{.copies = GiveWay::Copies::kAll},
                                         GiveWay{.copies = GiveWay::Copies::kAll, .results = true}};
 
-// `next_load`: from this slot on, the places of offloaded inputs stay free for the next step's inputs.
+// When the places of offloaded inputs stay free for the next step's inputs.
+struct NextInputs {
+  OpId from = 0;      // the first slot at which they are free
+  bool firm = false;  // whether they stay free even if the arena then exceeds its goal
+};
+
 // `goal`: bytes for all that is not persistent. The arena exceeds the goal only if no better addresses are
 // found. If values give way, the transfers of `plan` change. A schedule whose arena exceeds `most` bytes is
 // not used, so it has no waits.
-Schedule arrange(const Problem& problem, Plan& plan, OpId next_load, std::uint64_t goal, GiveWay give_way,
+Schedule arrange(const Problem& problem, Plan& plan, NextInputs next, std::uint64_t goal, GiveWay give_way,
                  Placements& placements, std::uint64_t most = ~std::uint64_t{0});
 
 // By buffer of the schedule: the op whose workspace the buffer is, or kNone.

@@ -32,6 +32,9 @@ constexpr std::size_t kMostOneByOne = 8;
 // An algorithm may replace another if it takes at most this fraction of the other's time.
 constexpr double kMuchFaster = 0.5;
 
+// A step that takes longer than the model's by more than this fraction may load the next step's inputs late.
+constexpr double kLate = 0.002;
+
 // After this many failed attempts to place all buffers of a plan anew, no more are made.
 constexpr int kMostFailures = 8;
 
@@ -327,11 +330,16 @@ std::vector<OpId> Candidates::ops_too_high(const Schedule& schedule, std::uint64
 // The plan and schedule of the decisions evaluated last. The schedule has waits only if it fits in `enough`
 // bytes or has a lower peak than all known plans.
 PlannedSchedule Candidates::arranged(std::uint64_t goal, const GiveWay& give_way, std::uint64_t enough) {
+  return arranged(goal, give_way, enough, {.from = model_.next_load()});
+}
+
+PlannedSchedule Candidates::arranged(std::uint64_t goal, const GiveWay& give_way, std::uint64_t enough,
+                                     NextInputs next) {
   PlannedSchedule candidate;
   candidate.plan.options = options_;
   model_.write(candidate.plan);
   const std::uint64_t most = std::max(enough, contest_.smallest_peak_bytes());
-  candidate.schedule = arrange(problem_, candidate.plan, model_.next_load(), goal, give_way, placements_,
+  candidate.schedule = arrange(problem_, candidate.plan, next, goal, give_way, placements_,
                                problem_.room_beside_persistent(most));
   return candidate;
 }
@@ -340,19 +348,46 @@ PlannedSchedule Candidates::arranged(std::uint64_t goal, const GiveWay& give_way
 // any case.
 Schedule Candidates::arrange_and_enter(std::uint64_t goal, const GiveWay& give_way, std::uint64_t enough) {
   PlannedSchedule candidate = arranged(goal, give_way, enough);
-  enter_if_small(candidate, enough);
+  const double seconds = enter_if_small(candidate, enough);
+  if (fits(candidate.schedule, enough) && is_late(seconds) && offloads_input(candidate.plan)) {
+    consider_early_loads(goal, give_way, enough);
+  }
   return std::move(candidate.schedule);
+}
+
+// Other buffers may occupy the places of offloaded inputs until the end of the step, although the model loads
+// the next step's inputs earlier. Tries plans in which these places are free early.
+void Candidates::consider_early_loads(std::uint64_t goal, const GiveWay& give_way, std::uint64_t enough) {
+  for (const OpId from : std::set{model_.next_load(), problem_.load_slot()}) {
+    if (!is_late(enter_if_small(arranged(goal, give_way, enough, {.from = from, .firm = true}), enough))) {
+      return;
+    }
+  }
+}
+
+// Whether a step of the decisions evaluated last takes notably longer than by the model, and the model's step
+// would be the fastest.
+bool Candidates::is_late(double seconds) const {
+  return seconds > (1 + kLate) * model_.seconds() && model_.seconds() < contest_.best_seconds();
+}
+
+bool Candidates::offloads_input(const Plan& plan) const {
+  return std::ranges::any_of(plan.transfers, [this](const Transfer& transfer) {
+    return problem_.tape().producer(transfer.value) == kNone;
+  });
 }
 
 bool Candidates::fits(const Schedule& schedule, std::uint64_t enough) const {
   return committed_bytes(schedule.arena_bytes) <= enough;
 }
 
-void Candidates::enter_if_small(const PlannedSchedule& candidate, std::uint64_t enough) {
+// Returns the seconds of the plan's step; infinity if the plan does not fit.
+double Candidates::enter_if_small(const PlannedSchedule& candidate, std::uint64_t enough) {
   if (fits(candidate.schedule, enough) ||
       committed_bytes(candidate.schedule.arena_bytes) < contest_.smallest_peak_bytes()) {
-    contest_.enter(candidate, first_.lost_to_last_resorts(candidate));
+    return contest_.enter(candidate, first_.lost_to_last_resorts(candidate));
   }
+  return kNoRank.first;
 }
 
 }  // namespace vdnn::optimal

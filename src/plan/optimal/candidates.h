@@ -55,7 +55,12 @@ class Candidates {
   bool fits(const Schedule& schedule, std::uint64_t enough) const;
   Schedule arrange_and_enter(std::uint64_t goal, const GiveWay& give_way, std::uint64_t enough);
   PlannedSchedule arranged(std::uint64_t goal, const GiveWay& give_way, std::uint64_t enough);
-  void enter_if_small(const PlannedSchedule& candidate, std::uint64_t enough);
+  PlannedSchedule arranged(std::uint64_t goal, const GiveWay& give_way, std::uint64_t enough,
+                           NextInputs next);
+  void consider_early_loads(std::uint64_t goal, const GiveWay& give_way, std::uint64_t enough);
+  bool is_late(double seconds) const;
+  bool offloads_input(const Plan& plan) const;
+  double enter_if_small(const PlannedSchedule& candidate, std::uint64_t enough);
 
   const Problem& problem_;
   const Problem& first_;

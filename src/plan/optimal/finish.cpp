@@ -154,7 +154,7 @@ class Finisher {
     }
     for (const OpId next_load : {problem_.load_slot(), static_cast<OpId>(problem_.slots())}) {
       PlannedSchedule closer{.plan = known_.plan};
-      closer.schedule = arrange(problem_, closer.plan, next_load, goal, {}, placements_, most_);
+      closer.schedule = arrange(problem_, closer.plan, {.from = next_load}, goal, {}, placements_, most_);
       if (closer.schedule.arena_bytes >= reserved) {
         continue;
       }

@@ -54,6 +54,7 @@ class StepModel {
 
   // Writes algorithms, transfers and recomputations to `plan`.
   void write(Plan& plan) const;
+  double seconds() const { return timing_->seconds; }
   // The slot from which on there is memory for the next step's inputs. If there is no such slot, returns
   // Problem::load_slot(), since the places of the inputs may still be free.
   OpId next_load() const { return timing_->next_load; }
