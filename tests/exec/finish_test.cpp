@@ -50,9 +50,8 @@ class Finished {
   Forecast forecast(const Schedule& schedule) const { return forecaster_->forecast(tape(), schedule); }
 
   void arrange(std::uint64_t goal) {
-    before.schedule =
-        optimal::arrange(problem, before.plan, {.from = static_cast<OpId>(problem.slots())}, goal, {},
-                         placements_);
+    before.schedule = optimal::arrange(problem, before.plan, {.from = static_cast<OpId>(problem.slots())},
+                                       goal, {}, placements_);
   }
 
   // The winner after `before` was entered and finished.
@@ -60,7 +59,7 @@ class Finished {
     optimal::Contest contest(tape(), budgets, *forecaster_);
     contest.begin_round(0);
     contest.enter(before);
-    optimal::finish(problem, contest, placements_);
+    optimal::finish(0, problem, contest, placements_);
     after = contest.winner();
     EXPECT_TRUE(check_schedule(tape(), after.schedule).empty());
     return after;

@@ -34,6 +34,8 @@ constexpr double kMuchFaster = 0.5;
 
 // A step that takes longer than the model's by more than this fraction may load the next step's inputs late.
 constexpr double kLate = 0.002;
+// Places for these inputs are also searched in this fraction more memory.
+constexpr double kMoreRoom = 0.01;
 
 // After this many failed attempts to place all buffers of a plan anew, no more are made.
 constexpr int kMostFailures = 8;
@@ -358,8 +360,12 @@ Schedule Candidates::arrange_and_enter(std::uint64_t goal, const GiveWay& give_w
 // Other buffers may occupy the places of offloaded inputs until the end of the step, although the model loads
 // the next step's inputs earlier. Tries plans in which these places are free early.
 void Candidates::consider_early_loads(std::uint64_t goal, const GiveWay& give_way, std::uint64_t enough) {
-  for (const OpId from : std::set{model_.next_load(), problem_.load_slot()}) {
-    if (!is_late(enter_if_small(arranged(goal, give_way, enough, {.from = from, .firm = true}), enough))) {
+  const auto larger = goal + static_cast<std::uint64_t>(kMoreRoom * static_cast<double>(goal));
+  for (const auto& [from, bytes] :
+       std::set{std::pair(model_.next_load(), goal), std::pair(problem_.load_slot(), goal),
+                std::pair(model_.next_load(), larger)}) {
+    const PlannedSchedule candidate = arranged(bytes, give_way, enough, {.from = from, .firm = true});
+    if (!is_late(enter_if_small(candidate, enough))) {
       return;
     }
   }

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <iterator>
+#include <span>
 #include <utility>
 
 namespace vdnn::optimal {
@@ -15,11 +16,17 @@ bool is_closer(const Schedule& one, const Schedule& other) {
   return one.arena_bytes > 0 && one.arena_bytes < other.arena_bytes;
 }
 
+bool is_better(const Rank& rank, const Schedule& schedule, const Best& than) {
+  return rank < than.rank ||
+         (than.schedule && rank == than.rank && is_closer(schedule, than.schedule->schedule));
+}
+
 }  // namespace
 
 void Contest::begin_round(std::size_t problem) {
   problem_ = problem;
   leaders_.resize(std::max(leaders_.size(), problem + 1));
+  bests_.resize(leaders_.size());
   best_of_round_ = kNoRank;
 }
 
@@ -31,9 +38,9 @@ double Contest::enter(const PlannedSchedule& candidate, double most_gained) {
   if (said.fits(budgets_)) {
     const Rank rank(said.step_seconds, said.peak_bytes);
     best_of_round_ = std::min(best_of_round_, rank);
-    if (rank < best_rank_ || (rank == best_rank_ && is_closer(candidate.schedule, best_->schedule))) {
-      best_rank_ = rank;
-      best_ = candidate;
+    best_rank_ = std::min(best_rank_, rank);
+    if (Best& mine = bests_.at(problem_); is_better(rank, candidate.schedule, mine)) {
+      mine = {.rank = rank, .schedule = candidate};
     }
     if (most_gained > 0) {
       lead({.problem = problem_,
@@ -74,8 +81,19 @@ std::vector<Leader> Contest::leaders() const {
   return result;
 }
 
+const Best& Contest::best_from(std::size_t problem) const {
+  const Best* best = &bests_.at(problem);
+  for (const Best& each : std::span(bests_).subspan(problem)) {
+    if (each.schedule && is_better(each.rank, each.schedule->schedule, *best)) {
+      best = &each;
+    }
+  }
+  return *best;
+}
+
 PlannedSchedule Contest::winner() const {
-  PlannedSchedule chosen = best_ ? *best_ : *smallest_;
+  const Best& best = best_from(0);
+  PlannedSchedule chosen = best.schedule ? *best.schedule : *smallest_;
   chosen.smallest_peak_bytes = smallest_peak_bytes_;
   return chosen;
 }

@@ -18,6 +18,12 @@ namespace vdnn::optimal {
 using Rank = std::pair<double, std::uint64_t>;
 constexpr Rank kNoRank(std::numeric_limits<double>::infinity(), 0);  // the rank if no plan fits
 
+// The fastest plan that fits, of those that were found for one problem. It has no schedule if none fits.
+struct Best {
+  Rank rank = kNoRank;
+  std::optional<PlannedSchedule> schedule;
+};
+
 // A plan that may become faster.
 struct Leader {
   std::size_t problem = 0;   // the number of the problem for which the plan was found
@@ -47,8 +53,8 @@ class Contest {
   std::uint64_t first_host_bytes() const { return first_host_bytes_; }
   // The seconds of the fastest plan that fits; infinite if none does.
   double best_seconds() const { return best_rank_.first; }
-  // The fastest plan that fits.
-  const std::optional<PlannedSchedule>& best() const { return best_; }
+  // The best of the plans that were found for problem number `problem` and the problems after it.
+  const Best& best_from(std::size_t problem) const;
   // The lowest peak of all plans that were entered.
   std::uint64_t smallest_peak_bytes() const { return smallest_peak_bytes_; }
   // Requires that a plan has been entered.
@@ -65,7 +71,7 @@ class Contest {
   const Forecaster& forecaster_;
   std::size_t problem_ = 0;
   std::vector<std::vector<Leader>> leaders_;  // by problem: a few, the most promising first
-  std::optional<PlannedSchedule> best_;
+  std::vector<Best> bests_;                   // by problem
   Rank best_rank_ = kNoRank;
   Rank best_of_round_ = kNoRank;
   std::optional<PlannedSchedule> smallest_;

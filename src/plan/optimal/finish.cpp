@@ -4,6 +4,8 @@
 #include <cstddef>
 #include <cstdint>
 #include <deque>
+#include <functional>
+#include <numeric>
 #include <optional>
 #include <utility>
 #include <vector>
@@ -27,17 +29,20 @@ using Group = std::vector<SlowOp>;
 
 class Finisher {
  public:
-  Finisher(const Problem& problem, Contest& contest, Placements& placements)
+  Finisher(const Problem& problem, const Best& best, Contest& contest, Placements& placements)
       : problem_(problem),
         contest_(contest),
         placements_(placements),
         most_(problem.room_beside_persistent(contest.budgets().device_bytes)),
-        known_(*contest.best()),
-        seconds_(contest.best_seconds()),
+        known_(*best.schedule),
+        seconds_(best.rank.first),
         found_(known_.plan.algorithms) {}
 
   // A change may delay a copy, end a delay or free a place, and so make another change worthwhile.
   void run() {
+    if (!may_win()) {
+      return;
+    }
     do {
       while (speed_up(slow_ops())) {
       }
@@ -45,6 +50,14 @@ class Finisher {
   }
 
  private:
+  // A step becomes shorter by no more than its ops do.
+  bool may_win() const {
+    const Group slow = slow_ops();
+    const double gain = std::transform_reduce(slow.begin(), slow.end(), 0.0, std::plus(),
+                                              [](const SlowOp& op) { return op.lost_seconds; });
+    return seconds_ == contest_.best_seconds() || seconds_ - gain < contest_.best_seconds();
+  }
+
   // The ops with the most lost seconds come first.
   Group slow_ops() const {
     const std::vector<std::uint64_t> places =
@@ -152,9 +165,12 @@ class Finisher {
     if (reserved <= goal) {
       return false;
     }
-    for (const OpId next_load : {problem_.load_slot(), static_cast<OpId>(problem_.slots())}) {
+    const OpId load = problem_.load_slot();
+    const auto never = static_cast<OpId>(problem_.slots());
+    for (const NextInputs next :
+         {NextInputs{load, true}, NextInputs{load, false}, NextInputs{never, false}}) {
       PlannedSchedule closer{.plan = known_.plan};
-      closer.schedule = arrange(problem_, closer.plan, {.from = next_load}, goal, {}, placements_, most_);
+      closer.schedule = arrange(problem_, closer.plan, next, goal, {}, placements_, most_);
       if (closer.schedule.arena_bytes >= reserved) {
         continue;
       }
@@ -179,9 +195,11 @@ class Finisher {
 
 }  // namespace
 
-void finish(const Problem& problem, Contest& contest, Placements& placements) {
-  if (contest.best() && contest.best()->schedule.arena_bytes > 0) {
-    Finisher(problem, contest, placements).run();
+void finish(std::size_t number, const Problem& problem, Contest& contest, Placements& placements) {
+  contest.begin_round(number);
+  const Best& best = contest.best_from(number);
+  if (best.schedule && best.schedule->schedule.arena_bytes > 0) {
+    Finisher(problem, best, contest, placements).run();
   }
 }
 

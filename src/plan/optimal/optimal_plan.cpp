@@ -69,8 +69,7 @@ constexpr double kMoreGained = 0.01;
 constexpr double kMoreGainedWhereTight = 0.1;
 
 // Workspace limits in bytes: powers of two, and 0. The limits do not depend on the user's limit. So if the
-// user sets one of them, the plans found under it are also found without the user's limit, up to the changes
-// that are made to the fastest plan alone (optimal/finish.h).
+// user sets one of them, the plans found under it are also found without the user's limit.
 constexpr std::uint64_t kLargestLimit = std::uint64_t{1} << 40U;
 constexpr std::uint64_t kSmallestLimit = std::uint64_t{1} << 9U;
 
@@ -151,7 +150,7 @@ class Chooser {
     find_smallest();
     // The smallest budget must not depend on the budget, but the last changes do.
     const std::uint64_t smallest = contest_.smallest_peak_bytes();
-    optimal::finish(problems_.front()->problem(), contest_, placements_);
+    finish();
     PlannedSchedule winner = contest_.winner();
     winner.smallest_peak_bytes = smallest;
     return winner;
@@ -263,6 +262,7 @@ class Chooser {
   void replace_last_resorts(const optimal::Leader& leader) {
     const double before = contest_.best_seconds();
     for (std::size_t problem = 0; problem <= leader.problem; ++problem) {
+      contest_.begin_round(problem);
       problems_[problem]->candidates().consider_without_last_resorts(leader, contest_.budgets().device_bytes);
       if (contest_.best_seconds() == before) {
         return;
@@ -419,19 +419,27 @@ class Chooser {
     return result;
   }
 
+  // A run with a lower limit finishes its own best plan, which may gain more than the best plan of this run.
+  void finish() {
+    for (std::size_t problem = problems_.size(); problem-- > 0;) {
+      optimal::finish(problem, problems_[problem]->problem(), contest_, placements_);
+    }
+  }
+
   // Finds the smallest budget, whatever the run's budget. Tries every size that may lead to a lower peak,
   // with the smallest workspaces for which the rules find a plan.
   void find_smallest() {
     for (const std::uint64_t bytes : sizes_) {
       int exceeded = 0;
-      for (auto limited = problems_.rbegin(); limited != problems_.rend() && exceeded < kMostExceeded;
-           ++limited) {
-        optimal::Candidates& candidates = (*limited)->candidates();
+      for (std::size_t problem = problems_.size(); problem-- > 0 && exceeded < kMostExceeded;) {
+        Limited& limited = *problems_[problem];
+        contest_.begin_round(problem);
+        optimal::Candidates& candidates = limited.candidates();
         const std::uint64_t committed = candidates.committed_bytes(bytes);
         if (committed >= contest_.smallest_peak_bytes()) {
           return;
         }
-        const optimal::Found found = (*limited)->try_rules(bytes, host_bytes_);
+        const optimal::Found found = limited.try_rules(bytes, host_bytes_);
         if (found.any()) {
           candidates.consider(found.decisions, bytes, committed);
           ++exceeded;
