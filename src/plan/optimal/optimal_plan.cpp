@@ -63,10 +63,12 @@ constexpr std::size_t kInsisted = 3;
 constexpr std::size_t kTightSizes = 12;
 
 // For a tape that is not small, the search improves a plan only if the plan could become the fastest. The
-// plan's gain (see Gains) is assumed to be better than the best so far by kMoreGained or, at tight sizes,
-// where gains differ more, by kMoreGainedWhereTight. Both are fractions.
+// plan's gain (see Gains) is assumed to be better than the best so far by the largest of three fractions:
+// kMoreGained; at tight sizes kMoreGainedWhereTight; and kGainsDiffer times what the best so far has saved,
+// since large gains differ more.
 constexpr double kMoreGained = 0.01;
 constexpr double kMoreGainedWhereTight = 0.1;
+constexpr double kGainsDiffer = 0.9;
 
 // Workspace limits in bytes: powers of two, and 0. The limits do not depend on the user's limit. So if the
 // user sets one of them, the plans found under it are also found without the user's limit.
@@ -402,6 +404,13 @@ class Chooser {
     return found;
   }
 
+  // The best gain that an improvement may have.
+  double least_gain(optimal::Effort effort) const {
+    const double known = gains_.least(effort);
+    const double least_more = effort == optimal::Effort::kTight ? kMoreGainedWhereTight : kMoreGained;
+    return known * (1 - std::max(least_more, kGainsDiffer * (1 - known)));
+  }
+
   Candidate look_for(std::size_t problem, std::uint64_t bytes, optimal::Effort effort) const {
     Limited& limited = *problems_[problem];
     Candidate result{.problem = problem, .found = limited.try_rules(bytes, host_bytes_)};
@@ -409,8 +418,7 @@ class Chooser {
       return result;
     }
     const double by_rules = result.found.seconds;
-    const double more = effort == optimal::Effort::kTight ? kMoreGainedWhereTight : kMoreGained;
-    const double may_gain = by_rules * (1 - gains_.least(effort) * (1 - more));
+    const double may_gain = by_rules * (1 - least_gain(effort));
     if (is_small() || at_least(limited.least_seconds(result.found) - may_gain) < contest_.best_seconds()) {
       limited.improve(result.found, effort);
       result.gain = result.found.seconds / by_rules;
