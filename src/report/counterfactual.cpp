@@ -97,8 +97,9 @@ Counterfactual predict_schedule(const PlannedRun& run, const Schedule& schedule)
   return outcome_of(run, predict(*run.tape, schedule, options));
 }
 
-// Predicts the plan with addresses from the search of `optimal`. If the result does not fit, values give way
-// in further ways (src/plan/optimal/arrangement.h). Both the whole budget and the arena of the plan in force
+// Predicts the plan with addresses like those of the plan in force and with addresses from the search of
+// `optimal`, whichever are better. If neither fits, values give way in further ways
+// (src/plan/optimal/arrangement.h). Both the whole budget and the arena of the plan in force
 // are tried, since that plan may have its addresses from a search in less memory.
 Counterfactual predict_arranged(const PlannedRun& run, const Plan& plan) {
   const PlanCosts costs = plan_costs(*run.tape, prediction_options(run));
@@ -110,11 +111,15 @@ Counterfactual predict_arranged(const PlannedRun& run, const Plan& plan) {
   const std::uint64_t room = room_for_arena(run, problem);
   Counterfactual best{.impossible = "no addresses were found"};
   Placements placements;
+  if (const auto schedule = optimal::arrange_as_before(problem, plan, run.schedule, placements, room)) {
+    best = predict_schedule(run, *schedule);
+  }
   for (const optimal::GiveWay give_way : optimal::kWaysToGive) {
     for (const std::uint64_t goal : {room, std::min(room, run.schedule.arena_bytes)}) {
       Plan arranged = plan;
       Counterfactual outcome = predict_schedule(
-          run, optimal::arrange(problem, arranged, {.from = problem.load_slot()}, goal, give_way, placements));
+          run,
+          optimal::arrange(problem, arranged, {.from = problem.load_slot()}, goal, give_way, placements));
       if (is_better(outcome, best)) {
         best = std::move(outcome);
       }

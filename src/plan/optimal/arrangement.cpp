@@ -46,13 +46,16 @@ void visit_keys(const Schedule& schedule, std::span<const Lifetime> all, const V
 constexpr double kMostReserved = 1.02;  // times the most bytes that are alive at one time
 constexpr std::uint64_t kNowhere = ~std::uint64_t{0};
 
+bool meet(const Lifetime& one, const Lifetime& other) {
+  return one.begin < other.end && other.begin < one.end;
+}
+
 // The lowest offset at which buffer `me` overlaps no buffer that is alive at the same time.
 std::uint64_t lowest_free(std::span<const Lifetime> all, std::span<const std::uint64_t> offsets,
                           std::size_t me, std::uint64_t alignment) {
   std::vector<std::pair<std::uint64_t, std::uint64_t>> taken;
   for (std::size_t other = 0; other < all.size(); ++other) {
-    const bool meet = all[me].begin < all[other].end && all[other].begin < all[me].end;
-    if (other != me && meet && offsets[other] != kNowhere) {
+    if (other != me && meet(all[me], all[other]) && offsets[other] != kNowhere) {
       taken.emplace_back(offsets[other], offsets[other] + round_up(all[other].bytes, alignment));
     }
   }
@@ -68,7 +71,8 @@ std::uint64_t lowest_free(std::span<const Lifetime> all, std::span<const std::ui
 }
 
 // The schedule of a plan, with offsets like those of the schedule `before`. A buffer has the same offset as
-// the buffer of `before` with the same name and size. If there is none, it has the lowest free offset.
+// the buffer of `before` with the same name and size, unless a buffer that is allocated earlier already has
+// a part of that place. All other buffers have the lowest free offset.
 struct SamePlaces {
   SamePlaces(const Problem& problem, const Plan& plan, const Schedule& before)
       : schedule(build_layer_wise_schedule(problem.tape(), plan, nullptr)), all(lifetimes(schedule)) {
@@ -81,7 +85,8 @@ struct SamePlaces {
     placement = {.offsets = std::vector<std::uint64_t>(all.size(), kNowhere), .bytes = before.arena_bytes};
     visit_keys(schedule, all, [&](std::size_t each, const Key& key) {
       const auto same = known.find(key);
-      if (same != known.end() && same->second->bytes == all[each].bytes) {
+      if (same != known.end() && same->second->bytes == all[each].bytes &&
+          is_free(each, *same->second->offset)) {
         placement.offsets[each] = *same->second->offset;
       } else {
         added.push_back(each);
@@ -92,6 +97,17 @@ struct SamePlaces {
       placement.offsets[each] = offset;
       placement.bytes = std::max(placement.bytes, offset + round_up(all[each].bytes, alignment));
     }
+  }
+
+  bool is_free(std::size_t me, std::uint64_t offset) const {
+    for (std::size_t other = 0; other < me; ++other) {
+      const std::uint64_t taken = placement.offsets[other];
+      if (taken != kNowhere && meet(all[me], all[other]) && offset < taken + all[other].bytes &&
+          taken < offset + all[me].bytes) {
+        return false;
+      }
+    }
+    return true;
   }
 
   Schedule schedule;

@@ -68,9 +68,9 @@ std::vector<std::uint64_t> largest_places(const Schedule& schedule, std::uint64_
 std::vector<OpId> ops_without_place(const Problem& problem, const Plan& plan, const Schedule& before,
                                     std::uint64_t most);
 
-// The schedule of `plan`, which must differ from the plan of `before` only in algorithms. If the new
-// workspaces have places within `most` bytes, all other buffers keep their offsets. Otherwise all buffers are
-// placed anew. Returns nothing if no addresses are found.
+// The schedule of `plan`, in which buffers have the offsets of `before` where possible. Buffers that are new,
+// or longer alive than before, are placed among the others. If that takes more than `most` bytes, all buffers
+// are placed anew. Returns nothing if no addresses are found.
 std::optional<Schedule> arrange_as_before(const Problem& problem, const Plan& plan, const Schedule& before,
                                           Placements& placements, std::uint64_t most);
 
