@@ -46,16 +46,13 @@ void visit_keys(const Schedule& schedule, std::span<const Lifetime> all, const V
 constexpr double kMostReserved = 1.02;  // times the most bytes that are alive at one time
 constexpr std::uint64_t kNowhere = ~std::uint64_t{0};
 
-bool meet(const Lifetime& one, const Lifetime& other) {
-  return one.begin < other.end && other.begin < one.end;
-}
-
 // The lowest offset at which buffer `me` overlaps no buffer that is alive at the same time.
 std::uint64_t lowest_free(std::span<const Lifetime> all, std::span<const std::uint64_t> offsets,
                           std::size_t me, std::uint64_t alignment) {
   std::vector<std::pair<std::uint64_t, std::uint64_t>> taken;
   for (std::size_t other = 0; other < all.size(); ++other) {
-    if (other != me && meet(all[me], all[other]) && offsets[other] != kNowhere) {
+    const bool meet = all[me].begin < all[other].end && all[other].begin < all[me].end;
+    if (other != me && meet && offsets[other] != kNowhere) {
       taken.emplace_back(offsets[other], offsets[other] + round_up(all[other].bytes, alignment));
     }
   }
@@ -83,11 +80,14 @@ struct SamePlaces {
       known.emplace(std::move(key), &before.buffers[all_before[each].buffer]);
     });
     placement = {.offsets = std::vector<std::uint64_t>(all.size(), kNowhere), .bytes = before.arena_bytes};
+    std::vector<std::size_t> alive;  // buffers that keep their offsets
     visit_keys(schedule, all, [&](std::size_t each, const Key& key) {
+      std::erase_if(alive, [&](std::size_t other) { return all[other].end <= all[each].begin; });
       const auto same = known.find(key);
       if (same != known.end() && same->second->bytes == all[each].bytes &&
-          is_free(each, *same->second->offset)) {
+          is_free(alive, *same->second->offset, all[each].bytes)) {
         placement.offsets[each] = *same->second->offset;
+        alive.push_back(each);
       } else {
         added.push_back(each);
       }
@@ -99,15 +99,12 @@ struct SamePlaces {
     }
   }
 
-  bool is_free(std::size_t me, std::uint64_t offset) const {
-    for (std::size_t other = 0; other < me; ++other) {
+  // Whether none of the buffers `alive` is in these bytes.
+  bool is_free(std::span<const std::size_t> alive, std::uint64_t offset, std::uint64_t bytes) const {
+    return std::ranges::none_of(alive, [&](std::size_t other) {
       const std::uint64_t taken = placement.offsets[other];
-      if (taken != kNowhere && meet(all[me], all[other]) && offset < taken + all[other].bytes &&
-          taken < offset + all[me].bytes) {
-        return false;
-      }
-    }
-    return true;
+      return offset < taken + all[other].bytes && taken < offset + bytes;
+    });
   }
 
   Schedule schedule;

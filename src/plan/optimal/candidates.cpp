@@ -351,7 +351,10 @@ PlannedSchedule Candidates::arranged(std::uint64_t goal, const GiveWay& give_way
 Schedule Candidates::arrange_and_enter(std::uint64_t goal, const GiveWay& give_way, std::uint64_t enough) {
   PlannedSchedule candidate = arranged(goal, give_way, enough);
   const double seconds = enter_if_small(candidate, enough);
-  if (fits(candidate.schedule, enough) && is_late(seconds) && offloads_input(candidate.plan)) {
+  // The plans for the smallest budget, which have less memory than the run, need not be fast.
+  const bool for_this_run = enough == contest_.budgets().device_bytes;
+  if (for_this_run && fits(candidate.schedule, enough) && is_late(seconds) &&
+      offloads_input(candidate.plan)) {
     consider_early_loads(goal, give_way, enough);
   }
   return std::move(candidate.schedule);
