@@ -80,8 +80,10 @@ std::vector<std::uint32_t> by_soft_begin(std::span<const Lifetime> all) {
   return order;
 }
 
-// Whether there are more buffers or pairs of neighbours than first fit can place.
-bool too_many(std::span<const Lifetime> all) {
+}  // namespace
+
+// First fit cannot place more buffers or pairs of neighbours.
+bool places_in_order_of_time(std::span<const Lifetime> all) {
   if (all.size() > kTooManyBuffers) {
     return true;
   }
@@ -102,6 +104,8 @@ bool too_many(std::span<const Lifetime> all) {
   }
   return pairs > kTooManyPairs;
 }
+
+namespace {
 
 // One row of bits per buffer: the buffers that it must not overlap.
 class Conflicts {
@@ -171,7 +175,7 @@ class Neighbours {
       for (std::uint32_t other = 0; all[me].next_begin != kNone && other < all.size(); ++other) {
         if (other != me && all[other].soft_end > all[me].next_begin) {
           add(me, other);
-          if (all[me].next_is_firm && all[other].end > all[me].next_begin) {
+          if (all[me].next_is_firm) {
             must_meet_.add(me, other);
           }
         }
@@ -648,8 +652,23 @@ Placement place_apart(std::span<const Lifetime> all, std::uint64_t alignment, st
   return both;
 }
 
+// The lifetimes, and one more for each place that stays free until the end of the step.
+std::vector<Lifetime> with_firm_places(std::span<const Lifetime> all) {
+  std::vector<Lifetime> result(all.begin(), all.end());
+  std::uint32_t end = 0;
+  for (const Lifetime& each : all) {
+    end = std::max(end, each.end);
+  }
+  for (const Lifetime& each : all) {
+    if (each.next_is_firm && each.next_begin < end) {
+      result.push_back({.bytes = each.bytes, .begin = each.next_begin, .end = end});
+    }
+  }
+  return result;
+}
+
 Placement place_by_first_fit(std::span<const Lifetime> all, std::uint64_t alignment, std::uint64_t goal) {
-  const Crowd crowd = fullest_moment(all, alignment);
+  const Crowd crowd = fullest_moment(with_firm_places(all), alignment);
   const std::uint64_t enough = goal >= crowd.bytes ? goal : crowd.bytes + crowd.bytes / kNearEnough;
   Placement best = search(all, alignment, enough, kMostVisits / kTogether);
   const auto take = [&best](Placement other) {
@@ -735,7 +754,8 @@ std::uint64_t most_live_bytes(std::span<const Lifetime> all, std::uint64_t align
 }
 
 Placement find_placement(std::span<const Lifetime> all, std::uint64_t alignment, std::uint64_t goal) {
-  return too_many(all) ? place_by_sweeps(all, alignment, goal) : place_by_first_fit(all, alignment, goal);
+  return places_in_order_of_time(all) ? place_by_sweeps(all, alignment, goal)
+                                      : place_by_first_fit(all, alignment, goal);
 }
 
 const Placement& Placements::find(std::span<const Lifetime> all, std::uint64_t alignment,
@@ -780,7 +800,7 @@ void settle(std::vector<Lifetime>& all, const Placement& placement, std::uint64_
 
 Placement pack(std::span<const Lifetime> all, std::span<const std::uint64_t> offsets,
                std::uint64_t alignment) {
-  if (too_many(all)) {
+  if (places_in_order_of_time(all)) {
     Placement as_it_was{.offsets = {offsets.begin(), offsets.end()}, .bytes = 0};
     for (std::size_t each = 0; each < all.size(); ++each) {
       as_it_was.bytes = std::max(as_it_was.bytes, offsets[each] + round_up(all[each].bytes, alignment));

@@ -41,7 +41,7 @@ struct Lifetime {
   // be at least `soft_end`, or kNone if the place need not stay free.
   std::uint32_t next_begin = kNone;
   // Whether the place stays free even if the arena then exceeds the goal. Placement in order of time ignores
-  // this.
+  // this (see places_in_order_of_time()).
   bool next_is_firm = false;
 
   bool operator==(const Lifetime&) const = default;
@@ -59,6 +59,9 @@ struct Placement {
   std::vector<std::uint64_t> offsets;
   std::uint64_t bytes = 0;
 };
+// Whether find_placement() places so many buffers in order of time.
+bool places_in_order_of_time(std::span<const Lifetime> lifetimes);
+
 // Finds offsets that are multiples of `alignment`. The search ends once `goal` bytes suffice, and grants soft
 // lives only within the goal. It is deterministic.
 Placement find_placement(std::span<const Lifetime> lifetimes, std::uint64_t alignment, std::uint64_t goal);

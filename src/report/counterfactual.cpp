@@ -97,10 +97,10 @@ Counterfactual predict_schedule(const PlannedRun& run, const Schedule& schedule)
   return outcome_of(run, predict(*run.tape, schedule, options));
 }
 
-// Predicts the plan with addresses like those of the plan in force and with addresses from the search of
-// `optimal`, whichever are better. If neither fits, values give way in further ways
-// (src/plan/optimal/arrangement.h). Both the whole budget and the arena of the plan in force
-// are tried, since that plan may have its addresses from a search in less memory.
+// Predicts the plan with addresses like those of the plan in force, and with addresses from the search of
+// `optimal`, and returns the better prediction. If neither plan fits, values give way in further ways
+// (src/plan/optimal/arrangement.h). The search tries both the whole budget and the arena of the plan in
+// force, since that plan may have its addresses from a search in less memory.
 Counterfactual predict_arranged(const PlannedRun& run, const Plan& plan) {
   const PlanCosts costs = plan_costs(*run.tape, prediction_options(run));
   const optimal::Problem problem(*run.tape, run.plan.options, costs);

@@ -30,9 +30,10 @@ struct Counterfactual {
 
 // The prediction of the plan in force.
 Counterfactual as_planned(const PlannedRun& run);
-// The prediction of the plan's own decisions with a schedule made anew, as for the alternatives below:
-// planned addresses are searched for again in the whole budget. Absent if its time and memory equal those of
-// the plan in force. If they differ, the difference is not due to a decision.
+// The prediction of the plan's own decisions with a schedule made anew, as for the alternatives below. If
+// addresses are planned, those of the plan in force are kept where possible, or all are searched for again in
+// the whole budget, whichever is better. Absent if time and memory equal those of the plan in force. If they
+// differ, the difference is not due to a decision.
 std::optional<Counterfactual> remade(const PlannedRun& run);
 // The prediction of the plan with one change: `decision` for the gap of `value` between its last use in the
 // forward pass and its next use, and no other decision for this value. why_undecided() must be empty.

@@ -304,7 +304,7 @@ void print_outcome(std::ostream& out, const PlannedRun& run, const std::string& 
 // Prints how the outcomes that follow were found.
 void print_terms(std::ostream& out, const PlannedRun& run, const std::optional<Counterfactual>& remade) {
   out << "with only this decision changed"
-      << (run.schedule.arena_bytes > 0 ? ", addresses planned anew:\n" : ":\n");
+      << (run.schedule.arena_bytes > 0 ? ", addresses kept or planned anew:\n" : ":\n");
   if (remade) {
     print_outcome(out, run, "planned anew as it is", false, *remade);
   }

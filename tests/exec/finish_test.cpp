@@ -1,5 +1,5 @@
-// The last changes to the fastest plan (src/plan/optimal/finish.h), on random small tapes. About a quarter of
-// their ops have a fast algorithm with a workspace and a lean one without.
+// The last changes to the fastest plans (src/plan/optimal/finish.h), on random small tapes. About a quarter
+// of their ops have a fast algorithm with a workspace and a lean one without.
 
 #include "src/plan/optimal/finish.h"
 
@@ -11,6 +11,7 @@
 #include <map>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "src/plan/optimal/arrangement.h"
@@ -56,13 +57,22 @@ class Finished {
 
   // The winner after `before` was entered and finished.
   const PlannedSchedule& finish(const Budgets& budgets) {
-    optimal::Contest contest(tape(), budgets, *forecaster_);
-    contest.begin_round(0);
-    contest.enter(before);
-    optimal::finish(0, problem, contest, placements_);
-    after = contest.winner();
-    EXPECT_TRUE(check_schedule(tape(), after.schedule).empty());
+    after = finish_all(budgets, {&before}, {&problem});
     return after;
+  }
+  // The winner after each plan was entered for the problem with the same number, and the plans of `problems`
+  // were finished.
+  PlannedSchedule finish_all(const Budgets& budgets, const std::vector<const PlannedSchedule*>& plans,
+                             const std::vector<const optimal::Problem*>& problems) {
+    optimal::Contest contest(tape(), budgets, *forecaster_);
+    for (std::size_t number = 0; number < plans.size(); ++number) {
+      contest.begin_round(number);
+      contest.enter(*plans[number]);
+    }
+    optimal::finish(problems, contest, placements_);
+    PlannedSchedule winner = contest.winner();
+    EXPECT_TRUE(check_schedule(tape(), winner.schedule).empty());
+    return winner;
   }
 
   PlannedSchedule plan_in_least_memory() const {
@@ -70,6 +80,8 @@ class Finished {
     budgets.device_bytes = plan_optimal(tape(), {}, budgets, costs, *forecaster_).smallest_peak_bytes;
     return plan_optimal(tape(), {}, budgets, costs, *forecaster_);
   }
+
+  std::unique_ptr<Forecaster> make() const { return make_forecaster(prediction_); }
 
   bool is_changed(OpId op) const { return after.plan.algorithms[op] != before.plan.algorithms[op]; }
   bool is_fastest(OpId op) const {
@@ -238,6 +250,58 @@ TEST(Finish, APlanWithoutAddressesAndAPlanThatDoesNotFitDoNotChange) {
   EXPECT_GT(slow, 0U);
 }
 
+// The second problem permits no workspace. Regression: if the finish made a plan under a limit the fastest,
+// it did not change the plan that had been the fastest.
+TEST(Finish, ThePlanOfEachProblemIsFinished) {
+  std::size_t gained = 0;
+  std::size_t kept_limit = 0;
+  for (std::uint64_t seed = 1; seed <= kTapes; ++seed) {
+    SCOPED_TRACE(seed);
+    Finished keeps(seed);
+    Finished offloads(seed, {.policy = Policy::kOffloadAll, .preference = AlgorithmPreference::kMemory});
+    const Budgets budgets{.device_bytes = kAmple, .host_bytes = kAmple};
+    const optimal::Problem limited(keeps.tape(), {}, keeps.costs, 0);
+    const auto seconds = [&](const PlannedSchedule& planned) {
+      return keeps.forecast(planned.schedule).step_seconds;
+    };
+    for (const auto& [first, second] :
+         {std::pair(&keeps.before, &offloads.before), std::pair(&offloads.before, &keeps.before)}) {
+      const double both = seconds(keeps.finish_all(budgets, {first, second}, {&keeps.problem, &limited}));
+      EXPECT_LE(both, seconds(keeps.finish_all(budgets, {second}, {&limited})));
+      const PlannedSchedule best = keeps.finish_all(budgets, {first, second}, {});
+      const double without_limit = seconds(keeps.finish_all(budgets, {&best}, {&keeps.problem}));
+      EXPECT_LE(both, without_limit);
+      gained += without_limit < seconds(best) ? 1 : 0;
+    }
+    const PlannedSchedule same = keeps.finish_all(budgets, {&keeps.before}, {&limited});
+    kept_limit += same.plan.algorithms == keeps.before.plan.algorithms ? 1 : 0;
+  }
+  EXPECT_GT(gained, 0U);
+  EXPECT_EQ(kept_limit, kTapes);
+}
+
+// --- the contest -------------------------------------------------------------------------------------------
+TEST(Contest, KnowsTheBestPlanOfEachProblemAndTheProblemsAfterIt) {
+  const Finished lean(1);
+  Finished fast(1, {.policy = Policy::kOffloadNone, .preference = AlgorithmPreference::kPerformance});
+  const std::unique_ptr<Forecaster> forecaster = lean.make();
+  optimal::Contest contest(lean.tape(), {.device_bytes = kAmple, .host_bytes = kAmple}, *forecaster);
+  contest.begin_round(0);
+  const double fast_seconds = contest.enter(fast.before);
+  contest.begin_round(1);
+  const double lean_seconds = contest.enter(lean.before);
+  ASSERT_LT(fast_seconds, lean_seconds);
+  EXPECT_EQ(contest.best_from(0).rank.first, fast_seconds);
+  EXPECT_EQ(contest.best_from(1).rank.first, lean_seconds);
+  EXPECT_EQ(contest.best_from(1).plan.value().plan.algorithms, lean.before.plan.algorithms);
+  EXPECT_EQ(contest.winner().plan.algorithms, fast.before.plan.algorithms);
+  contest.begin_round(2);
+  EXPECT_FALSE(contest.best_from(2).plan.has_value());
+  contest.enter(fast.before);
+  EXPECT_EQ(contest.best_from(1).rank.first, fast_seconds);
+}
+
+// --- places ------------------------------------------------------------------------------------------------
 struct Places {
   std::size_t found = 0;
   std::size_t missing = 0;

@@ -318,11 +318,15 @@ TEST_P(LeastMemory, IsNearWhatTheLargestOpNeeds) {
   EXPECT_LE(ratio, 1.05);
 }
 
-std::string name_of(const ::testing::TestParamInfo<Case>& test) {
-  std::string name = std::get<0>(test.param) + "_" + std::get<1>(test.param).substr(4);
+std::string name_of_case(const Case& one) {
+  std::string name = std::get<0>(one) + "_" + std::get<1>(one).substr(4);
   std::ranges::replace_if(
       name, [](unsigned char c) { return std::isalnum(c) == 0; }, '_');
   return name;
+}
+
+std::string name_of(const ::testing::TestParamInfo<Case>& test) {
+  return name_of_case(test.param);
 }
 
 INSTANTIATE_TEST_SUITE_P(Zoo, OptimalZoo,
@@ -337,7 +341,7 @@ INSTANTIATE_TEST_SUITE_P(Zoo, LimitedWorkspace,
 INSTANTIATE_TEST_SUITE_P(Zoo, StepTime,
                          ::testing::Values(NearBound{{"alexnet", "sim:h200"}, 0.6, 1.12},
                                            NearBound{{"mobilenet", "sim:a100"}, 0.1, 1.16}),
-                         [](const auto& test) { return std::get<0>(test.param.network); });
+                         [](const auto& test) { return name_of_case(test.param.network); });
 INSTANTIATE_TEST_SUITE_P(Zoo, LeastMemory,
                          ::testing::Combine(::testing::Values("vgg16", "mobilenet", "resnet50", "densenet121",
                                                               "resnet20", "resnet152"),

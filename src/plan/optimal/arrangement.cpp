@@ -68,8 +68,8 @@ std::uint64_t lowest_free(std::span<const Lifetime> all, std::span<const std::ui
 }
 
 // The schedule of a plan, with offsets like those of the schedule `before`. A buffer has the same offset as
-// the buffer of `before` with the same name and size, unless a buffer that is allocated earlier already has
-// a part of that place. All other buffers have the lowest free offset.
+// the buffer of `before` with the same name and size, unless a buffer that is allocated earlier occupies some
+// of these bytes. All other buffers have the lowest free offset.
 struct SamePlaces {
   SamePlaces(const Problem& problem, const Plan& plan, const Schedule& before)
       : schedule(build_layer_wise_schedule(problem.tape(), plan, nullptr)), all(lifetimes(schedule)) {
@@ -79,7 +79,7 @@ struct SamePlaces {
     visit_keys(before, all_before, [&](std::size_t each, Key key) {
       known.emplace(std::move(key), &before.buffers[all_before[each].buffer]);
     });
-    placement = {.offsets = std::vector<std::uint64_t>(all.size(), kNowhere), .bytes = before.arena_bytes};
+    placement = {.offsets = std::vector<std::uint64_t>(all.size(), kNowhere), .bytes = 0};
     std::vector<std::size_t> alive;  // buffers that keep their offsets
     visit_keys(schedule, all, [&](std::size_t each, const Key& key) {
       std::erase_if(alive, [&](std::size_t other) { return all[other].end <= all[each].begin; });
@@ -93,9 +93,11 @@ struct SamePlaces {
       }
     });
     for (const std::size_t each : added) {
-      const std::uint64_t offset = lowest_free(all, placement.offsets, each, alignment);
-      placement.offsets[each] = offset;
-      placement.bytes = std::max(placement.bytes, offset + round_up(all[each].bytes, alignment));
+      placement.offsets[each] = lowest_free(all, placement.offsets, each, alignment);
+    }
+    for (std::size_t each = 0; each < all.size(); ++each) {
+      placement.bytes =
+          std::max(placement.bytes, placement.offsets[each] + round_up(all[each].bytes, alignment));
     }
   }
 

@@ -42,7 +42,7 @@ inline constexpr std::array kWaysToGive{GiveWay{},
 
 // When the places of offloaded inputs stay free for the next step's inputs.
 struct NextInputs {
-  OpId from = 0;      // the first slot at which they are free
+  OpId from;          // the first slot at which they are free
   bool firm = false;  // whether they stay free even if the arena then exceeds its goal
 };
 
@@ -68,9 +68,9 @@ std::vector<std::uint64_t> largest_places(const Schedule& schedule, std::uint64_
 std::vector<OpId> ops_without_place(const Problem& problem, const Plan& plan, const Schedule& before,
                                     std::uint64_t most);
 
-// The schedule of `plan`, in which buffers have the offsets of `before` where possible. Buffers that are new,
-// or longer alive than before, are placed among the others. If that takes more than `most` bytes, all buffers
-// are placed anew. Returns nothing if no addresses are found.
+// The schedule of `plan` with offsets like those of `before`. A buffer keeps its offset unless a buffer that
+// is allocated earlier now occupies some of these bytes. All other buffers get the lowest free offset. If the
+// arena then exceeds `most` bytes, all buffers are placed anew. Returns nothing if no addresses are found.
 std::optional<Schedule> arrange_as_before(const Problem& problem, const Plan& plan, const Schedule& before,
                                           Placements& placements, std::uint64_t most);
 

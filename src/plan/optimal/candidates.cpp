@@ -351,10 +351,7 @@ PlannedSchedule Candidates::arranged(std::uint64_t goal, const GiveWay& give_way
 Schedule Candidates::arrange_and_enter(std::uint64_t goal, const GiveWay& give_way, std::uint64_t enough) {
   PlannedSchedule candidate = arranged(goal, give_way, enough);
   const double seconds = enter_if_small(candidate, enough);
-  // The plans for the smallest budget, which have less memory than the run, need not be fast.
-  const bool for_this_run = enough == contest_.budgets().device_bytes;
-  if (for_this_run && fits(candidate.schedule, enough) && is_late(seconds) &&
-      offloads_input(candidate.plan)) {
+  if (fits(candidate.schedule, enough) && is_late(seconds) && may_load_early(candidate)) {
     consider_early_loads(goal, give_way, enough);
   }
   return std::move(candidate.schedule);
@@ -363,12 +360,20 @@ Schedule Candidates::arrange_and_enter(std::uint64_t goal, const GiveWay& give_w
 // Other buffers may occupy the places of offloaded inputs until the end of the step, although the model loads
 // the next step's inputs earlier. Tries plans in which these places are free early.
 void Candidates::consider_early_loads(std::uint64_t goal, const GiveWay& give_way, std::uint64_t enough) {
-  const auto larger = goal + static_cast<std::uint64_t>(kMoreRoom * static_cast<double>(goal));
-  for (const auto& [from, bytes] :
-       std::set{std::pair(model_.next_load(), goal), std::pair(problem_.load_slot(), goal),
-                std::pair(model_.next_load(), larger)}) {
+  const auto more = static_cast<std::uint64_t>(kMoreRoom * static_cast<double>(goal));
+  const std::uint64_t larger = std::max(goal, std::min(goal + more, problem_.room_beside_persistent(enough)));
+  const std::array tries{std::pair(problem_.load_slot(), goal), std::pair(model_.next_load(), goal),
+                         std::pair(model_.next_load(), larger)};
+  for (auto next = tries.begin(); next != tries.end(); ++next) {
+    if (std::find(tries.begin(), next, *next) != next) {
+      continue;
+    }
+    const auto [from, bytes] = *next;
     const PlannedSchedule candidate = arranged(bytes, give_way, enough, {.from = from, .firm = true});
-    if (!is_late(enter_if_small(candidate, enough))) {
+    const std::uint64_t committed = committed_bytes(candidate.schedule.arena_bytes);
+    // The smallest budget must not depend on whether a step is late.
+    const bool enters = committed <= enough && committed >= contest_.smallest_peak_bytes();
+    if (enters && !is_late(contest_.enter(candidate, first_.lost_to_last_resorts(candidate)))) {
       return;
     }
   }
@@ -380,10 +385,11 @@ bool Candidates::is_late(double seconds) const {
   return seconds > (1 + kLate) * model_.seconds() && model_.seconds() < contest_.best_seconds();
 }
 
-bool Candidates::offloads_input(const Plan& plan) const {
-  return std::ranges::any_of(plan.transfers, [this](const Transfer& transfer) {
+bool Candidates::may_load_early(const PlannedSchedule& known) const {
+  const bool offloads_input = std::ranges::any_of(known.plan.transfers, [this](const Transfer& transfer) {
     return problem_.tape().producer(transfer.value) == kNone;
   });
+  return offloads_input && !places_in_order_of_time(lifetimes(known.schedule));
 }
 
 bool Candidates::fits(const Schedule& schedule, std::uint64_t enough) const {

@@ -21,9 +21,10 @@ class Candidates {
   Candidates(const Problem& problem, const Problem& first, const PlanOptions& options, Contest& contest,
              Placements& placements);
 
-  // Enters the plan of the model for `decisions` if addresses are found within `enough` bytes. Otherwise,
-  // with kUsual, enters plans in which values give way. Also enters plans whose peak is lower than that of
-  // all known plans. `bytes` are for all that is not persistent.
+  // Enters the plan of the model for `decisions` if addresses are found within `enough` bytes. If its step is
+  // longer than by the model, also enters plans that load the next step's inputs earlier. If no addresses are
+  // found and `insistence` is kUsual, enters plans in which values give way. Also enters plans whose peak is
+  // lower than that of all known plans. `bytes` are for all that is not persistent.
   void consider(const Decisions& decisions, std::uint64_t bytes, std::uint64_t enough,
                 Insistence insistence = Insistence::kUsual);
   // Enters the plan of the model with addresses that are closer together than `bytes` requires. This rarely
@@ -59,7 +60,7 @@ class Candidates {
                            NextInputs next);
   void consider_early_loads(std::uint64_t goal, const GiveWay& give_way, std::uint64_t enough);
   bool is_late(double seconds) const;
-  bool offloads_input(const Plan& plan) const;
+  bool may_load_early(const PlannedSchedule& known) const;
   double enter_if_small(const PlannedSchedule& candidate, std::uint64_t enough);
 
   const Problem& problem_;

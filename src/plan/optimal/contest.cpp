@@ -17,8 +17,7 @@ bool is_closer(const Schedule& one, const Schedule& other) {
 }
 
 bool is_better(const Rank& rank, const Schedule& schedule, const Best& than) {
-  return rank < than.rank ||
-         (than.schedule && rank == than.rank && is_closer(schedule, than.schedule->schedule));
+  return rank < than.rank || (than.plan && rank == than.rank && is_closer(schedule, than.plan->schedule));
 }
 
 }  // namespace
@@ -40,7 +39,7 @@ double Contest::enter(const PlannedSchedule& candidate, double most_gained) {
     best_of_round_ = std::min(best_of_round_, rank);
     best_rank_ = std::min(best_rank_, rank);
     if (Best& mine = bests_.at(problem_); is_better(rank, candidate.schedule, mine)) {
-      mine = {.rank = rank, .schedule = candidate};
+      mine = {.rank = rank, .plan = candidate};
     }
     if (most_gained > 0) {
       lead({.problem = problem_,
@@ -84,7 +83,7 @@ std::vector<Leader> Contest::leaders() const {
 const Best& Contest::best_from(std::size_t problem) const {
   const Best* best = &bests_.at(problem);
   for (const Best& each : std::span(bests_).subspan(problem)) {
-    if (each.schedule && is_better(each.rank, each.schedule->schedule, *best)) {
+    if (each.plan && is_better(each.rank, each.plan->schedule, *best)) {
       best = &each;
     }
   }
@@ -93,7 +92,7 @@ const Best& Contest::best_from(std::size_t problem) const {
 
 PlannedSchedule Contest::winner() const {
   const Best& best = best_from(0);
-  PlannedSchedule chosen = best.schedule ? *best.schedule : *smallest_;
+  PlannedSchedule chosen = best.plan ? *best.plan : *smallest_;
   chosen.smallest_peak_bytes = smallest_peak_bytes_;
   return chosen;
 }

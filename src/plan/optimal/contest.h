@@ -18,10 +18,10 @@ namespace vdnn::optimal {
 using Rank = std::pair<double, std::uint64_t>;
 constexpr Rank kNoRank(std::numeric_limits<double>::infinity(), 0);  // the rank if no plan fits
 
-// The fastest plan that fits, of those that were found for one problem. It has no schedule if none fits.
+// The best of several plans. There is no plan if none fits.
 struct Best {
   Rank rank = kNoRank;
-  std::optional<PlannedSchedule> schedule;
+  std::optional<PlannedSchedule> plan;
 };
 
 // A plan that may become faster.
@@ -40,7 +40,8 @@ class Contest {
   Contest(const Tape& tape, const Budgets& budgets, const Forecaster& forecaster)
       : tape_(tape), budgets_(budgets), forecaster_(forecaster) {}
 
-  // Plans entered after this call count as plans of problem number `problem`, from 0.
+  // Plans entered after this call count as plans of problem number `problem`, from 0. Must be called before
+  // the first plan is entered.
   void begin_round(std::size_t problem);
   // The best rank among the plans that fit and were entered since begin_round().
   Rank best_of_round() const { return best_of_round_; }
@@ -53,7 +54,8 @@ class Contest {
   std::uint64_t first_host_bytes() const { return first_host_bytes_; }
   // The seconds of the fastest plan that fits; infinite if none does.
   double best_seconds() const { return best_rank_.first; }
-  // The best of the plans that were found for problem number `problem` and the problems after it.
+  // The best of the plans that count as plans of `problem`, which must have had a round, or of a problem
+  // after it. The reference is valid until the next round.
   const Best& best_from(std::size_t problem) const;
   // The lowest peak of all plans that were entered.
   std::uint64_t smallest_peak_bytes() const { return smallest_peak_bytes_; }

@@ -23,7 +23,9 @@ constexpr int kMostForecasts = 200;
 struct SlowOp {
   OpId op = 0;
   std::vector<std::uint32_t> faster;  // algorithms, the fastest first
-  double lost_seconds = 0;            // by which the first of them is faster, for one launch
+  double lost_seconds = 0;            // by which the first of them is faster, for all launches
+
+  bool operator==(const SlowOp&) const = default;
 };
 using Group = std::vector<SlowOp>;
 
@@ -34,42 +36,43 @@ class Finisher {
         contest_(contest),
         placements_(placements),
         most_(problem.room_beside_persistent(contest.budgets().device_bytes)),
-        known_(*best.schedule),
+        known_(*best.plan),
         seconds_(best.rank.first),
         found_(known_.plan.algorithms) {}
 
+  // Whether the plan would be the fastest if its ops were as fast as the places permit. A plan that gains
+  // more, since a change frees a place or ends a delay, is overlooked.
+  bool may_win(const Group& slow) const {
+    const double gain = std::transform_reduce(slow.begin(), slow.end(), 0.0, std::plus(),
+                                              [](const SlowOp& op) { return op.lost_seconds; });
+    return seconds_ - gain < contest_.best_seconds();
+  }
+
   // A change may delay a copy, end a delay or free a place, and so make another change worthwhile.
   void run() {
-    if (!may_win()) {
-      return;
-    }
     do {
       while (speed_up(slow_ops())) {
       }
     } while (take_back() || move_closer());
   }
 
- private:
-  // A step becomes shorter by no more than its ops do, except that closer addresses rarely make it shorter,
-  // too.
-  bool may_win() const {
-    const Group slow = slow_ops();
-    const double gain = std::transform_reduce(slow.begin(), slow.end(), 0.0, std::plus(),
-                                              [](const SlowOp& op) { return op.lost_seconds; });
-    return seconds_ == contest_.best_seconds() || seconds_ - gain < contest_.best_seconds();
-  }
-
   // The ops with the most lost seconds come first.
   Group slow_ops() const {
     const std::vector<std::uint64_t> places =
         largest_places(known_.schedule, problem_.costs().alignment_bytes, most_);
+    std::vector<int> launches(problem_.slots(), 0);
+    for (const Instruction& instruction : known_.schedule.instructions) {
+      if (is_launch(instruction.kind)) {
+        ++launches[instruction.op];
+      }
+    }
     Group result;
     for (OpId op = 0; op < problem_.slots(); ++op) {
       const double now = problem_.costs().op_seconds[op][known_.plan.algorithms[op]];
       SlowOp slow{.op = op};
       for (const Choice& choice : problem_.choices(op)) {
         if (choice.seconds < now && choice.workspace_bytes <= places[op]) {
-          slow.lost_seconds = slow.faster.empty() ? now - choice.seconds : slow.lost_seconds;
+          slow.lost_seconds = slow.faster.empty() ? launches[op] * (now - choice.seconds) : slow.lost_seconds;
           slow.faster.push_back(choice.algorithm);
         }
       }
@@ -82,6 +85,7 @@ class Finisher {
     return result;
   }
 
+ private:
   // Changes all of the ops at once. Splits a group whose change does not make the step shorter, and tries
   // larger groups first. The places stay free meanwhile, since only one workspace is alive at a time. Returns
   // whether the step became shorter.
@@ -196,11 +200,28 @@ class Finisher {
 
 }  // namespace
 
-void finish(std::size_t number, const Problem& problem, Contest& contest, Placements& placements) {
-  contest.begin_round(number);
-  const Best& best = contest.best_from(number);
-  if (best.schedule && best.schedule->schedule.arena_bytes > 0) {
-    Finisher(problem, best, contest, placements).run();
+void finish(std::span<const Problem* const> problems, Contest& contest, Placements& placements) {
+  std::vector<const Best*> sources;  // by problem: the plan before it is copied
+  std::vector<Best> found;           // by problem
+  for (std::size_t number = 0; number < problems.size(); ++number) {
+    sources.push_back(&contest.best_from(number));
+    found.push_back(*sources.back());
+  }
+  const double fastest = contest.best_seconds();  // of the plans before they are changed
+  Group before;                                   // of the problem after this one
+  for (std::size_t number = problems.size(); number-- > 0;) {
+    if (!found[number].plan || found[number].plan->schedule.arena_bytes == 0) {
+      continue;
+    }
+    Finisher finisher(*problems[number], found[number], contest, placements);
+    Group slow = finisher.slow_ops();
+    const bool same =
+        number + 1 < problems.size() && sources[number] == sources[number + 1] && slow == before;
+    if (!same && (found[number].rank.first == fastest || finisher.may_win(slow))) {
+      contest.begin_round(number);
+      finisher.run();
+    }
+    before = std::move(slow);
   }
 }
 

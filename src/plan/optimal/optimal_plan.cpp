@@ -71,7 +71,7 @@ constexpr double kMoreGainedWhereTight = 0.1;
 constexpr double kGainsDiffer = 0.9;
 
 // Workspace limits in bytes: powers of two, and 0. The limits do not depend on the user's limit. So if the
-// user sets one of them, the plans found under it are also found without the user's limit.
+// user sets one of them, nearly all plans found under it are also found without the user's limit.
 constexpr std::uint64_t kLargestLimit = std::uint64_t{1} << 40U;
 constexpr std::uint64_t kSmallestLimit = std::uint64_t{1} << 9U;
 
@@ -427,11 +427,13 @@ class Chooser {
     return result;
   }
 
-  // A run with a lower limit finishes its own best plan, which may gain more than the best plan of this run.
+  // The best plan under a limit may gain more than the best plan of all.
   void finish() {
-    for (std::size_t problem = problems_.size(); problem-- > 0;) {
-      optimal::finish(problem, problems_[problem]->problem(), contest_, placements_);
+    std::vector<const optimal::Problem*> problems;
+    for (const std::unique_ptr<Limited>& limited : problems_) {
+      problems.push_back(&limited->problem());
     }
+    optimal::finish(problems, contest_, placements_);
   }
 
   // Finds the smallest budget, whatever the run's budget. Tries every size that may lead to a lower peak,
