@@ -80,33 +80,6 @@ std::vector<std::uint32_t> by_soft_begin(std::span<const Lifetime> all) {
   return order;
 }
 
-}  // namespace
-
-// First fit cannot place more buffers or pairs of neighbours.
-bool places_in_order_of_time(std::span<const Lifetime> all) {
-  if (all.size() > kTooManyBuffers) {
-    return true;
-  }
-  std::vector<std::uint32_t> ends;
-  std::size_t pairs = 0;
-  for (const Lifetime& each : all) {
-    ends.push_back(each.soft_end);
-    pairs += each.next_begin == kNone ? 0 : all.size();
-  }
-  std::ranges::sort(ends);
-  std::size_t ended = 0;
-  std::size_t begun = 0;
-  for (const std::uint32_t me : by_soft_begin(all)) {
-    while (ends[ended] <= all[me].soft_begin) {
-      ++ended;
-    }
-    pairs += begun++ - ended;
-  }
-  return pairs > kTooManyPairs;
-}
-
-namespace {
-
 // One row of bits per buffer: the buffers that it must not overlap.
 class Conflicts {
  public:
@@ -175,7 +148,7 @@ class Neighbours {
       for (std::uint32_t other = 0; all[me].next_begin != kNone && other < all.size(); ++other) {
         if (other != me && all[other].soft_end > all[me].next_begin) {
           add(me, other);
-          if (all[me].next_is_firm) {
+          if (all[me].next_is_firm && all[other].end > all[me].next_begin) {
             must_meet_.add(me, other);
           }
         }
@@ -751,6 +724,28 @@ std::vector<Lifetime> lifetimes(const Schedule& schedule) {
 
 std::uint64_t most_live_bytes(std::span<const Lifetime> all, std::uint64_t alignment) {
   return fullest_moment(all, alignment).bytes;
+}
+
+bool places_in_order_of_time(std::span<const Lifetime> all) {
+  if (all.size() > kTooManyBuffers) {
+    return true;
+  }
+  std::vector<std::uint32_t> ends;
+  std::size_t pairs = 0;
+  for (const Lifetime& each : all) {
+    ends.push_back(each.soft_end);
+    pairs += each.next_begin == kNone ? 0 : all.size();
+  }
+  std::ranges::sort(ends);
+  std::size_t ended = 0;
+  std::size_t begun = 0;
+  for (const std::uint32_t me : by_soft_begin(all)) {
+    while (ends[ended] <= all[me].soft_begin) {
+      ++ended;
+    }
+    pairs += begun++ - ended;
+  }
+  return pairs > kTooManyPairs;
 }
 
 Placement find_placement(std::span<const Lifetime> all, std::uint64_t alignment, std::uint64_t goal) {

@@ -7,8 +7,9 @@
 // First fit in a good order comes near the bound. Three orders are tried. In the first, buffers with the
 // longest lives come first: for the feature maps of a chain, this leads to a stack without a hole. In the
 // second, the largest buffers come first. In the third, the buffers closest to the fullest moment come first.
-// If no order comes near enough to the bound, buffers are placed in order of time. Then buffers with long
-// lives are placed from one end of memory, and buffers with short lives from the other end.
+// If no order comes near enough to the bound, buffers are placed in order of time, unless a place is firm.
+// Then buffers with long lives are placed from one end of memory, and buffers with short lives from the other
+// end.
 //
 // If that does not suffice either, small buffers are placed in a separate part, at most a few thousandths of
 // the whole. Then they leave no holes among large buffers, although most buffers are small. The three orders
@@ -40,8 +41,8 @@ struct Lifetime {
   // From this instruction to the end of the step, the place should stay free for the next step's buffer. Must
   // be at least `soft_end`, or kNone if the place need not stay free.
   std::uint32_t next_begin = kNone;
-  // Whether the place stays free even if the arena then exceeds the goal. Placement in order of time ignores
-  // this (see places_in_order_of_time()).
+  // Whether the place stays free even if the arena then exceeds the goal. Other buffers' soft lives may still
+  // extend into that time. Placement in order of time ignores this (see places_in_order_of_time()).
   bool next_is_firm = false;
 
   bool operator==(const Lifetime&) const = default;
@@ -59,7 +60,8 @@ struct Placement {
   std::vector<std::uint64_t> offsets;
   std::uint64_t bytes = 0;
 };
-// Whether find_placement() places so many buffers in order of time.
+// Whether there are too many buffers, or pairs of buffers that are alive at once, for first fit.
+// find_placement() then places all buffers in order of time.
 bool places_in_order_of_time(std::span<const Lifetime> lifetimes);
 
 // Finds offsets that are multiples of `alignment`. The search ends once `goal` bytes suffice, and grants soft

@@ -98,7 +98,7 @@ Counterfactual predict_schedule(const PlannedRun& run, const Schedule& schedule)
 }
 
 // Predicts the plan with addresses like those of the plan in force, and with addresses from the search of
-// `optimal`, and returns the better prediction. If neither plan fits, values give way in further ways
+// `optimal`, and returns the better prediction. If none fits, values give way in further ways
 // (src/plan/optimal/arrangement.h). The search tries both the whole budget and the arena of the plan in
 // force, since that plan may have its addresses from a search in less memory.
 Counterfactual predict_arranged(const PlannedRun& run, const Plan& plan) {

@@ -81,6 +81,21 @@ class Finished {
     return plan_optimal(tape(), {}, budgets, costs, *forecaster_);
   }
 
+  // No op of the plan has a faster algorithm whose workspace has a place in which the step becomes shorter.
+  void expect_no_faster_op(const PlannedSchedule& planned, const Budgets& budgets) {
+    const std::uint64_t most = problem.room_beside_persistent(budgets.device_bytes);
+    const double seconds = forecast(planned.schedule).step_seconds;
+    for (OpId op = 0; op < problem.slots(); ++op) {
+      PlannedSchedule other = planned;
+      other.plan.algorithms[op] = problem.choices(op).front().algorithm;
+      if (optimal::ops_without_place(problem, other.plan, planned.schedule, most).empty()) {
+        const auto schedule =
+            optimal::arrange_as_before(problem, other.plan, planned.schedule, placements_, most);
+        EXPECT_GE(forecast(schedule.value()).step_seconds, seconds) << tape().op(op).name;
+      }
+    }
+  }
+
   std::unique_ptr<Forecaster> make() const { return make_forecaster(prediction_); }
 
   bool is_changed(OpId op) const { return after.plan.algorithms[op] != before.plan.algorithms[op]; }
@@ -119,6 +134,18 @@ std::multimap<std::string, std::uint64_t> offsets_of_values(const Schedule& sche
     }
   }
   return result;
+}
+
+// The median of the workspaces of the ops' fastest algorithms, without ops that need none.
+std::uint64_t median_workspace(const optimal::Problem& problem) {
+  std::vector<std::uint64_t> bytes;
+  for (OpId op = 0; op < problem.slots(); ++op) {
+    if (const std::uint64_t workspace = problem.choices(op).front().workspace_bytes; workspace > 0) {
+      bytes.push_back(workspace);
+    }
+  }
+  std::ranges::sort(bytes);
+  return bytes.empty() ? 0 : bytes[bytes.size() / 2];
 }
 
 struct Counts {
@@ -250,34 +277,38 @@ TEST(Finish, APlanWithoutAddressesAndAPlanThatDoesNotFitDoNotChange) {
   EXPECT_GT(slow, 0U);
 }
 
-// The second problem permits no workspace. Regression: if the finish made a plan under a limit the fastest,
-// it did not change the plan that had been the fastest.
+// The second problem has a limit that permits some workspaces. Regressions: if the finish made a plan under a
+// limit the fastest, it did not change the plan that had been the fastest. And it did not change the new
+// fastest plan with the choices above the limit.
 TEST(Finish, ThePlanOfEachProblemIsFinished) {
-  std::size_t gained = 0;
-  std::size_t kept_limit = 0;
-  for (std::uint64_t seed = 1; seed <= kTapes; ++seed) {
+  const Budgets budgets{.device_bytes = kAmple, .host_bytes = kAmple};
+  std::size_t above_limit = 0;
+  std::size_t won_under_limit = 0;
+  std::size_t overlooked = 0;  // a plan that gained more than its ops did, and could have become the fastest
+  for (std::uint64_t seed = 1; seed <= 4 * kTapes; ++seed) {
     SCOPED_TRACE(seed);
-    Finished keeps(seed);
+    Finished keeps(seed, {.policy = Policy::kOffloadNone, .preference = AlgorithmPreference::kPerformance});
     Finished offloads(seed, {.policy = Policy::kOffloadAll, .preference = AlgorithmPreference::kMemory});
-    const Budgets budgets{.device_bytes = kAmple, .host_bytes = kAmple};
-    const optimal::Problem limited(keeps.tape(), {}, keeps.costs, 0);
+    const optimal::Problem limited(keeps.tape(), {}, keeps.costs, median_workspace(keeps.problem));
     const auto seconds = [&](const PlannedSchedule& planned) {
       return keeps.forecast(planned.schedule).step_seconds;
     };
     for (const auto& [first, second] :
          {std::pair(&keeps.before, &offloads.before), std::pair(&offloads.before, &keeps.before)}) {
-      const double both = seconds(keeps.finish_all(budgets, {first, second}, {&keeps.problem, &limited}));
-      EXPECT_LE(both, seconds(keeps.finish_all(budgets, {second}, {&limited})));
+      const PlannedSchedule both = keeps.finish_all(budgets, {first, second}, {&keeps.problem, &limited});
+      const double under_limit = seconds(keeps.finish_all(budgets, {second}, {&limited}));
+      overlooked += seconds(both) > under_limit ? 1 : 0;
       const PlannedSchedule best = keeps.finish_all(budgets, {first, second}, {});
       const double without_limit = seconds(keeps.finish_all(budgets, {&best}, {&keeps.problem}));
-      EXPECT_LE(both, without_limit);
-      gained += without_limit < seconds(best) ? 1 : 0;
+      EXPECT_LE(seconds(both), without_limit);
+      won_under_limit += seconds(both) < without_limit ? 1 : 0;
+      above_limit += seconds(both) < under_limit ? 1 : 0;
+      keeps.expect_no_faster_op(both, budgets);
     }
-    const PlannedSchedule same = keeps.finish_all(budgets, {&keeps.before}, {&limited});
-    kept_limit += same.plan.algorithms == keeps.before.plan.algorithms ? 1 : 0;
   }
-  EXPECT_GT(gained, 0U);
-  EXPECT_EQ(kept_limit, kTapes);
+  EXPECT_GT(above_limit, 0U);
+  EXPECT_GT(won_under_limit, 0U);
+  EXPECT_LE(overlooked, 4 * kTapes / 50);
 }
 
 // --- the contest -------------------------------------------------------------------------------------------

@@ -67,9 +67,9 @@ std::uint64_t lowest_free(std::span<const Lifetime> all, std::span<const std::ui
   return offset;
 }
 
-// The schedule of a plan, with offsets like those of the schedule `before`. A buffer has the same offset as
-// the buffer of `before` with the same name and size, unless a buffer that is allocated earlier occupies some
-// of these bytes. All other buffers have the lowest free offset.
+// The schedule of a plan, with offsets like those of the schedule `before`. A buffer has the offset of the
+// buffer of `before` with the same name and size, unless an earlier buffer that keeps its offset overlaps
+// it. All other buffers have the lowest free offset.
 struct SamePlaces {
   SamePlaces(const Problem& problem, const Plan& plan, const Schedule& before)
       : schedule(build_layer_wise_schedule(problem.tape(), plan, nullptr)), all(lifetimes(schedule)) {

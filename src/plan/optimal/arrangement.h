@@ -68,9 +68,10 @@ std::vector<std::uint64_t> largest_places(const Schedule& schedule, std::uint64_
 std::vector<OpId> ops_without_place(const Problem& problem, const Plan& plan, const Schedule& before,
                                     std::uint64_t most);
 
-// The schedule of `plan` with offsets like those of `before`. A buffer keeps its offset unless a buffer that
-// is allocated earlier now occupies some of these bytes. All other buffers get the lowest free offset. If the
-// arena then exceeds `most` bytes, all buffers are placed anew. Returns nothing if no addresses are found.
+// The schedule of `plan` with offsets like those of `before`, which must have addresses. A buffer gets the
+// offset of the buffer of `before` with the same name and size, unless an earlier buffer that keeps its
+// offset overlaps it. All other buffers get the lowest free offset. If the arena then exceeds `most` bytes,
+// all buffers are placed anew. Returns nothing if no addresses are found.
 std::optional<Schedule> arrange_as_before(const Problem& problem, const Plan& plan, const Schedule& before,
                                           Placements& placements, std::uint64_t most);
 

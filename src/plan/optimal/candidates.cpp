@@ -371,18 +371,21 @@ void Candidates::consider_early_loads(std::uint64_t goal, const GiveWay& give_wa
     const auto [from, bytes] = *next;
     const PlannedSchedule candidate = arranged(bytes, give_way, enough, {.from = from, .firm = true});
     const std::uint64_t committed = committed_bytes(candidate.schedule.arena_bytes);
-    // The smallest budget must not depend on whether a step is late.
+    // Early loads do not change the smallest budget, since they depend on the budget of the run.
     const bool enters = committed <= enough && committed >= contest_.smallest_peak_bytes();
-    if (enters && !is_late(contest_.enter(candidate, first_.lost_to_last_resorts(candidate)))) {
+    const double seconds =
+        enters ? contest_.enter(candidate, first_.lost_to_last_resorts(candidate)) : kNoRank.first;
+    if (seconds < kNoRank.first && !is_late(seconds)) {
       return;
     }
   }
 }
 
 // Whether a step of the decisions evaluated last takes notably longer than by the model, and the model's step
-// would be the fastest.
+// would be the fastest. A plan that does not fit has no step.
 bool Candidates::is_late(double seconds) const {
-  return seconds > (1 + kLate) * model_.seconds() && model_.seconds() < contest_.best_seconds();
+  return seconds < kNoRank.first && seconds > (1 + kLate) * model_.seconds() &&
+         model_.seconds() < contest_.best_seconds();
 }
 
 bool Candidates::may_load_early(const PlannedSchedule& known) const {

@@ -55,7 +55,7 @@ class Contest {
   // The seconds of the fastest plan that fits; infinite if none does.
   double best_seconds() const { return best_rank_.first; }
   // The best of the plans that count as plans of `problem`, which must have had a round, or of a problem
-  // after it. The reference is valid until the next round.
+  // after it. The reference is valid until a round of a new problem. The same reference means the same plan.
   const Best& best_from(std::size_t problem) const;
   // The lowest peak of all plans that were entered.
   std::uint64_t smallest_peak_bytes() const { return smallest_peak_bytes_; }

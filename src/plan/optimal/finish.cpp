@@ -29,6 +29,35 @@ struct SlowOp {
 };
 using Group = std::vector<SlowOp>;
 
+// `most`: bytes for all that is not persistent. The ops with the most lost seconds come first.
+Group slow_ops(const Problem& problem, const PlannedSchedule& known, std::uint64_t most) {
+  const std::vector<std::uint64_t> places =
+      largest_places(known.schedule, problem.costs().alignment_bytes, most);
+  std::vector<int> launches(problem.slots(), 0);
+  for (const Instruction& instruction : known.schedule.instructions) {
+    if (is_launch(instruction.kind)) {
+      ++launches[instruction.op];
+    }
+  }
+  Group result;
+  for (OpId op = 0; op < problem.slots(); ++op) {
+    const double now = problem.costs().op_seconds[op][known.plan.algorithms[op]];
+    SlowOp slow{.op = op};
+    for (const Choice& choice : problem.choices(op)) {
+      if (choice.seconds < now && choice.workspace_bytes <= places[op]) {
+        slow.lost_seconds = slow.faster.empty() ? launches[op] * (now - choice.seconds) : slow.lost_seconds;
+        slow.faster.push_back(choice.algorithm);
+      }
+    }
+    if (!slow.faster.empty()) {
+      result.push_back(std::move(slow));
+    }
+  }
+  const auto gain = [](const SlowOp& slow) { return -slow.lost_seconds; };
+  std::ranges::stable_sort(result, {}, gain);
+  return result;
+}
+
 class Finisher {
  public:
   Finisher(const Problem& problem, const Best& best, Contest& contest, Placements& placements)
@@ -51,38 +80,9 @@ class Finisher {
   // A change may delay a copy, end a delay or free a place, and so make another change worthwhile.
   void run() {
     do {
-      while (speed_up(slow_ops())) {
+      while (speed_up(slow_ops(problem_, known_, most_))) {
       }
     } while (take_back() || move_closer());
-  }
-
-  // The ops with the most lost seconds come first.
-  Group slow_ops() const {
-    const std::vector<std::uint64_t> places =
-        largest_places(known_.schedule, problem_.costs().alignment_bytes, most_);
-    std::vector<int> launches(problem_.slots(), 0);
-    for (const Instruction& instruction : known_.schedule.instructions) {
-      if (is_launch(instruction.kind)) {
-        ++launches[instruction.op];
-      }
-    }
-    Group result;
-    for (OpId op = 0; op < problem_.slots(); ++op) {
-      const double now = problem_.costs().op_seconds[op][known_.plan.algorithms[op]];
-      SlowOp slow{.op = op};
-      for (const Choice& choice : problem_.choices(op)) {
-        if (choice.seconds < now && choice.workspace_bytes <= places[op]) {
-          slow.lost_seconds = slow.faster.empty() ? launches[op] * (now - choice.seconds) : slow.lost_seconds;
-          slow.faster.push_back(choice.algorithm);
-        }
-      }
-      if (!slow.faster.empty()) {
-        result.push_back(std::move(slow));
-      }
-    }
-    const auto gain = [](const SlowOp& slow) { return -slow.lost_seconds; };
-    std::ranges::stable_sort(result, {}, gain);
-    return result;
   }
 
  private:
@@ -201,27 +201,41 @@ class Finisher {
 }  // namespace
 
 void finish(std::span<const Problem* const> problems, Contest& contest, Placements& placements) {
-  std::vector<const Best*> sources;  // by problem: the plan before it is copied
-  std::vector<Best> found;           // by problem
-  for (std::size_t number = 0; number < problems.size(); ++number) {
-    sources.push_back(&contest.best_from(number));
-    found.push_back(*sources.back());
-  }
-  const double fastest = contest.best_seconds();  // of the plans before they are changed
-  Group before;                                   // of the problem after this one
-  for (std::size_t number = problems.size(); number-- > 0;) {
-    if (!found[number].plan || found[number].plan->schedule.arena_bytes == 0) {
-      continue;
+  const double fastest = contest.best_seconds();
+  // `shared`: whether the best plan of the next problem is the same, so that the changes with the choices of
+  // that problem are known.
+  const auto change = [&](std::size_t number, const Best& best, bool shared) {
+    if (!best.plan || best.plan->schedule.arena_bytes == 0) {
+      return;
     }
-    Finisher finisher(*problems[number], found[number], contest, placements);
-    Group slow = finisher.slow_ops();
-    const bool same =
-        number + 1 < problems.size() && sources[number] == sources[number + 1] && slow == before;
-    if (!same && (found[number].rank.first == fastest || finisher.may_win(slow))) {
+    const std::uint64_t most = problems[number]->room_beside_persistent(contest.budgets().device_bytes);
+    const Group slow = slow_ops(*problems[number], *best.plan, most);
+    if (shared && slow == slow_ops(*problems[number + 1], *best.plan, most)) {
+      return;
+    }
+    Finisher finisher(*problems[number], best, contest, placements);
+    if (best.rank.first <= fastest || finisher.may_win(slow)) {
       contest.begin_round(number);
       finisher.run();
     }
-    before = std::move(slow);
+  };
+  const auto is_shared = [&](std::size_t number) {
+    return number + 1 < problems.size() && &contest.best_from(number) == &contest.best_from(number + 1);
+  };
+  std::vector<Best> found;  // by problem
+  std::vector<bool> shared;
+  for (std::size_t number = 0; number < problems.size(); ++number) {
+    found.push_back(contest.best_from(number));
+    shared.push_back(is_shared(number));
+  }
+  for (std::size_t number = problems.size(); number-- > 0;) {
+    change(number, found[number], shared[number]);
+  }
+  // A plan that was changed under a limit may now be the best plan of problems with higher limits.
+  for (std::size_t number = problems.size(); number-- > 0;) {
+    if (is_shared(number)) {
+      change(number, Best(contest.best_from(number)), true);
+    }
   }
 }
 

@@ -10,8 +10,11 @@
 
 namespace vdnn::optimal {
 
-// Enters changed plans. For each problem, the best plan of this problem and the problems after it is changed,
-// with the problem's choices of algorithms. The problems are in the order of their numbers in the contest.
+// Enters changed plans. The problems are in the order of their numbers in the contest, in which each has had
+// a round. Each has the choices of algorithms of the problem after it, and may have more. For each problem,
+// the best plan of this problem and the problems after it is changed with the problem's choices. If the
+// problem after it has the same best plan, this is only done if a choice that only this problem has has a
+// place.
 //
 // Groups of ops switch to faster algorithms whose workspaces have a place among the other buffers, if the
 // step becomes shorter. An op switches back if the step becomes still shorter. If the plan then reserves more
