@@ -60,6 +60,7 @@ struct Placement {
   std::vector<std::uint64_t> offsets;
   std::uint64_t bytes = 0;
 };
+
 // Whether there are too many buffers, or pairs of buffers that are alive at once, for first fit.
 // find_placement() then places all buffers in order of time.
 bool places_in_order_of_time(std::span<const Lifetime> lifetimes);
