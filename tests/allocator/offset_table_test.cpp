@@ -8,7 +8,7 @@
 #include <random>
 #include <vector>
 
-namespace vdnn {
+namespace vdnn::offset_table_test {
 namespace {
 
 TEST(OffsetTable, IsEmptyAtFirst) {
@@ -47,4 +47,4 @@ TEST(OffsetTable, IsAMap) {
 }
 
 }  // namespace
-}  // namespace vdnn
+}  // namespace vdnn::offset_table_test

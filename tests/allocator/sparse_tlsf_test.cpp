@@ -15,7 +15,7 @@
 
 #include "vdnn/error.h"
 
-namespace vdnn {
+namespace vdnn::sparse_tlsf_test {
 namespace {
 
 constexpr std::uint64_t kUnit = 64;
@@ -246,4 +246,4 @@ TEST(SparseTlsf, OnlyAVacancyIsCommitted) {
 }
 
 }  // namespace
-}  // namespace vdnn
+}  // namespace vdnn::sparse_tlsf_test

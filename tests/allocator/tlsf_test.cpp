@@ -13,7 +13,7 @@
 #include "tests/fakes/heap.h"
 #include "vdnn/error.h"
 
-namespace vdnn {
+namespace vdnn::tlsf_test {
 namespace {
 
 constexpr std::uint64_t kUnit = 64;
@@ -446,4 +446,4 @@ TEST(Tlsf, TakesNothingFromTheHeapInTheSteadyState) {
 }
 
 }  // namespace
-}  // namespace vdnn
+}  // namespace vdnn::tlsf_test

@@ -10,7 +10,7 @@
 #include "tests/data/samples.h"
 #include "vdnn/error.h"
 
-namespace vdnn {
+namespace vdnn::augmentation_test {
 namespace {
 
 using ::testing::AllOf;
@@ -207,4 +207,4 @@ TEST(Augmentation, RefusesWhatCannotBe) {
 }
 
 }  // namespace
-}  // namespace vdnn
+}  // namespace vdnn::augmentation_test

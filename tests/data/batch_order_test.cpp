@@ -12,7 +12,7 @@
 
 #include "vdnn/error.h"
 
-namespace vdnn {
+namespace vdnn::batch_order_test {
 namespace {
 
 std::vector<std::uint64_t> epoch(const BatchOrder& order, std::uint64_t number) {
@@ -198,4 +198,4 @@ TEST(BatchOrder, RefusesWhatCannotBe) {
 }
 
 }  // namespace
-}  // namespace vdnn
+}  // namespace vdnn::batch_order_test

@@ -6,7 +6,7 @@
 #include "vdnn/dataset.h"
 #include "vdnn/error.h"
 
-namespace vdnn {
+namespace vdnn::cifar10_test {
 namespace {
 
 namespace fs = std::filesystem;
@@ -161,4 +161,4 @@ TEST_F(Cifar10Test, OnlyTrainingIsAugmented) {
 }
 
 }  // namespace
-}  // namespace vdnn
+}  // namespace vdnn::cifar10_test

@@ -7,7 +7,7 @@
 #include "tests/data/samples.h"
 #include "vdnn/error.h"
 
-namespace vdnn {
+namespace vdnn::dataset_test {
 namespace {
 
 using ::testing::AllOf;
@@ -47,4 +47,4 @@ TEST(OpenDataset, AugmentsOnRequest) {
 }
 
 }  // namespace
-}  // namespace vdnn
+}  // namespace vdnn::dataset_test

@@ -12,7 +12,7 @@
 #include "vdnn/dataset.h"
 #include "vdnn/error.h"
 
-namespace vdnn {
+namespace vdnn::fashion_mnist_test {
 namespace {
 
 namespace fs = std::filesystem;
@@ -339,4 +339,4 @@ TEST(FashionMnist, IsWhereDebianPutsIt) {
 }
 
 }  // namespace
-}  // namespace vdnn
+}  // namespace vdnn::fashion_mnist_test

@@ -8,7 +8,7 @@
 #include "vdnn/dataset.h"
 #include "vdnn/error.h"
 
-namespace vdnn {
+namespace vdnn::synthetic_test {
 namespace {
 
 using ::testing::AllOf;
@@ -168,4 +168,4 @@ TEST(SyntheticLabelMaps, AreOfTheSamplesSpace) {
 }
 
 }  // namespace
-}  // namespace vdnn
+}  // namespace vdnn::synthetic_test

@@ -127,17 +127,27 @@ Dims joined(Dims front, const Dims& space) {
 }
 
 // Adds one product of a pass to `write`, the operand that is not read.
-void add_product(const reference::Product& each, Direction direction, const std::vector<Array>& reads,
-                 Array& write) {
+// Adds the products to the elements that the direction sums.
+void add_products(std::span<const reference::Product> products, Direction direction,
+                  const std::vector<Array>& reads, Array& write) {
+  const double* const a = reads[0].data.data();
+  const double* const b = reads[1].data.data();
+  double* const sums = write.data.data();
   switch (direction) {
     case Direction::kForward:
-      write.data[each.output] += reads[0].data[each.input] * reads[1].data[each.weight];
+      for (const reference::Product& each : products) {
+        sums[each.output] += a[each.input] * b[each.weight];
+      }
       break;
     case Direction::kBackwardData:
-      write.data[each.input] += reads[0].data[each.output] * reads[1].data[each.weight];
+      for (const reference::Product& each : products) {
+        sums[each.input] += a[each.output] * b[each.weight];
+      }
       break;
     default:
-      write.data[each.weight] += reads[0].data[each.input] * reads[1].data[each.output];
+      for (const reference::Product& each : products) {
+        sums[each.weight] += a[each.input] * b[each.output];
+      }
   }
 }
 
@@ -236,8 +246,9 @@ std::unique_ptr<cuda::VendorOp> FakeVendorLibrary::convolution(const cuda::Engin
   parts.compute = [x, w, window, direction = question.direction,
                    write = parts.write.dims](const std::vector<Array>& reads) {
     Array result(write);
-    reference::for_each_product(
-        x, w, window, [&](const reference::Product& each) { add_product(each, direction, reads, result); });
+    reference::visit_products(x, w, window, [&](std::span<const reference::Product> products) {
+      add_products(products, direction, reads, result);
+    });
     return result;
   };
   return std::make_unique<FakeOp>(std::move(parts), record_, launch_);

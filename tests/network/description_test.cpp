@@ -9,7 +9,7 @@
 #include "vdnn/error.h"
 #include "vdnn/network.h"
 
-namespace vdnn {
+namespace vdnn::description_test {
 namespace {
 
 std::vector<LayerDescription> layers_backwards() {
@@ -114,4 +114,4 @@ TEST(BuildNetwork, NamesBothLayersAndShapesThatDoNotFit) {
 }
 
 }  // namespace
-}  // namespace vdnn
+}  // namespace vdnn::description_test

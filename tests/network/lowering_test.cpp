@@ -12,7 +12,7 @@
 #include "vdnn/error.h"
 #include "vdnn/network.h"
 
-namespace vdnn {
+namespace vdnn::lowering_test {
 namespace {
 
 const TrainingOptions kSgd{.optimizer = SgdSpec{.momentum = 0.9F}};
@@ -636,4 +636,4 @@ TEST(Lowering, UpdatesAreTheLastUseOfParametersAndGradients) {
 }
 
 }  // namespace
-}  // namespace vdnn
+}  // namespace vdnn::lowering_test

@@ -9,7 +9,7 @@
 
 #include "vdnn/error.h"
 
-namespace vdnn {
+namespace vdnn::network_test {
 namespace {
 
 ConvolutionSpec same_convolution(std::int64_t filters) {
@@ -402,4 +402,4 @@ TEST(NetworkBuilder, GoesOnAfterARejectedLayer) {
 }
 
 }  // namespace
-}  // namespace vdnn
+}  // namespace vdnn::network_test

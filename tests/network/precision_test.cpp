@@ -11,7 +11,7 @@
 #include "vdnn/error.h"
 #include "vdnn/network.h"
 
-namespace vdnn {
+namespace vdnn::precision_test {
 namespace {
 
 using ::testing::AllOf;
@@ -174,4 +174,4 @@ TEST(PrecisionTape, EvaluationSharesTheParametersOfItsPrecision) {
 }
 
 }  // namespace
-}  // namespace vdnn
+}  // namespace vdnn::precision_test

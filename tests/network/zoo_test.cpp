@@ -9,7 +9,7 @@
 
 #include "vdnn/error.h"
 
-namespace vdnn {
+namespace vdnn::zoo_test {
 namespace {
 
 ModelOptions options(const std::string& model, std::int64_t batch = 64) {
@@ -340,4 +340,4 @@ TEST(Zoo, RejectsInputsThatCannotBe) {
 }
 
 }  // namespace
-}  // namespace vdnn
+}  // namespace vdnn::zoo_test

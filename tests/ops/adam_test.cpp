@@ -8,7 +8,7 @@
 #include "tests/ops/tested_library.h"
 #include "vdnn/error.h"
 
-namespace vdnn::testing {
+namespace vdnn::testing::adam_test {
 namespace {
 
 using reference::Array;
@@ -178,4 +178,4 @@ TEST_P(AdamTest, RefusesWhatCannotBe) {
 }
 
 }  // namespace
-}  // namespace vdnn::testing
+}  // namespace vdnn::testing::adam_test

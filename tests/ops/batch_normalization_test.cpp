@@ -12,7 +12,7 @@
 #include "vdnn/error.h"
 #include "vdnn/network.h"
 
-namespace vdnn::testing {
+namespace vdnn::testing::batch_normalization_test {
 namespace {
 
 using reference::Array;
@@ -320,4 +320,4 @@ TEST(ReferenceNormalization, BatchStatisticsAreThoseOfAChannel) {
 }
 
 }  // namespace
-}  // namespace vdnn::testing
+}  // namespace vdnn::testing::batch_normalization_test

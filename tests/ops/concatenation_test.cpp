@@ -7,7 +7,7 @@
 #include "tests/ops/tested_library.h"
 #include "vdnn/error.h"
 
-namespace vdnn::testing {
+namespace vdnn::testing::concatenation_test {
 namespace {
 
 using reference::Array;
@@ -126,4 +126,4 @@ TEST(ReferenceConcatenation, SlicesAreOfChannels) {
 }
 
 }  // namespace
-}  // namespace vdnn::testing
+}  // namespace vdnn::testing::concatenation_test

@@ -10,7 +10,7 @@
 #include "tests/ops/tested_library.h"
 #include "vdnn/error.h"
 
-namespace vdnn::testing {
+namespace vdnn::testing::dice_cross_entropy_test {
 namespace {
 
 using reference::Array;
@@ -256,4 +256,4 @@ INSTANTIATE_TEST_SUITE_P(Libraries, DiceCrossEntropyTest, ::testing::ValuesIn(te
                          [](const auto& test) { return test.param.name(); });
 
 }  // namespace
-}  // namespace vdnn::testing
+}  // namespace vdnn::testing::dice_cross_entropy_test

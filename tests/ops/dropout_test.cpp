@@ -16,7 +16,7 @@
 #include "vdnn/cpu_ops.h"
 #include "vdnn/error.h"
 
-namespace vdnn::testing {
+namespace vdnn::testing::dropout_test {
 namespace {
 
 using reference::Array;
@@ -270,4 +270,4 @@ TEST(DropoutMask, IsTheSequentialGenerators) {
 }
 
 }  // namespace
-}  // namespace vdnn::testing
+}  // namespace vdnn::testing::dropout_test

@@ -10,7 +10,7 @@
 #include "tests/ops/tested_library.h"
 #include "vdnn/error.h"
 
-namespace vdnn::testing {
+namespace vdnn::testing::elementwise_test {
 namespace {
 
 using reference::Array;
@@ -202,4 +202,4 @@ TEST(ReferenceActivation, GradientsAreDerivatives) {
 }
 
 }  // namespace
-}  // namespace vdnn::testing
+}  // namespace vdnn::testing::elementwise_test

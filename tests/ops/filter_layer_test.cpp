@@ -14,7 +14,7 @@
 #include "vdnn/cpu_ops.h"
 #include "vdnn/error.h"
 
-namespace vdnn::testing {
+namespace vdnn::testing::filter_layer_test {
 namespace {
 
 using reference::Array;
@@ -199,4 +199,4 @@ TEST(FilterLayer, StridesOverSlicesInPaddingAreRefusedOrRight) {
 }
 
 }  // namespace
-}  // namespace vdnn::testing
+}  // namespace vdnn::testing::filter_layer_test

@@ -9,7 +9,7 @@
 #include "tests/ops/tested_library.h"
 #include "vdnn/error.h"
 
-namespace vdnn::testing {
+namespace vdnn::testing::gradient_norm_test {
 namespace {
 
 using reference::Array;
@@ -150,4 +150,4 @@ TEST_P(GradientNormTest, RefusesWhatCannotBe) {
 }
 
 }  // namespace
-}  // namespace vdnn::testing
+}  // namespace vdnn::testing::gradient_norm_test

@@ -5,7 +5,7 @@
 #include "tests/ops/layer_cases.h"
 #include "tests/ops/tested_library.h"
 
-namespace vdnn::testing {
+namespace vdnn::testing::gradient_sum_test {
 namespace {
 
 using reference::Array;
@@ -62,4 +62,4 @@ INSTANTIATE_TEST_SUITE_P(Libraries, GradientSumTest, ::testing::ValuesIn(tested_
                          [](const auto& test) { return test.param.name(); });
 
 }  // namespace
-}  // namespace vdnn::testing
+}  // namespace vdnn::testing::gradient_sum_test

@@ -11,7 +11,7 @@
 #include "tests/ops/tested_library.h"
 #include "vdnn/error.h"
 
-namespace vdnn::testing {
+namespace vdnn::testing::group_normalization_test {
 namespace {
 
 using reference::Array;
@@ -259,4 +259,4 @@ TEST(ReferenceNormalization, GroupStatisticsAreThoseOfASamplesChannels) {
 }
 
 }  // namespace
-}  // namespace vdnn::testing
+}  // namespace vdnn::testing::group_normalization_test

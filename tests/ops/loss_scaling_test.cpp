@@ -14,7 +14,7 @@
 #include "tests/ops/layer_cases.h"
 #include "tests/ops/tested_library.h"
 
-namespace vdnn::testing {
+namespace vdnn::testing::loss_scaling_test {
 namespace {
 
 using reference::Array;
@@ -245,4 +245,4 @@ INSTANTIATE_TEST_SUITE_P(Optimizers, ScaledUpdate, ::testing::ValuesIn(update_ca
                          [](const auto& test) { return test.param.name + "_" + test.param.library.name(); });
 
 }  // namespace
-}  // namespace vdnn::testing
+}  // namespace vdnn::testing::loss_scaling_test

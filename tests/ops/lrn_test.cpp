@@ -6,7 +6,7 @@
 #include "tests/ops/tested_library.h"
 #include "vdnn/cpu_ops.h"
 
-namespace vdnn::testing {
+namespace vdnn::testing::lrn_test {
 namespace {
 
 using reference::Array;
@@ -127,4 +127,4 @@ TEST(Lrn, VolumesAreComputedAsPlanesAre) {
 }
 
 }  // namespace
-}  // namespace vdnn::testing
+}  // namespace vdnn::testing::lrn_test

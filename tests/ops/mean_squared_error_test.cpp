@@ -7,7 +7,7 @@
 #include "tests/ops/reference_losses.h"
 #include "tests/ops/tested_library.h"
 
-namespace vdnn::testing {
+namespace vdnn::testing::mean_squared_error_test {
 namespace {
 
 using reference::Array;
@@ -98,4 +98,4 @@ INSTANTIATE_TEST_SUITE_P(Libraries, MeanSquaredErrorTest, ::testing::ValuesIn(te
                          [](const auto& test) { return test.param.name(); });
 
 }  // namespace
-}  // namespace vdnn::testing
+}  // namespace vdnn::testing::mean_squared_error_test

@@ -18,7 +18,7 @@
 #include "tests/ops/layer_cases.h"
 #include "tests/ops/tested_library.h"
 
-namespace vdnn::testing {
+namespace vdnn::testing::narrow_types_test {
 namespace {
 
 using reference::Array;
@@ -340,4 +340,4 @@ INSTANTIATE_TEST_SUITE_P(Libraries, NarrowCopies, ::testing::ValuesIn(all_librar
                          [](const auto& test) { return test.param.name(); });
 
 }  // namespace
-}  // namespace vdnn::testing
+}  // namespace vdnn::testing::narrow_types_test

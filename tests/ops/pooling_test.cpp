@@ -6,7 +6,7 @@
 #include "tests/ops/tested_library.h"
 #include "vdnn/cpu_ops.h"
 
-namespace vdnn::testing {
+namespace vdnn::testing::pooling_test {
 namespace {
 
 using reference::Array;
@@ -130,4 +130,4 @@ INSTANTIATE_TEST_SUITE_P(Cases, PoolingTest, ::testing::ValuesIn(all_cases()), [
 });
 
 }  // namespace
-}  // namespace vdnn::testing
+}  // namespace vdnn::testing::pooling_test

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <span>
 
 namespace vdnn::reference {
 
@@ -238,8 +239,8 @@ Dims transposed_output(const Dims& input, std::int64_t channels, const Window& w
   return output;
 }
 
-void for_each_product(const Dims& x, const Dims& filter, const Window& window,
-                      const std::function<void(const Product&)>& visit) {
+void visit_products(const Dims& x, const Dims& filter, const Window& window,
+                    const std::function<void(std::span<const Product>)>& visit) {
   const Dims y = window_output(x, filter[0], window);
   const auto channels = static_cast<std::size_t>(x[1]);
   const auto filters = static_cast<std::size_t>(filter[0]);
@@ -249,24 +250,28 @@ void for_each_product(const Dims& x, const Dims& filter, const Window& window,
   const std::size_t y_space = size_of(space_of(y));
   const std::size_t window_size = size_of(window.kernel);
   const std::vector<Tap> taps = taps_of(space_of(x), space_of(y), window);
+  std::vector<Product> products(taps.size());
   for (std::size_t n = 0; n < static_cast<std::size_t>(x[0]); ++n) {
     for (std::size_t k = 0; k < filters; ++k) {
       const std::size_t first_channel = k / group_filters * group_channels;
       for (std::size_t c = 0; c < group_channels; ++c) {
-        for (const Tap& each : taps) {
-          visit({.input = (n * channels + first_channel + c) * x_space + each.in,
-                 .weight = (k * group_channels + c) * window_size + each.tap,
-                 .output = (n * filters + k) * y_space + each.out});
-        }
+        std::ranges::transform(taps, products.begin(), [&](const Tap& each) {
+          return Product{.input = (n * channels + first_channel + c) * x_space + each.in,
+                         .weight = (k * group_channels + c) * window_size + each.tap,
+                         .output = (n * filters + k) * y_space + each.out};
+        });
+        visit(products);
       }
     }
   }
 }
 
 std::vector<Product> convolution(const Dims& x, const Dims& filter, const Window& window) {
-  std::vector<Product> products;
-  for_each_product(x, filter, window, [&](const Product& product) { products.push_back(product); });
-  return products;
+  std::vector<Product> all;
+  visit_products(x, filter, window, [&](std::span<const Product> products) {
+    all.insert(all.end(), products.begin(), products.end());
+  });
+  return all;
 }
 
 std::vector<Product> transposed_convolution(const Dims& x, const Dims& filter, const Window& window) {

@@ -2,6 +2,7 @@
 // Layers with filters or windows, and local response normalisation, in double precision; see reference.h.
 
 #include <functional>
+#include <span>
 #include <vector>
 
 #include "tests/ops/reference.h"
@@ -25,10 +26,10 @@ struct Product {
   std::size_t weight = 0;
   std::size_t output = 0;
 };
-// Visits the products of a convolution in a fixed order. The number of groups is the channels of x divided by
-// those of the filter.
-void for_each_product(const Dims& x, const Dims& filter, const Window& window,
-                      const std::function<void(const Product&)>& visit);
+// Visits the products of a convolution in a fixed order, those of one sample, filter and channel at a time.
+// The number of groups is the channels of x divided by those of the filter.
+void visit_products(const Dims& x, const Dims& filter, const Window& window,
+                    const std::function<void(std::span<const Product>)>& visit);
 std::vector<Product> convolution(const Dims& x, const Dims& filter, const Window& window);
 std::vector<Product> transposed_convolution(const Dims& x, const Dims& filter, const Window& window);
 std::vector<Product> fully_connected(const Dims& x, const Dims& weights);

@@ -5,7 +5,7 @@
 #include "tests/ops/tested_library.h"
 #include "vdnn/error.h"
 
-namespace vdnn::testing {
+namespace vdnn::testing::sgd_test {
 namespace {
 
 using reference::Array;
@@ -93,4 +93,4 @@ TEST_P(SgdTest, RefusesNegativeCoefficients) {
 }
 
 }  // namespace
-}  // namespace vdnn::testing
+}  // namespace vdnn::testing::sgd_test

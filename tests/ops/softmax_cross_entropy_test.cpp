@@ -9,7 +9,7 @@
 #include "tests/ops/tested_library.h"
 #include "vdnn/error.h"
 
-namespace vdnn::testing {
+namespace vdnn::testing::softmax_cross_entropy_test {
 namespace {
 
 using reference::Array;
@@ -219,4 +219,4 @@ INSTANTIATE_TEST_SUITE_P(Libraries, SoftmaxCrossEntropyTest,
                          [](const auto& test) { return test.param.name(); });
 
 }  // namespace
-}  // namespace vdnn::testing
+}  // namespace vdnn::testing::softmax_cross_entropy_test

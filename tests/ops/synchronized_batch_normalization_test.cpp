@@ -13,7 +13,7 @@
 #include "tests/ops/reference_normalization.h"
 #include "tests/ops/tested_library.h"
 
-namespace vdnn::testing {
+namespace vdnn::testing::synchronized_batch_normalization_test {
 namespace {
 
 using reference::Array;
@@ -236,4 +236,4 @@ INSTANTIATE_TEST_SUITE_P(Cases, SynchronizedBatchNormalizationTest, ::testing::V
                          });
 
 }  // namespace
-}  // namespace vdnn::testing
+}  // namespace vdnn::testing::synchronized_batch_normalization_test

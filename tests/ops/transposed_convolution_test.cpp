@@ -8,7 +8,7 @@
 #include "tests/ops/layer_cases.h"
 #include "vdnn/cpu_ops.h"
 
-namespace vdnn::testing {
+namespace vdnn::testing::transposed_convolution_test {
 namespace {
 
 LayerRecipe training_recipe(const TransposedConvolutionSpec& spec) {
@@ -56,4 +56,4 @@ TEST(TransposedConvolution, SpreadsAnInputByItsFilter) {
 }
 
 }  // namespace
-}  // namespace vdnn::testing
+}  // namespace vdnn::testing::transposed_convolution_test

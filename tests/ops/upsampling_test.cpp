@@ -5,7 +5,7 @@
 #include "tests/ops/layer_cases.h"
 #include "tests/ops/tested_library.h"
 
-namespace vdnn::testing {
+namespace vdnn::testing::upsampling_test {
 namespace {
 
 using reference::Array;
@@ -120,4 +120,4 @@ INSTANTIATE_TEST_SUITE_P(Cases, UpsamplingTest, ::testing::ValuesIn(all_cases())
 });
 
 }  // namespace
-}  // namespace vdnn::testing
+}  // namespace vdnn::testing::upsampling_test

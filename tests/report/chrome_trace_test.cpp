@@ -11,7 +11,7 @@
 
 #include "vdnn/error.h"
 
-namespace vdnn {
+namespace vdnn::chrome_trace_test {
 namespace {
 
 using Json = nlohmann::json;
@@ -153,4 +153,4 @@ TEST(ChromeTrace, ReportsAStreamThatFails) {
 }
 
 }  // namespace
-}  // namespace vdnn
+}  // namespace vdnn::chrome_trace_test

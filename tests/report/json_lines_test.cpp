@@ -10,7 +10,7 @@
 #include "tests/temporary_directory.h"
 #include "vdnn/error.h"
 
-namespace vdnn {
+namespace vdnn::json_lines_test {
 namespace {
 
 namespace fs = std::filesystem;
@@ -83,4 +83,4 @@ TEST_F(JsonLinesTest, StandardOutputIsWrittenThroughNotOpened) {
 }
 
 }  // namespace
-}  // namespace vdnn
+}  // namespace vdnn::json_lines_test

@@ -5,7 +5,7 @@
 
 #include <nlohmann/json.hpp>
 
-namespace vdnn::testing {
+namespace vdnn::testing::json_schema_test {
 namespace {
 
 using ::testing::ElementsAre;
@@ -82,4 +82,4 @@ TEST(JsonSchema, RefusesKeywordsThatItDoesNotCheck) {
 }
 
 }  // namespace
-}  // namespace vdnn::testing
+}  // namespace vdnn::testing::json_schema_test

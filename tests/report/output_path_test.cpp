@@ -11,7 +11,7 @@
 #include "tests/temporary_directory.h"
 #include "vdnn/error.h"
 
-namespace vdnn {
+namespace vdnn::output_path_test {
 namespace {
 
 namespace fs = std::filesystem;
@@ -114,4 +114,4 @@ TEST_F(OutputPathTest, MissingPermissionIsFound) {
 }
 
 }  // namespace
-}  // namespace vdnn
+}  // namespace vdnn::output_path_test

@@ -12,7 +12,7 @@
 
 #include "vdnn/error.h"
 
-namespace vdnn {
+namespace vdnn::progress_test {
 namespace {
 
 using ::testing::AllOf;
@@ -197,4 +197,4 @@ TEST_F(ProgressTest, ABudgetOfNothingAndALossThatIsNotANumberAreShown) {
 }
 
 }  // namespace
-}  // namespace vdnn
+}  // namespace vdnn::progress_test

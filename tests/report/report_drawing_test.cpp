@@ -8,7 +8,7 @@
 #include <sstream>
 #include <string>
 
-namespace vdnn {
+namespace vdnn::report_drawing_test {
 namespace {
 
 using ::testing::HasSubstr;
@@ -141,4 +141,4 @@ TEST(ReportDrawing, AnEmptyStepIsEmpty) {
 }
 
 }  // namespace
-}  // namespace vdnn
+}  // namespace vdnn::report_drawing_test

@@ -7,7 +7,7 @@
 
 #include "tests/report/json_schema.h"
 
-namespace vdnn::testing {
+namespace vdnn::testing::summary_schema_test {
 namespace {
 
 using ::testing::Contains;
@@ -270,4 +270,4 @@ TEST(StepSchema, WantsEveryKeyOfItsType) {
 }
 
 }  // namespace
-}  // namespace vdnn::testing
+}  // namespace vdnn::testing::summary_schema_test

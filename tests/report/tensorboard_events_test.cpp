@@ -22,7 +22,7 @@
 #include "tests/temporary_directory.h"
 #include "vdnn/error.h"
 
-namespace vdnn {
+namespace vdnn::tensorboard_events_test {
 namespace {
 
 namespace fs = std::filesystem;
@@ -228,4 +228,4 @@ TEST_F(EventFileTest, NeedsAFolderWhoseNameIsNotTooLong) {
 }
 
 }  // namespace
-}  // namespace vdnn
+}  // namespace vdnn::tensorboard_events_test

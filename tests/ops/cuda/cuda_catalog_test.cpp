@@ -13,7 +13,7 @@
 #include "tests/ops/cuda/listed_engines.h"
 #include "vdnn/classic_catalog.h"
 
-namespace vdnn::cuda {
+namespace vdnn::cuda::cuda_catalog_test {
 namespace {
 
 using enum NumericalNote;
@@ -242,4 +242,4 @@ TEST_F(CudaCatalogConvolutions, HasTheOperandsOfTheClassicOne) {
 }
 
 }  // namespace
-}  // namespace vdnn::cuda
+}  // namespace vdnn::cuda::cuda_catalog_test

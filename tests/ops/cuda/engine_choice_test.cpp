@@ -7,7 +7,7 @@
 
 #include "tests/ops/cuda/choose_engine.h"
 
-namespace vdnn::cuda {
+namespace vdnn::cuda::engine_choice_test {
 namespace {
 
 using enum NumericalNote;
@@ -90,4 +90,4 @@ TEST(EngineChoice, WhatNoLimitsChooseIsNotKept) {
 }
 
 }  // namespace
-}  // namespace vdnn::cuda
+}  // namespace vdnn::cuda::engine_choice_test

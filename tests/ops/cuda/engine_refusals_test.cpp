@@ -15,7 +15,7 @@
 #include "src/ops/cuda/recorded_engines.h"
 #include "tests/ops/cuda/listed_engines.h"
 
-namespace vdnn::cuda {
+namespace vdnn::cuda::engine_refusals_test {
 namespace {
 
 using enum NumericalNote;
@@ -170,4 +170,4 @@ TEST(EngineRefusals, AreNeverChosen) {
 }
 
 }  // namespace
-}  // namespace vdnn::cuda
+}  // namespace vdnn::cuda::engine_refusals_test

@@ -15,7 +15,7 @@
 #include "tests/temporary_directory.h"
 #include "vdnn/error.h"
 
-namespace vdnn::cuda {
+namespace vdnn::cuda::engine_timings_test {
 namespace {
 
 using ::testing::AllOf;
@@ -259,4 +259,4 @@ TEST_F(EngineTimingsFileTest, WithoutAFileTimingsLiveAsLongAsTheObject) {
 }
 
 }  // namespace
-}  // namespace vdnn::cuda
+}  // namespace vdnn::cuda::engine_timings_test

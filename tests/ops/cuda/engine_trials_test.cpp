@@ -22,7 +22,7 @@
 #include "tests/fakes/fake_vendor_library.h"
 #include "vdnn/error.h"
 
-namespace vdnn::cuda {
+namespace vdnn::cuda::engine_trials_test {
 namespace {
 
 using enum NumericalNote;
@@ -447,4 +447,4 @@ TEST(TrialTolerance, FollowsFromTheLengthOfTheSumsAndTheType) {
 }
 
 }  // namespace
-}  // namespace vdnn::cuda
+}  // namespace vdnn::cuda::engine_trials_test

@@ -17,7 +17,7 @@
 #include "tests/report/json_schema.h"
 #include "vdnn/sim_device.h"
 
-namespace vdnn::cuda {
+namespace vdnn::cuda::recorded_engines_test {
 namespace {
 
 using enum NumericalNote;
@@ -232,4 +232,4 @@ TEST(KnownGpus, HaveRecordsThatTakeLessThanAMegabyte) {
 }
 
 }  // namespace
-}  // namespace vdnn::cuda
+}  // namespace vdnn::cuda::recorded_engines_test

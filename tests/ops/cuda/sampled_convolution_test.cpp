@@ -11,7 +11,7 @@
 #include "tests/ops/channels_last.h"
 #include "tests/ops/reference_windows.h"
 
-namespace vdnn::cuda {
+namespace vdnn::cuda::sampled_convolution_test {
 namespace {
 
 constexpr std::array kDirections{Direction::kForward, Direction::kBackwardData, Direction::kBackwardFilter};
@@ -153,4 +153,4 @@ TEST(SampledConvolution, CornersAreAmongTheSamples) {
 }
 
 }  // namespace
-}  // namespace vdnn::cuda
+}  // namespace vdnn::cuda::sampled_convolution_test

@@ -15,7 +15,7 @@
 #include "tests/ops/cuda/listed_engines.h"
 #include "vdnn/error.h"
 
-namespace vdnn::cuda {
+namespace vdnn::cuda::tried_engines_test {
 namespace {
 
 using enum NumericalNote;
@@ -336,4 +336,4 @@ TEST_F(TriedEnginesTest, WhereAllAreWrongTheReasonsAreSaid) {
 }
 
 }  // namespace
-}  // namespace vdnn::cuda
+}  // namespace vdnn::cuda::tried_engines_test
