@@ -37,12 +37,12 @@ if(VDNN_SANITIZE)
     # all checks.
     target_compile_options(vdnn_flags INTERFACE -fno-sanitize=null,object-size,pointer-overflow)
   endif()
-  # The sanitizers' presets link debug information into every test, which takes GNU's linker seconds per program.
-  find_program(VDNN_LLD ld.lld)
-  mark_as_advanced(VDNN_LLD)
-  if(VDNN_LLD)
-    target_link_options(vdnn_flags INTERFACE -fuse-ld=lld)
-  endif()
+endif()
+# GNU's linker takes three times as long as lld, and seconds for a program with the debug information of sanitizers.
+find_program(VDNN_LLD ld.lld)
+mark_as_advanced(VDNN_LLD)
+if(VDNN_LLD AND VDNN_SANITIZE)
+  target_link_options(vdnn_flags INTERFACE -fuse-ld=lld)
 endif()
 
 # With VDNN_UNITY, each batch of eight sources of a target is compiled as one, so headers and templates are compiled once
@@ -177,6 +177,9 @@ target_compile_options(vdnn_test_flags INTERFACE
   # g++ 12 reports members of temporary options as uninitialised.
   $<$<CXX_COMPILER_ID:GNU>:-Wno-maybe-uninitialized>)
 target_link_libraries(vdnn_test_flags INTERFACE vdnn_flags)
+if(VDNN_LLD)
+  target_link_options(vdnn_test_flags INTERFACE -fuse-ld=lld)
+endif()
 if(VDNN_SANITIZE STREQUAL "address,undefined")
   # In test programs, checks of alignment and dynamic types would take a quarter of the compile time. The libraries under test
   # have them, except in inline functions of headers, whose copy may come from the test. A separate target puts these flags

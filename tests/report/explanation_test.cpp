@@ -201,8 +201,9 @@ TEST(Explanation, ValuesMadeAgainForOthersAreRecomputed) {
                 decisions[value] == ValueDecision::kOffloaded);
     if (decisions[value] == ValueDecision::kRecomputed && listed == 0) {
       ++unlisted;
-      EXPECT_EQ(explain_value(least, value).decision, ValueDecision::kRecomputed);
-      EXPECT_FALSE(explain_value(least, value).recomputed_for.empty());
+      const ExplainedValue explained = explain_value(least, value);
+      EXPECT_EQ(explained.decision, ValueDecision::kRecomputed);
+      EXPECT_FALSE(explained.recomputed_for.empty());
     }
   }
   EXPECT_GT(unlisted, 0U);

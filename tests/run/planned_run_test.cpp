@@ -325,6 +325,17 @@ TEST_P(PlannedRunPolicies, FitIntoJustThePageLockedMemoryPredicted) {
   EXPECT_THAT(refusal(plan_run(run)), HasSubstr("page-locked"));
 }
 
+// Then no plan fits in any memory, and only the smallest budget is searched for.
+TEST(PlannedRun, HasOneSmallestBudgetIfTheHostHasTooLittle) {
+  RunOptions run{.model = {.model = "googlenet", .batch = 64},
+                 .device = "sim:titan-x",
+                 .host_memory_bytes = std::uint64_t{1} << 20U,
+                 .policy = Policy::kOptimal};
+  const std::uint64_t smallest = plan_run(run).smallest_budget_bytes();
+  run.memory_bytes = smallest;
+  EXPECT_EQ(plan_run(run).smallest_budget_bytes(), smallest);
+}
+
 TEST_P(PlannedRunPolicies, ArePredictedAlikeFromAnyOtherRun) {
   const PlannedRun run = plan_run(options_with(GetParam()));
   for (const Policy other : testing::kPolicies) {

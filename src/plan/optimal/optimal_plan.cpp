@@ -146,7 +146,11 @@ class Chooser {
     keep_everything();
     const std::uint64_t host = contest_.budgets().host_bytes;
     host_bytes_ = host - std::min(host, contest_.first_host_bytes());
-    choose_among_sizes();
+    // No plan needs less page-locked memory than the first. If that exceeds the budget, no plan fits, and
+    // only the smallest budget is searched for.
+    if (contest_.first_host_bytes() <= host) {
+      choose_among_sizes();
+    }
     consider_static_policies();
     consider_without_last_resorts();
     find_smallest();
