@@ -1,5 +1,6 @@
 # Rules for building every target of this project.
 
+include(CheckLinkerFlag)
 include(GNUInstallDirs)
 
 add_library(vdnn_flags INTERFACE)
@@ -38,28 +39,16 @@ if(VDNN_SANITIZE)
     target_compile_options(vdnn_flags INTERFACE -fno-sanitize=null,object-size,pointer-overflow)
   endif()
 endif()
-# GNU's linker takes three times as long as lld, and seconds for a program with the debug information of sanitizers.
-find_program(VDNN_LLD ld.lld)
-mark_as_advanced(VDNN_LLD)
-if(VDNN_LLD AND VDNN_SANITIZE)
-  target_link_options(vdnn_flags INTERFACE -fuse-ld=lld)
-endif()
 
 # With VDNN_UNITY, each batch of eight sources of a target is compiled as one, so headers and templates are compiled once
-# per batch. Two sources of a batch cannot define the same name in the same namespace, named or not, so tests that do so
-# have namespaces of their own, named after their files.
+# per batch. Two sources of a batch cannot define the same name in the same namespace, named or not. Tests of one program
+# that would do so have namespaces of their own, named after their files.
 function(vdnn_compile_in_batches name)
   set_target_properties(${name} PROPERTIES UNITY_BUILD ${VDNN_UNITY} UNITY_BUILD_BATCH_SIZE 8)
   if(VDNN_UNITY)
     # g++ treats the sources that a batch includes as headers.
     target_compile_options(${name} PRIVATE $<$<COMPILE_LANG_AND_ID:CXX,GNU>:-Wno-subobject-linkage>)
   endif()
-endfunction()
-
-# vdnn_light(target): code that reads options, writes reports and calls other rooms. It takes no notable part of a
-# program's run time, and compiles at -O1 in two thirds of the time of -O3.
-function(vdnn_light target)
-  target_compile_options(${target} PRIVATE $<$<CONFIG:Release>:-O1>)
 endfunction()
 
 # vdnn_library(name SOURCES a.cpp ... DEPENDS other_target ... PRIVATE_DEPENDS ... [SHAREABLE]): one room, part of
@@ -177,8 +166,16 @@ target_compile_options(vdnn_test_flags INTERFACE
   # g++ 12 reports members of temporary options as uninitialised.
   $<$<CXX_COMPILER_ID:GNU>:-Wno-maybe-uninitialized>)
 target_link_libraries(vdnn_test_flags INTERFACE vdnn_flags)
-if(VDNN_LLD)
-  target_link_options(vdnn_test_flags INTERFACE -fuse-ld=lld)
+# GNU's linker takes three times as long as lld. With the debug information of sanitizers, that is seconds per program.
+if((VDNN_BUILD_TESTS OR VDNN_SANITIZE) AND NOT CMAKE_INTERPROCEDURAL_OPTIMIZATION)
+  check_linker_flag(CXX -fuse-ld=lld VDNN_LINKS_WITH_LLD)
+endif()
+if(VDNN_LINKS_WITH_LLD)
+  if(VDNN_SANITIZE)
+    target_link_options(vdnn_flags INTERFACE -fuse-ld=lld)
+  else()
+    target_link_options(vdnn_test_flags INTERFACE -fuse-ld=lld)
+  endif()
 endif()
 if(VDNN_SANITIZE STREQUAL "address,undefined")
   # In test programs, checks of alignment and dynamic types would take a quarter of the compile time. The libraries under test

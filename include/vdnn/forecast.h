@@ -26,7 +26,8 @@ struct Forecast {
   }
 };
 
-// Deterministic: equal schedules have equal forecasts.
+// Deterministic: equal schedules have equal forecasts. A schedule that offloads nothing needs no more
+// page-locked memory than any other schedule of the tape.
 class Forecaster {
  public:
   virtual ~Forecaster() = default;

@@ -126,8 +126,7 @@ Dims joined(Dims front, const Dims& space) {
   return front;
 }
 
-// Adds one product of a pass to `write`, the operand that is not read.
-// Adds the products to the elements that the direction sums.
+// Adds products of a pass to `write`, the operand that is not read.
 void add_products(std::span<const reference::Product> products, Direction direction,
                   const std::vector<Array>& reads, Array& write) {
   const double* const a = reads[0].data.data();

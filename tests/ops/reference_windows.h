@@ -27,7 +27,8 @@ struct Product {
   std::size_t output = 0;
 };
 // Visits the products of a convolution in a fixed order, those of one sample, filter and channel at a time.
-// The number of groups is the channels of x divided by those of the filter.
+// They are valid only during the visit. The number of groups is the channels of x divided by those of the
+// filter.
 void visit_products(const Dims& x, const Dims& filter, const Window& window,
                     const std::function<void(std::span<const Product>)>& visit);
 std::vector<Product> convolution(const Dims& x, const Dims& filter, const Window& window);

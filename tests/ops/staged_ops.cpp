@@ -139,7 +139,7 @@ class Layout {
     }
   }
   static void expect_pattern(const Mirror& mirror, std::uint64_t begin, std::uint64_t end) {
-    // The bytes are compared with the bytes behind them, since a loop without optimisation is slow.
+    // Compares each byte with the next one, since a loop over bytes is slow at -Og.
     const std::byte* const first = mirror.host(begin);
     const bool same = begin == end || (*first == static_cast<std::byte>(kPattern) &&
                                        std::memcmp(first, first + 1, end - begin - 1) == 0);

@@ -316,6 +316,23 @@ TEST_P(PlannedRunPolicies, FitIntoJustTheSmallestBudget) {
                                             HasSubstr(std::to_string(*run.memory_bytes))));
 }
 
+// Every plan stages batches in page-locked memory. If there is too little for that, the smallest budget must
+// not depend on the budget, either.
+TEST(PlannedRunOptimal, HasOneSmallestBudgetIfBatchesExceedThePageLockedMemory) {
+  RunOptions run{
+      .model = {.model = "googlenet", .batch = 64}, .device = "sim:titan-x", .policy = Policy::kOffloadNone};
+  const PlannedRun none = plan_run(run);
+  run.host_memory_bytes = none.prediction.host_bytes - 1;
+  run.policy = Policy::kOptimal;
+  const PlannedRun ample = plan_run(run);
+  EXPECT_FALSE(ample.fits());
+  EXPECT_LT(ample.smallest_budget_bytes(), none.smallest_budget_bytes());
+  run.memory_bytes = ample.smallest_budget_bytes();
+  const PlannedRun small = plan_run(run);
+  EXPECT_FALSE(small.fits());
+  EXPECT_EQ(small.smallest_budget_bytes(), ample.smallest_budget_bytes());
+}
+
 TEST_P(PlannedRunPolicies, FitIntoJustThePageLockedMemoryPredicted) {
   RunOptions run = options_with(GetParam());
   run.host_memory_bytes = plan_run(run).prediction.host_bytes;
@@ -323,17 +340,6 @@ TEST_P(PlannedRunPolicies, FitIntoJustThePageLockedMemoryPredicted) {
   --*run.host_memory_bytes;
   EXPECT_FALSE(plan_run(run).fits());
   EXPECT_THAT(refusal(plan_run(run)), HasSubstr("page-locked"));
-}
-
-// Then no plan fits in any memory, and only the smallest budget is searched for.
-TEST(PlannedRun, HasOneSmallestBudgetIfTheHostHasTooLittle) {
-  RunOptions run{.model = {.model = "googlenet", .batch = 64},
-                 .device = "sim:titan-x",
-                 .host_memory_bytes = std::uint64_t{1} << 20U,
-                 .policy = Policy::kOptimal};
-  const std::uint64_t smallest = plan_run(run).smallest_budget_bytes();
-  run.memory_bytes = smallest;
-  EXPECT_EQ(plan_run(run).smallest_budget_bytes(), smallest);
 }
 
 TEST_P(PlannedRunPolicies, ArePredictedAlikeFromAnyOtherRun) {

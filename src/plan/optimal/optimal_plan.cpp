@@ -146,8 +146,8 @@ class Chooser {
     keep_everything();
     const std::uint64_t host = contest_.budgets().host_bytes;
     host_bytes_ = host - std::min(host, contest_.first_host_bytes());
-    // No plan needs less page-locked memory than the first. If that exceeds the budget, no plan fits, and
-    // only the smallest budget is searched for.
+    // The first plan offloads nothing, so no plan needs less page-locked memory. If that exceeds the budget,
+    // no plan fits, and a search for the fastest would be useless.
     if (contest_.first_host_bytes() <= host) {
       choose_among_sizes();
     }
