@@ -226,14 +226,17 @@ function(vdnn_test_library name)
   vdnn_compile_in_batches(${name})
 endfunction()
 
-# vdnn_test(name SOURCES a_test.cpp ... DEPENDS target ... [LABELS tsan ...] [SHARDS n] [LONG] [ALONE]): one test
-# program. Each case is a ctest, or each of n shards if starting a process per case would take longer than the cases.
+# vdnn_test(name SOURCES a_test.cpp ... DEPENDS target ... [LABELS tsan ...] [SHARDS n] [THOROUGH pattern ...] [LONG] [ALONE]):
+# one test program. Each case is a ctest, or each of n shards if starting a process per case would take longer than the
+# cases. Cases that match a pattern of THOROUGH (GoogleTest's syntax) have the label `thorough`: `scripts/test` leaves
+# them out, and `scripts/test --all` runs them. Each of them tests more networks, types or seeds than cases that
+# `scripts/test` runs. Shards ignore THOROUGH.
 # The label `asan` marks programs that the preset `asan` runs, `tsan` those that `tsan` runs, and `heavy` those that not
 # even `asan-all` runs. `gpu` marks programs that scripts/gpu-check runs on a GPU, and `long` those that only
 # `scripts/test --long` runs. LONG: `scripts/test --long` runs the program a second time, to a larger extent
 # (tests/extent.h). ALONE: no other test runs at the same time, for example because it measures a GPU's free memory.
 function(vdnn_test name)
-  cmake_parse_arguments(arg "LONG;ALONE" "SHARDS" "SOURCES;DEPENDS;LABELS" ${ARGN})
+  cmake_parse_arguments(arg "LONG;ALONE" "SHARDS" "SOURCES;DEPENDS;LABELS;THOROUGH" ${ARGN})
   add_executable(${name} ${arg_SOURCES})
   target_link_libraries(${name} PRIVATE ${arg_DEPENDS} vdnn_base GTest::gtest_main $<TARGET_NAME_IF_EXISTS:vdnn_thread_sanitizer>)
   vdnn_compile_cases(${name})
@@ -263,10 +266,11 @@ function(vdnn_test name)
   if(arg_ALONE)
     list(APPEND properties RUN_SERIAL TRUE)
   endif()
+  # All names form one label, since gtest_discover_tests() would read a second label as a property; ctest matches parts
+  # of labels.
+  list(JOIN arg_LABELS "," label)
+  set(thorough_properties ${properties} LABELS "${label},thorough")
   if(arg_LABELS)
-    # All names form one label, since gtest_discover_tests() would read a second label as a property; ctest matches
-    # parts of labels.
-    list(JOIN arg_LABELS "," label)
     list(APPEND properties LABELS ${label})
   endif()
   if(arg_SHARDS)
@@ -279,6 +283,11 @@ function(vdnn_test name)
       set_tests_properties(${name}.shard_${shard} PROPERTIES ${properties}
                            ENVIRONMENT "GTEST_TOTAL_SHARDS=${arg_SHARDS};GTEST_SHARD_INDEX=${shard}")
     endforeach()
+  elseif(arg_THOROUGH)
+    list(JOIN arg_THOROUGH ":" thorough)
+    gtest_discover_tests(${name} TEST_FILTER "*-${thorough}" DISCOVERY_TIMEOUT 120 PROPERTIES ${properties})
+    gtest_discover_tests(${name} TEST_FILTER "${thorough}" TEST_LIST ${name}_THOROUGH DISCOVERY_TIMEOUT 120
+                         PROPERTIES ${thorough_properties})
   else()
     gtest_discover_tests(${name} DISCOVERY_TIMEOUT 120 PROPERTIES ${properties})
   endif()
