@@ -216,14 +216,20 @@ function(vdnn_compile_cases name)
   endif()
 endfunction()
 
-# vdnn_test_library(name SOURCES a.cpp ... DEPENDS target ...): code that several test programs share.
+# vdnn_test_library(name SOURCES a.cpp ... DEPENDS target ... [OPTIMISED]): code that several test programs share. It is
+# compiled like these, or with -O2 if it is OPTIMISED because tests spend much of their run time in it.
 function(vdnn_test_library name)
-  cmake_parse_arguments(arg "" "" "SOURCES;DEPENDS" ${ARGN})
+  cmake_parse_arguments(arg "OPTIMISED" "" "SOURCES;DEPENDS" ${ARGN})
   add_library(${name} STATIC ${arg_SOURCES})
   target_compile_features(${name} PUBLIC cxx_std_20)
-  target_link_libraries(${name} PUBLIC ${arg_DEPENDS} PRIVATE vdnn_test_flags)
-  target_compile_options(${name} PRIVATE $<$<CONFIG:Release>:-O2>)
-  vdnn_compile_in_batches(${name})
+  target_link_libraries(${name} PUBLIC ${arg_DEPENDS})
+  if(arg_OPTIMISED)
+    target_link_libraries(${name} PRIVATE vdnn_test_flags)
+    target_compile_options(${name} PRIVATE $<$<CONFIG:Release>:-O2>)
+    vdnn_compile_in_batches(${name})
+  else()
+    vdnn_compile_cases(${name})
+  endif()
 endfunction()
 
 # vdnn_test(name SOURCES a_test.cpp ... DEPENDS target ... [LABELS tsan ...] [SHARDS n] [THOROUGH pattern ...] [LONG] [ALONE]):

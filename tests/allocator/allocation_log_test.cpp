@@ -7,7 +7,7 @@
 
 #include "vdnn/error.h"
 
-namespace vdnn {
+namespace vdnn::allocation_log_test {
 namespace {
 
 constexpr const char* kTraining =
@@ -106,4 +106,4 @@ TEST(AllocationLog, ThatCouldNotBeReadIsNotWritten) {
 }
 
 }  // namespace
-}  // namespace vdnn
+}  // namespace vdnn::allocation_log_test

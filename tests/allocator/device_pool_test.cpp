@@ -17,7 +17,7 @@
 #include "vdnn/cpu_device.h"
 #include "vdnn/sim_device.h"
 
-namespace vdnn {
+namespace vdnn::device_pool_test {
 namespace {
 
 using Event = FakeDevice::Event;
@@ -564,4 +564,4 @@ TEST_F(DevicePoolTest, ProtectionThatTheDeviceLacksIsRefusedWithItsReason) {
 }
 
 }  // namespace
-}  // namespace vdnn
+}  // namespace vdnn::device_pool_test

@@ -10,7 +10,7 @@
 #include "vdnn/sim_device.h"
 #include "vdnn/stream_pool.h"
 
-namespace vdnn {
+namespace vdnn::limited_backend_test {
 namespace {
 
 constexpr std::uint64_t kMiB = std::uint64_t{1} << 20;
@@ -90,4 +90,4 @@ TEST_F(LimitedBackendTest, MemoryThatCannotBeGivenBackCannotBeShared) {
 }
 
 }  // namespace
-}  // namespace vdnn
+}  // namespace vdnn::limited_backend_test

@@ -10,7 +10,7 @@
 #include "vdnn/cpu_device.h"
 #include "vdnn/error.h"
 
-namespace vdnn {
+namespace vdnn::logged_pool_test {
 namespace {
 
 constexpr std::uint64_t kBudget = 8 << 20;
@@ -92,4 +92,4 @@ TEST_F(LoggedPoolTest, BlocksOfOthersAreNotInIt) {
 }
 
 }  // namespace
-}  // namespace vdnn
+}  // namespace vdnn::logged_pool_test

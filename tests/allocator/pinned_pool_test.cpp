@@ -12,7 +12,7 @@
 #include "tests/fakes/fake_device.h"
 #include "tests/fakes/heap.h"
 
-namespace vdnn {
+namespace vdnn::pinned_pool_test {
 namespace {
 
 using Event = FakeDevice::Event;
@@ -315,4 +315,4 @@ TEST_F(PinnedPoolTest, AgreesWithTheDevicesCountersUnderRandomOperations) {
 }
 
 }  // namespace
-}  // namespace vdnn
+}  // namespace vdnn::pinned_pool_test

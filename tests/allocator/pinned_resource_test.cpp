@@ -13,7 +13,7 @@
 #include "vdnn/cpu_device.h"
 #include "vdnn/error.h"
 
-namespace vdnn {
+namespace vdnn::pinned_resource_test {
 namespace {
 
 constexpr std::uint64_t kBudget = 1 << 20;
@@ -115,4 +115,4 @@ TEST_F(PinnedResourceTest, IsEqualWhereMemoryMayBeGivenBackToTheOther) {
 }
 
 }  // namespace
-}  // namespace vdnn
+}  // namespace vdnn::pinned_resource_test

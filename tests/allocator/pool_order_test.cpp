@@ -16,7 +16,7 @@
 #include "vdnn/pinned_pool.h"
 #include "vdnn/sim_device.h"
 
-namespace vdnn {
+namespace vdnn::pool_order_test {
 namespace {
 
 constexpr StreamId kStreams = 4;
@@ -228,4 +228,4 @@ TEST(PoolOrder, PageLockedFrontierCutShortIsARace) {
 }
 
 }  // namespace
-}  // namespace vdnn
+}  // namespace vdnn::pool_order_test

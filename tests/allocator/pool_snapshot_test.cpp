@@ -13,7 +13,7 @@
 #include "tests/report/json_schema.h"
 #include "vdnn/cpu_device.h"
 
-namespace vdnn {
+namespace vdnn::pool_snapshot_test {
 namespace {
 
 using ::testing::Contains;
@@ -167,4 +167,4 @@ TEST_F(PoolSnapshot, ForTorchHasEveryCommittedByteOnce) {
 }
 
 }  // namespace
-}  // namespace vdnn
+}  // namespace vdnn::pool_snapshot_test

@@ -19,7 +19,7 @@
 #include "vdnn/device_pool.h"
 #include "vdnn/pinned_pool.h"
 
-namespace vdnn {
+namespace vdnn::pool_threads_test {
 namespace {
 
 constexpr StreamId kThreads = 4;
@@ -203,4 +203,4 @@ TEST(PoolThreads, PageLockedDemandsThatFitTogetherAreNeverRefused) {
 }
 
 }  // namespace
-}  // namespace vdnn
+}  // namespace vdnn::pool_threads_test

@@ -20,7 +20,7 @@
 #include "vdnn/size.h"
 #include "vdnn/stream_pool.h"
 
-namespace vdnn {
+namespace vdnn::stream_pool_model_test {
 namespace {
 
 constexpr std::uint64_t kMiB = std::uint64_t{1} << 20;
@@ -240,4 +240,4 @@ TEST_P(StreamPoolModelTest, RandomOperations) {
 }
 
 }  // namespace
-}  // namespace vdnn
+}  // namespace vdnn::stream_pool_model_test

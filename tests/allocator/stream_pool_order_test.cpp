@@ -22,7 +22,7 @@
 #include "vdnn/sim_device.h"
 #include "vdnn/stream_pool.h"
 
-namespace vdnn {
+namespace vdnn::stream_pool_order_test {
 namespace {
 
 constexpr StreamId kStreams = 4;
@@ -566,4 +566,4 @@ TEST_F(PerThreadStreams, AFreeByAnotherThreadCostsAWaitForTheDevice) {
 }
 
 }  // namespace
-}  // namespace vdnn
+}  // namespace vdnn::stream_pool_order_test

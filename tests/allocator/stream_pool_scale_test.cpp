@@ -12,7 +12,7 @@
 #include "vdnn/forwarding_backend.h"
 #include "vdnn/stream_pool.h"
 
-namespace vdnn {
+namespace vdnn::stream_pool_scale_test {
 namespace {
 
 using bench::CountingStreams;
@@ -295,4 +295,4 @@ TEST_P(StreamPoolThreads, AreForgottenOnceTheirBlocksAreFreed) {
 }
 
 }  // namespace
-}  // namespace vdnn
+}  // namespace vdnn::stream_pool_scale_test

@@ -20,7 +20,7 @@
 #include "vdnn/forwarding_backend.h"
 #include "vdnn/sim_device.h"
 
-namespace vdnn {
+namespace vdnn::stream_pool_test {
 namespace {
 
 using ::testing::AllOf;
@@ -595,4 +595,4 @@ TEST_F(StreamPoolTest, InTheSteadyStateNothingIsTakenFromTheHeap) {
 }
 
 }  // namespace
-}  // namespace vdnn
+}  // namespace vdnn::stream_pool_test

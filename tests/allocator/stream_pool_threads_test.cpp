@@ -21,7 +21,7 @@
 #include "vdnn/cpu_device.h"
 #include "vdnn/stream_pool.h"
 
-namespace vdnn {
+namespace vdnn::stream_pool_threads_test {
 namespace {
 
 constexpr StreamId kThreads = 4;
@@ -235,4 +235,4 @@ TEST_P(StreamPoolThreads, OfTwoFreesOfABlockOneIsRefused) {
 }
 
 }  // namespace
-}  // namespace vdnn
+}  // namespace vdnn::stream_pool_threads_test

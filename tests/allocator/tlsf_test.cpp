@@ -218,7 +218,8 @@ TEST(Tlsf, AgreesWithANaiveModelUnderRandomOperations) {
     RandomRun run(seed);
     for (int step = 0; step < 500; ++step) {
       ASSERT_NO_FATAL_FAILURE(run.step());
-      ASSERT_FALSE(testing::Test::HasFailure()) << "reproduce with RandomRun(" << seed << "), step " << step;
+      ASSERT_FALSE(::testing::Test::HasFailure())
+          << "reproduce with RandomRun(" << seed << "), step " << step;
     }
   }
 }

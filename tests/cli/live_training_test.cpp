@@ -20,7 +20,7 @@
 #include "tests/process.h"
 #include "tests/temporary_directory.h"
 
-namespace vdnn {
+namespace vdnn::live_training_test {
 namespace {
 
 using ::testing::AllOf;
@@ -181,4 +181,4 @@ TEST_F(LiveTrainingTest, ThePageDrawsItInABrowser) {
 }
 
 }  // namespace
-}  // namespace vdnn
+}  // namespace vdnn::live_training_test

@@ -20,7 +20,7 @@
 #include "vdnn/sim_device.h"
 #include "vdnn/zoo.h"
 
-namespace vdnn {
+namespace vdnn::manual_test {
 namespace {
 
 namespace fs = std::filesystem;
@@ -283,4 +283,4 @@ TEST_P(ShellCompletion, HasEveryCommandAndIsNoSyntaxError) {
 }
 
 }  // namespace
-}  // namespace vdnn
+}  // namespace vdnn::manual_test

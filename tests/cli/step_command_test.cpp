@@ -13,7 +13,7 @@
 #include "tests/cli/command_test.h"
 #include "tests/report/json_schema.h"
 
-namespace vdnn {
+namespace vdnn::step_command_test {
 namespace {
 
 using json = nlohmann::json;
@@ -217,4 +217,4 @@ TEST_F(StepCommand, ADamagedStepIsRefusedWithItsPlace) {
 }
 
 }  // namespace
-}  // namespace vdnn
+}  // namespace vdnn::step_command_test

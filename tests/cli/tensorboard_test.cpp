@@ -13,7 +13,7 @@
 #include "tests/process.h"
 #include "tests/temporary_directory.h"
 
-namespace vdnn {
+namespace vdnn::tensorboard_test {
 namespace {
 
 using ::testing::AllOf;
@@ -131,4 +131,4 @@ TEST_F(TensorboardTest, AFolderAtTheSamePathAsAnOutputIsRefusedBeforeTraining) {
 }
 
 }  // namespace
-}  // namespace vdnn
+}  // namespace vdnn::tensorboard_test

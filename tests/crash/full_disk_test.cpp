@@ -19,7 +19,7 @@
 #include "tests/temporary_directory.h"
 #include "vdnn/checkpoint.h"
 
-namespace vdnn {
+namespace vdnn::full_disk_test {
 namespace {
 
 namespace fs = std::filesystem;
@@ -196,4 +196,4 @@ TEST_F(DiskTakenAway, ADirectoryThatIsMovedEndsTheTraining) {
 }
 
 }  // namespace
-}  // namespace vdnn
+}  // namespace vdnn::full_disk_test

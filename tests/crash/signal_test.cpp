@@ -19,7 +19,7 @@
 #include "tests/temporary_directory.h"
 #include "vdnn/checkpoint.h"
 
-namespace vdnn {
+namespace vdnn::signal_test {
 namespace {
 
 namespace fs = std::filesystem;
@@ -251,4 +251,4 @@ TEST_F(Signals, TheSameSignalTwiceAtOnceIsOneRequest) {
 }
 
 }  // namespace
-}  // namespace vdnn
+}  // namespace vdnn::signal_test

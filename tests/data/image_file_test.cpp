@@ -13,7 +13,7 @@
 #include "tests/temporary_directory.h"
 #include "vdnn/error.h"
 
-namespace vdnn {
+namespace vdnn::image_file_test {
 namespace {
 
 using ::testing::AllOf;
@@ -521,4 +521,4 @@ TEST(CropAndScale, AnyShapeBecomesAnyOther) {
 }
 
 }  // namespace
-}  // namespace vdnn
+}  // namespace vdnn::image_file_test

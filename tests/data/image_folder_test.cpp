@@ -7,7 +7,7 @@
 #include "vdnn/dataset.h"
 #include "vdnn/error.h"
 
-namespace vdnn {
+namespace vdnn::image_folder_test {
 namespace {
 
 namespace fs = std::filesystem;
@@ -241,4 +241,4 @@ TEST_F(ImageFolderTest, HasNoLabelMaps) {
 }
 
 }  // namespace
-}  // namespace vdnn
+}  // namespace vdnn::image_folder_test

@@ -22,7 +22,7 @@
 #include "vdnn/cpu_ops.h"
 #include "vdnn/zoo.h"
 
-namespace vdnn::testing {
+namespace vdnn::testing::engines_test {
 namespace {
 
 bool has_filter(const OpSpec& spec) {
@@ -224,4 +224,4 @@ TEST(KnownDefects, SlowReferenceIsNoChoiceForFilters) {
 }
 
 }  // namespace
-}  // namespace vdnn::testing
+}  // namespace vdnn::testing::engines_test

@@ -17,7 +17,7 @@
 #include "tests/fakes/launching_device.h"
 #include "vdnn/error.h"
 
-namespace vdnn::testing {
+namespace vdnn::testing::gpu_failures_test {
 namespace {
 
 using ::testing::AnyOf;
@@ -196,4 +196,4 @@ TEST_F(KnownDefectsOnCuda, StashedMapsKeptAfterACallOfAStepFailed) {
 }
 
 }  // namespace
-}  // namespace vdnn::testing
+}  // namespace vdnn::testing::gpu_failures_test

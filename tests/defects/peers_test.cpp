@@ -15,7 +15,7 @@
 #include "streams/cuda/cuda_device.h"
 #include "tests/fakes/fake_cuda.h"
 
-namespace vdnn::testing {
+namespace vdnn::testing::peers_test {
 namespace {
 
 using ::testing::IsEmpty;
@@ -140,4 +140,4 @@ INSTANTIATE_TEST_SUITE_P(Cuda, KnownDefectsOfPeers, ::testing::Bool(), [](const 
 });
 
 }  // namespace
-}  // namespace vdnn::testing
+}  // namespace vdnn::testing::peers_test

@@ -22,7 +22,7 @@
 #include "vdnn/predictor.h"
 #include "vdnn/size.h"
 
-namespace vdnn::testing {
+namespace vdnn::testing::planning_test {
 namespace {
 
 constexpr std::uint64_t kSteps = 3;
@@ -282,4 +282,4 @@ TEST(KnownDefects, BudgetThatFitsOnPaperAloneIsRefusedBeforeARun) {
 }
 
 }  // namespace
-}  // namespace vdnn::testing
+}  // namespace vdnn::testing::planning_test

@@ -18,7 +18,7 @@
 #include "vdnn/device_pool.h"
 #include "vdnn/pinned_pool.h"
 
-namespace vdnn::testing {
+namespace vdnn::testing::pools_test {
 namespace {
 
 using Event = FakeDevice::Event;
@@ -290,4 +290,4 @@ TEST_F(KnownDefectsOnAFullDevice, WaitingForMemoryWithNothingInFlight) {
 }
 
 }  // namespace
-}  // namespace vdnn::testing
+}  // namespace vdnn::testing::pools_test

@@ -19,7 +19,7 @@
 #include "vdnn/error.h"
 #include "vdnn/session.h"
 
-namespace vdnn::testing {
+namespace vdnn::testing::training_test {
 namespace {
 
 constexpr std::int64_t kBatch = 4;
@@ -284,4 +284,4 @@ TEST_P(KnownDefectsOfTraining, MemoryKeptByASessionThatEndedEarly) {
 }
 
 }  // namespace
-}  // namespace vdnn::testing
+}  // namespace vdnn::testing::training_test

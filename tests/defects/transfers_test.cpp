@@ -17,7 +17,7 @@
 #include "tests/plan/oracle.h"
 #include "vdnn/checker.h"
 
-namespace vdnn::testing {
+namespace vdnn::testing::transfers_test {
 namespace {
 
 constexpr std::uint64_t kNetworks = 10;
@@ -267,4 +267,4 @@ TEST(KnownDefects, ReleaseThatForgetsALastReaderIsFound) {
 }
 
 }  // namespace
-}  // namespace vdnn::testing
+}  // namespace vdnn::testing::transfers_test

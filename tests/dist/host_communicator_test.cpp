@@ -20,7 +20,7 @@
 #include "vdnn/cpu_device.h"
 #include "vdnn/error.h"
 
-namespace vdnn {
+namespace vdnn::host_communicator_test {
 namespace {
 
 using testing::bits;
@@ -573,4 +573,4 @@ TEST(HostCommunicatorFailures, WaitsOfSeveralThreadsAllSayTheFirstCause) {
 }
 
 }  // namespace
-}  // namespace vdnn
+}  // namespace vdnn::host_communicator_test

@@ -21,7 +21,7 @@
 #include "vdnn/error.h"
 #include "vdnn/nccl_communicator.h"
 
-namespace vdnn {
+namespace vdnn::nccl_communicator_test {
 namespace {
 
 using ::testing::AllOf;
@@ -742,4 +742,4 @@ TEST(NcclCommunicator, AnEnvironmentThatMakesNcclWaitIsRefused) {
 }
 
 }  // namespace
-}  // namespace vdnn
+}  // namespace vdnn::nccl_communicator_test

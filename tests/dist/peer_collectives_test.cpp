@@ -14,7 +14,7 @@
 #include "tests/fakes/fake_nccl.h"
 #include "vdnn/stream_pool.h"
 
-namespace vdnn {
+namespace vdnn::peer_collectives_test {
 namespace {
 
 using ::testing::Each;
@@ -115,4 +115,4 @@ TEST_F(PeerCollectives, RanksWithOneGpuAreFound) {
 }
 
 }  // namespace
-}  // namespace vdnn
+}  // namespace vdnn::peer_collectives_test

@@ -15,7 +15,7 @@
 #include "vdnn/error.h"
 #include "vdnn/sim_device.h"
 
-namespace vdnn {
+namespace vdnn::process_group_test {
 namespace {
 
 using ::testing::AllOf;
@@ -246,4 +246,4 @@ TEST(Launcher, ThatStartsProcessesWhichCannotFindEachOtherIsRefused) {
 }
 
 }  // namespace
-}  // namespace vdnn
+}  // namespace vdnn::process_group_test

@@ -4,7 +4,7 @@
 
 #include <gtest/gtest.h>
 
-namespace vdnn {
+namespace vdnn::collective_costs_test {
 namespace {
 
 constexpr PeerLink kPeers{.bytes_per_second = 100e9, .seconds = 2e-6};
@@ -60,4 +60,4 @@ TEST(CollectiveCosts, ABroadcastGoesDownATree) {
 }
 
 }  // namespace
-}  // namespace vdnn
+}  // namespace vdnn::collective_costs_test

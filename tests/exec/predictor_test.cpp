@@ -14,7 +14,7 @@
 #include "tests/exec/networks.h"
 #include "tests/exec/plan_cases.h"
 
-namespace vdnn::testing {
+namespace vdnn::testing::predictor_test {
 namespace {
 
 constexpr std::uint64_t kNetworks = 40;
@@ -192,4 +192,4 @@ TEST(PredictorTimes, LieBetweenTheBusiestStreamAndAllOfThem) {
 }
 
 }  // namespace
-}  // namespace vdnn::testing
+}  // namespace vdnn::testing::predictor_test

@@ -14,7 +14,7 @@
 #include "vdnn/cpu_ops.h"
 #include "vdnn/network.h"
 
-namespace vdnn::testing {
+namespace vdnn::testing::volumetric_test {
 namespace {
 
 std::shared_ptr<const Tape> volumetric_tape(const OpCatalog& catalog) {
@@ -85,4 +85,4 @@ TEST(VolumetricTraining, EndsWithTheSameParametersUnderEveryPolicy) {
 }
 
 }  // namespace
-}  // namespace vdnn::testing
+}  // namespace vdnn::testing::volumetric_test

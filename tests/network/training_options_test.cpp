@@ -19,7 +19,7 @@
 #include "vdnn/error.h"
 #include "vdnn/network.h"
 
-namespace vdnn::testing {
+namespace vdnn::testing::training_options_test {
 namespace {
 
 using ::testing::Contains;
@@ -592,4 +592,4 @@ INSTANTIATE_TEST_SUITE_P(Variants, TrainingOptionsSchedule, ::testing::ValuesIn(
                          [](const auto& test) { return test.param.name; });
 
 }  // namespace
-}  // namespace vdnn::testing
+}  // namespace vdnn::testing::training_options_test

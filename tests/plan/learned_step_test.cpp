@@ -20,7 +20,7 @@
 #include "vdnn/plan.h"
 #include "vdnn/schedule.h"
 
-namespace vdnn {
+namespace vdnn::learned_step_test {
 namespace {
 
 using ::testing::ElementsAre;
@@ -253,4 +253,4 @@ TEST(LearnedStepTape, RefusesBatchesThatCannotBe) {
 }
 
 }  // namespace
-}  // namespace vdnn
+}  // namespace vdnn::learned_step_test

@@ -23,7 +23,7 @@
 #include "vdnn/checker.h"
 #include "vdnn/classic_catalog.h"
 
-namespace vdnn {
+namespace vdnn::peer_schedules_test {
 namespace {
 
 using peers::Block;
@@ -356,4 +356,4 @@ TEST(Rotor, SavesEverythingWhereThereIsMemoryAndCheckpointsWhereThereIsNone) {
 }
 
 }  // namespace
-}  // namespace vdnn
+}  // namespace vdnn::peer_schedules_test

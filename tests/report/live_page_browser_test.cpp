@@ -14,7 +14,7 @@
 #include "tests/chromium.h"
 #include "tests/temporary_directory.h"
 
-namespace vdnn::testing {
+namespace vdnn::testing::live_page_browser_test {
 namespace {
 
 using ::testing::ElementsAre;
@@ -149,4 +149,4 @@ TEST_F(LivePageBrowserTest, ShowsSmallLossesAndThoseThatAreNoNumbers) {
 }
 
 }  // namespace
-}  // namespace vdnn::testing
+}  // namespace vdnn::testing::live_page_browser_test

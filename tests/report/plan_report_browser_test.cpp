@@ -17,7 +17,7 @@
 #include "tests/report/reported_runs.h"
 #include "tests/temporary_directory.h"
 
-namespace vdnn::testing {
+namespace vdnn::testing::plan_report_browser_test {
 namespace {
 
 using Json = nlohmann::json;
@@ -204,4 +204,4 @@ TEST_F(PlanReportBrowserTest, SortsAndFilters) {
 }
 
 }  // namespace
-}  // namespace vdnn::testing
+}  // namespace vdnn::testing::plan_report_browser_test

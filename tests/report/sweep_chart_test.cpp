@@ -13,7 +13,7 @@
 
 #include "tests/report/xml.h"
 
-namespace vdnn {
+namespace vdnn::sweep_chart_test {
 namespace {
 
 using ::testing::HasSubstr;
@@ -352,4 +352,4 @@ TEST(XmlReader, RefusesWhatIsNotWellFormed) {
 }
 
 }  // namespace
-}  // namespace vdnn
+}  // namespace vdnn::sweep_chart_test

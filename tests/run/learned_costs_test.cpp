@@ -11,7 +11,7 @@
 
 #include "vdnn/error.h"
 
-namespace vdnn {
+namespace vdnn::learned_costs_test {
 namespace {
 
 using ::testing::HasSubstr;
@@ -273,4 +273,4 @@ TEST_F(LearnedCosts, CopiesOfOneDirectionTakeTurns) {
 }
 
 }  // namespace
-}  // namespace vdnn
+}  // namespace vdnn::learned_costs_test

@@ -5,7 +5,7 @@
 #include "vdnn/cpu_device.h"
 #include "vdnn/error.h"
 
-namespace vdnn {
+namespace vdnn::link_measurement_test {
 namespace {
 
 constexpr std::uint64_t kMiB = std::uint64_t{1} << 20U;
@@ -48,4 +48,4 @@ TEST(LinkMeasurement, SaysWhereThereIsNoRoom) {
 }
 
 }  // namespace
-}  // namespace vdnn
+}  // namespace vdnn::link_measurement_test

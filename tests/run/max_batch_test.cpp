@@ -9,7 +9,7 @@
 #include "tests/train/training_runs.h"
 #include "vdnn/error.h"
 
-namespace vdnn {
+namespace vdnn::max_batch_test {
 namespace {
 
 using ::testing::AllOf;
@@ -219,4 +219,4 @@ TEST(MaxBatch, IsRefusedWhereNotOneSampleFits) {
 }
 
 }  // namespace
-}  // namespace vdnn
+}  // namespace vdnn::max_batch_test

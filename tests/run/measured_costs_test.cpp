@@ -16,7 +16,7 @@
 #include "vdnn/learned_costs.h"
 #include "vdnn/planned_run.h"
 
-namespace vdnn {
+namespace vdnn::measured_costs_test {
 namespace {
 
 using ::testing::AllOf;
@@ -517,4 +517,4 @@ TEST_F(ModelledRun, IsRefusedForARealDevice) {
 }
 
 }  // namespace
-}  // namespace vdnn
+}  // namespace vdnn::measured_costs_test

@@ -27,7 +27,7 @@
 #include "vdnn/learned_costs.h"
 #include "vdnn/size.h"
 
-namespace vdnn {
+namespace vdnn::planned_run_test {
 namespace {
 
 using ::testing::AllOf;
@@ -894,4 +894,4 @@ TEST(PlanEvaluation, TakesTheAlgorithmsThatTrainingHas) {
 }
 
 }  // namespace
-}  // namespace vdnn
+}  // namespace vdnn::planned_run_test

@@ -11,7 +11,7 @@
 
 #include "vdnn/error.h"
 
-namespace vdnn {
+namespace vdnn::scaling_test {
 namespace {
 
 RunOptions devices(const std::string& model, std::uint32_t count, Policy policy = Policy::kOffloadNone) {
@@ -210,4 +210,4 @@ TEST_F(ScalingTimeline, IsInTheTrace) {
 }
 
 }  // namespace
-}  // namespace vdnn
+}  // namespace vdnn::scaling_test

@@ -14,7 +14,7 @@
 #include "tests/extent.h"
 #include "vdnn/error.h"
 
-namespace vdnn {
+namespace vdnn::sweep_test {
 namespace {
 
 using ::testing::ElementsAre;
@@ -286,4 +286,4 @@ TEST(Sweep, RefusesTooManyPointsAndKeepsBudgetsInOrder) {
 }
 
 }  // namespace
-}  // namespace vdnn
+}  // namespace vdnn::sweep_test

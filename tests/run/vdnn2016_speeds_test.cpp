@@ -11,7 +11,7 @@
 #include "vdnn/classic_catalog.h"
 #include "vdnn/planned_run.h"
 
-namespace vdnn {
+namespace vdnn::vdnn2016_speeds_test {
 namespace {
 
 RunOptions on_titan_x(const std::string& model, std::int64_t batch) {
@@ -132,4 +132,4 @@ TEST(Vdnn2016Speeds, ImplicitGemmIsWhatTheMemoryOptimalAlgorithmsAre) {
 }
 
 }  // namespace
-}  // namespace vdnn
+}  // namespace vdnn::vdnn2016_speeds_test

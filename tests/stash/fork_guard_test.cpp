@@ -10,7 +10,7 @@
 
 #include <cerrno>
 
-namespace vdnn::stash {
+namespace vdnn::stash::fork_guard_test {
 namespace {
 
 // Refuses to clear pages in children, as kernels older than 4.14 and sandboxes do.
@@ -59,4 +59,4 @@ TEST(ForkGuard, AChildMayMakeItsOwn) {
 }
 
 }  // namespace
-}  // namespace vdnn::stash
+}  // namespace vdnn::stash::fork_guard_test

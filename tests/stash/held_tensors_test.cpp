@@ -15,7 +15,7 @@
 #include "vdnn/error.h"
 #include "vdnn/tensor_stash.h"
 
-namespace vdnn {
+namespace vdnn::held_tensors_test {
 namespace {
 
 using Json = nlohmann::json;
@@ -215,4 +215,4 @@ TEST_F(HeldTensors, HandlesThatAreNotAliveAreRefused) {
 }
 
 }  // namespace
-}  // namespace vdnn
+}  // namespace vdnn::held_tensors_test

@@ -13,7 +13,7 @@
 #include "tests/stash/released_tensors.h"
 #include "vdnn/tensor_stash.h"
 
-namespace vdnn {
+namespace vdnn::retained_graphs_test {
 namespace {
 
 constexpr std::uint64_t kBytes = 1024;
@@ -211,4 +211,4 @@ TEST_P(RetainedGraphs, ABudgetThatCannotBeKeptIsTold) {
 }
 
 }  // namespace
-}  // namespace vdnn
+}  // namespace vdnn::retained_graphs_test

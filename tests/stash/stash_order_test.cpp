@@ -24,7 +24,7 @@
 #include "tests/stash/stash_program.h"
 #include "vdnn/error.h"
 
-namespace vdnn::testing {
+namespace vdnn::testing::stash_order_test {
 namespace {
 
 using Wrap = std::function<std::unique_ptr<StashBackend>(std::unique_ptr<StashBackend>)>;
@@ -442,4 +442,4 @@ TEST_P(StashOrder, WithoutPageLockedMemoryAllTensorsStayAndOneNoticeIsGiven) {
 }
 
 }  // namespace
-}  // namespace vdnn::testing
+}  // namespace vdnn::testing::stash_order_test

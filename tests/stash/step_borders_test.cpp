@@ -12,7 +12,7 @@
 #include "tests/stash/released_tensors.h"
 #include "vdnn/tensor_stash.h"
 
-namespace vdnn {
+namespace vdnn::step_borders_test {
 namespace {
 
 constexpr std::uint64_t kBytes = 1024;
@@ -279,4 +279,4 @@ TEST(StepsWithoutEnd, AreCutOff) {
 }
 
 }  // namespace
-}  // namespace vdnn
+}  // namespace vdnn::step_borders_test

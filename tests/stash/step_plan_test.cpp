@@ -16,7 +16,7 @@
 #include "src/stash/fetch_schedule.h"
 #include "tests/extent.h"
 
-namespace vdnn::stash {
+namespace vdnn::stash::step_plan_test {
 namespace {
 
 // Bytes in use at an event in addition to the tensors.
@@ -610,4 +610,4 @@ TEST(HostBlockSizes, AreSixteenFromEachPowerOfTwoToTheNext) {
 }
 
 }  // namespace
-}  // namespace vdnn::stash
+}  // namespace vdnn::stash::step_plan_test

@@ -20,7 +20,7 @@
 #include "tests/streams/device_conformance.h"
 #include "vdnn/error.h"
 
-namespace vdnn {
+namespace vdnn::cpu_device_test {
 namespace {
 
 constexpr std::uint64_t kPage = 4096;
@@ -651,4 +651,4 @@ TEST_F(CpuDeath, OneByteBeyondTheDeclaredOnesEndsTheProcess) {
 }
 
 }  // namespace
-}  // namespace vdnn
+}  // namespace vdnn::cpu_device_test

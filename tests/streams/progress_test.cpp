@@ -11,7 +11,7 @@
 
 #include "src/base/random.h"
 
-namespace vdnn {
+namespace vdnn::progress_test {
 namespace {
 
 constexpr std::uint64_t kCounts = 2000;
@@ -84,4 +84,4 @@ TEST(Progress, AWaiterSleepsThroughWhatItDoesNotWaitFor) {
 }
 
 }  // namespace
-}  // namespace vdnn
+}  // namespace vdnn::progress_test

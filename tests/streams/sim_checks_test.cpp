@@ -12,7 +12,7 @@
 
 #include "tests/streams/sim_fixture.h"
 
-namespace vdnn {
+namespace vdnn::sim_checks_test {
 namespace {
 
 using Kind = SimFinding::Kind;
@@ -472,4 +472,4 @@ TEST(SimFindings, PiecesOfOneRangeAreOneFinding) {
 }
 
 }  // namespace
-}  // namespace vdnn
+}  // namespace vdnn::sim_checks_test

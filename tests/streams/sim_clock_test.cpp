@@ -5,7 +5,7 @@
 #include "tests/streams/sim_fixture.h"
 #include "vdnn/error.h"
 
-namespace vdnn {
+namespace vdnn::sim_clock_test {
 namespace {
 
 TEST(SimClock, WorkTakesTheLongerOfComputeAndMemoryPlusItsLaunch) {
@@ -199,4 +199,4 @@ TEST(SimClock, ARandomOrderHasNoFinishingTime) {
 }
 
 }  // namespace
-}  // namespace vdnn
+}  // namespace vdnn::sim_clock_test

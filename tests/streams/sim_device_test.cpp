@@ -7,7 +7,7 @@
 #include "tests/streams/sim_fixture.h"
 #include "vdnn/error.h"
 
-namespace vdnn {
+namespace vdnn::sim_device_test {
 namespace {
 
 DeviceFactory factory(const std::string& name, const SimDeviceOptions& options) {
@@ -188,4 +188,4 @@ TEST(SimDevice, RunsNothing) {
 }
 
 }  // namespace
-}  // namespace vdnn
+}  // namespace vdnn::sim_device_test

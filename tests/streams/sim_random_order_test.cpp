@@ -12,7 +12,7 @@
 
 #include "tests/streams/sim_fixture.h"
 
-namespace vdnn {
+namespace vdnn::sim_random_order_test {
 namespace {
 
 SimDeviceOptions ordered_by(std::uint64_t seed) {
@@ -201,4 +201,4 @@ TEST(SimRandomOrder, WithoutASeedWorkIsExecutedInTheOrderOfSubmission) {
 }
 
 }  // namespace
-}  // namespace vdnn
+}  // namespace vdnn::sim_random_order_test

@@ -25,7 +25,7 @@
 #include "vdnn/trainer.h"
 #include "vdnn/zoo.h"
 
-namespace vdnn {
+namespace vdnn::checkpoint_test {
 namespace {
 
 using ::testing::AllOf;
@@ -712,4 +712,4 @@ TEST_F(CheckpointTest, OfATrainingThatIsOverHasNothingLeftToDo) {
 }
 
 }  // namespace
-}  // namespace vdnn
+}  // namespace vdnn::checkpoint_test

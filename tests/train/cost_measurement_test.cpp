@@ -17,7 +17,7 @@
 #include "tests/train/training_runs.h"
 #include "vdnn/error.h"
 
-namespace vdnn {
+namespace vdnn::cost_measurement_test {
 namespace {
 
 using ::testing::HasSubstr;
@@ -136,4 +136,4 @@ TEST(CostMeasurement, WorksThroughTheInterfacesThatAGpuHas) {
 }
 
 }  // namespace
-}  // namespace vdnn
+}  // namespace vdnn::cost_measurement_test

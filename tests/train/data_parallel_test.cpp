@@ -28,7 +28,7 @@
 #include "vdnn/initialisation.h"
 #include "vdnn/session.h"
 
-namespace vdnn {
+namespace vdnn::data_parallel_test {
 namespace {
 
 using ::testing::HasSubstr;
@@ -494,4 +494,4 @@ TEST(DataParallel, TrainersOfSeveralRanksWantTheirProcesses) {
 }
 
 }  // namespace
-}  // namespace vdnn
+}  // namespace vdnn::data_parallel_test

@@ -7,7 +7,7 @@
 
 #include "tests/train/training_runs.h"
 
-namespace vdnn {
+namespace vdnn::debug_modes_test {
 namespace {
 
 class DebugModesTest : public ::testing::TestWithParam<std::tuple<const char*, Policy>> {
@@ -55,4 +55,4 @@ INSTANTIATE_TEST_SUITE_P(NetworksAndPolicies, DebugModesTest,
                          });
 
 }  // namespace
-}  // namespace vdnn
+}  // namespace vdnn::debug_modes_test

@@ -5,7 +5,7 @@
 
 #include "tests/train/training_runs.h"
 
-namespace vdnn {
+namespace vdnn::delays_test {
 namespace {
 
 class DelaysTest : public ::testing::TestWithParam<Policy> {
@@ -35,4 +35,4 @@ INSTANTIATE_TEST_SUITE_P(Policies, DelaysTest, ::testing::ValuesIn(testing::kPol
                          [](const auto& test) { return to_string(test.param); });
 
 }  // namespace
-}  // namespace vdnn
+}  // namespace vdnn::delays_test

@@ -27,7 +27,7 @@
 #include "vdnn/session.h"
 #include "vdnn/trainer.h"
 
-namespace vdnn {
+namespace vdnn::divergence_test {
 namespace {
 
 using ::testing::AllOf;
@@ -486,4 +486,4 @@ TEST_F(DivergenceOfRanks, WhatOneRefusesToSaveEndsAll) {
 }
 
 }  // namespace
-}  // namespace vdnn
+}  // namespace vdnn::divergence_test

@@ -20,7 +20,7 @@
 #include "vdnn/classic_catalog.h"
 #include "vdnn/session.h"
 
-namespace vdnn {
+namespace vdnn::every_layer_test {
 namespace {
 
 constexpr std::uint64_t kLarge = std::uint64_t{1} << 30;
@@ -163,4 +163,4 @@ TEST(EveryLayerDeath, ACustomLayerThatTouchesMoreThanItDeclaresIsNamed) {
 }
 
 }  // namespace
-}  // namespace vdnn
+}  // namespace vdnn::every_layer_test

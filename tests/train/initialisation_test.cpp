@@ -11,7 +11,7 @@
 #include "tests/fakes/fake_catalog.h"
 #include "vdnn/network.h"
 
-namespace vdnn {
+namespace vdnn::initialisation_test {
 namespace {
 
 using Parameters = std::vector<std::vector<float>>;
@@ -128,4 +128,4 @@ TEST(ParametersSha256, IsOfLittleEndianNumbersInOrder) {
 }
 
 }  // namespace
-}  // namespace vdnn
+}  // namespace vdnn::initialisation_test

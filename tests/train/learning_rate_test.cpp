@@ -10,7 +10,7 @@
 
 #include "vdnn/error.h"
 
-namespace vdnn {
+namespace vdnn::learning_rate_test {
 namespace {
 
 using ::testing::AllOf;
@@ -214,4 +214,4 @@ TEST(LearningRateSchedule, TheBaseRateIsAFiniteNumber) {
 }
 
 }  // namespace
-}  // namespace vdnn
+}  // namespace vdnn::learning_rate_test

@@ -19,7 +19,7 @@
 #include "vdnn/error.h"
 #include "vdnn/session.h"
 
-namespace vdnn {
+namespace vdnn::loss_scaling_training_test {
 namespace {
 
 using ::testing::HasSubstr;
@@ -326,4 +326,4 @@ TEST(LossScaledOptions, InvalidScalesAreRefused) {
 }
 
 }  // namespace
-}  // namespace vdnn
+}  // namespace vdnn::loss_scaling_training_test

@@ -10,7 +10,7 @@
 #include "tests/train/training_runs.h"
 #include "vdnn/size.h"
 
-namespace vdnn {
+namespace vdnn::optimal_training_test {
 namespace {
 
 struct Case {
@@ -84,4 +84,4 @@ INSTANTIATE_TEST_SUITE_P(Networks, OptimalTraining,
                          [](const auto& test) { return std::string(test.param.name); });
 
 }  // namespace
-}  // namespace vdnn
+}  // namespace vdnn::optimal_training_test

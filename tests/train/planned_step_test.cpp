@@ -23,7 +23,7 @@
 #include "vdnn/session.h"
 #include "vdnn/size.h"
 
-namespace vdnn {
+namespace vdnn::planned_step_test {
 namespace {
 
 using ::testing::HasSubstr;
@@ -238,4 +238,4 @@ TEST(PlannedStep, TheLargestBatchFitsAndTheNextDoesNot) {
 }
 
 }  // namespace
-}  // namespace vdnn
+}  // namespace vdnn::planned_step_test

@@ -27,7 +27,7 @@
 #include "vdnn/error.h"
 #include "vdnn/trainer.h"
 
-namespace vdnn {
+namespace vdnn::replanning_test {
 namespace {
 
 using ::testing::HasSubstr;
@@ -580,4 +580,4 @@ TEST_F(RefusedReplanning, WhateverCallFailsSomePlanGoesOn) {
 }
 
 }  // namespace
-}  // namespace vdnn
+}  // namespace vdnn::replanning_test

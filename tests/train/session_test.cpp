@@ -22,7 +22,7 @@
 #include "tests/train/training_runs.h"
 #include "vdnn/error.h"
 
-namespace vdnn {
+namespace vdnn::session_test {
 namespace {
 
 using ::testing::AllOf;
@@ -694,4 +694,4 @@ TEST(Session, SimulatedDevicesTakeNoSteps) {
 }
 
 }  // namespace
-}  // namespace vdnn
+}  // namespace vdnn::session_test

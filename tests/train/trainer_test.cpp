@@ -14,7 +14,7 @@
 #include "tests/train/training_runs.h"
 #include "vdnn/error.h"
 
-namespace vdnn {
+namespace vdnn::trainer_test {
 namespace {
 
 using ::testing::HasSubstr;
@@ -297,4 +297,4 @@ TEST(Trainer, AnExceptionOfTheReportSurfaces) {
 }
 
 }  // namespace
-}  // namespace vdnn
+}  // namespace vdnn::trainer_test
