@@ -190,7 +190,7 @@ if(VDNN_SANITIZE STREQUAL "thread")
 endif()
 
 # Test programs, the largest part of a build, use -Og, which compiles in two thirds of the time of -O1, instrumented or
-# not. They spend their run time in libraries, including those of tests. Benchmarks link no object of a test, because
+# not. They spend their run time in the libraries under test, and in code of tests that is OPTIMISED. Benchmarks link no object of a test, because
 # the linker might use its unoptimised copy of a template or inline function.
 set(optimization_of_tests $<$<NOT:$<CONFIG:Debug>>:-Og>)
 
@@ -217,7 +217,7 @@ function(vdnn_compile_cases name)
 endfunction()
 
 # vdnn_test_library(name SOURCES a.cpp ... DEPENDS target ... [OPTIMISED]): code that several test programs share. It is
-# compiled like these, or with -O2 if it is OPTIMISED because tests spend much of their run time in it.
+# compiled like these, or in a release build with -O2 if it is OPTIMISED, because tests spend much of their run time in it.
 function(vdnn_test_library name)
   cmake_parse_arguments(arg "OPTIMISED" "" "SOURCES;DEPENDS" ${ARGN})
   add_library(${name} STATIC ${arg_SOURCES})
@@ -235,9 +235,9 @@ endfunction()
 # vdnn_test(name SOURCES a_test.cpp ... DEPENDS target ... [LABELS tsan ...] [SHARDS n] [THOROUGH pattern ...] [LONG] [ALONE]):
 # one test program. Each case is a ctest, or each of n shards if starting a process per case would take longer than the
 # cases. Cases that match a pattern of THOROUGH (GoogleTest's syntax) have the label `thorough`: `scripts/test` leaves
-# them out, and `scripts/test --all` runs them. Each of them tests more networks, types or seeds than cases that
-# `scripts/test` runs. Shards ignore THOROUGH.
-# The label `asan` marks programs that the preset `asan` runs, `tsan` those that `tsan` runs, and `heavy` those that not
+# them out, and `scripts/test --all` and `--long` run them. They test a property of code on more networks, types, policies
+# or headers than `scripts/test` does. Under sanitizers, all cases of a program run.
+# The label `thorough` has the same meaning for a whole program. `asan` marks programs that the preset `asan` runs, `tsan` those that `tsan` runs, and `heavy` those that not
 # even `asan-all` runs. `gpu` marks programs that scripts/gpu-check runs on a GPU, and `long` those that only
 # `scripts/test --long` runs. LONG: `scripts/test --long` runs the program a second time, to a larger extent
 # (tests/extent.h). ALONE: no other test runs at the same time, for example because it measures a GPU's free memory.
@@ -246,6 +246,9 @@ function(vdnn_test name)
   add_executable(${name} ${arg_SOURCES})
   target_link_libraries(${name} PRIVATE ${arg_DEPENDS} vdnn_base GTest::gtest_main $<TARGET_NAME_IF_EXISTS:vdnn_thread_sanitizer>)
   vdnn_compile_cases(${name})
+  if(arg_SHARDS AND arg_THOROUGH)
+    message(FATAL_ERROR "${name}: shards cannot leave out thorough cases")
+  endif()
   if("gpu" IN_LIST arg_LABELS)
     add_dependencies(gpu_tests ${name})
   endif()
@@ -274,9 +277,11 @@ function(vdnn_test name)
   endif()
   # All names form one label, since gtest_discover_tests() would read a second label as a property; ctest matches parts
   # of labels.
-  list(JOIN arg_LABELS "," label)
-  set(thorough_properties ${properties} LABELS "${label},thorough")
+  set(label ${arg_LABELS} thorough)
+  list(JOIN label "," label)
+  set(thorough_properties ${properties} LABELS ${label})
   if(arg_LABELS)
+    list(JOIN arg_LABELS "," label)
     list(APPEND properties LABELS ${label})
   endif()
   if(arg_SHARDS)
