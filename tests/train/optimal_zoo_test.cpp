@@ -201,7 +201,7 @@ class LimitedWorkspace : public OptimalZoo {
     for (std::uint64_t halvings = 0; halvings < kLimits; ++halvings) {
       result.emplace_back(std::bit_floor(most) >> halvings, 0.995);
     }
-    result.emplace_back(most / 3, 0.95);
+    result.emplace_back(most / 3, 0.99);
     return result;
   }
 
