@@ -235,8 +235,8 @@ endfunction()
 # vdnn_test(name SOURCES a_test.cpp ... DEPENDS target ... [LABELS tsan ...] [SHARDS n] [THOROUGH pattern ...] [LONG] [ALONE]):
 # one test program. Each case is a ctest, or each of n shards if starting a process per case would take longer than the
 # cases. Cases that match a pattern of THOROUGH (GoogleTest's syntax) have the label `thorough`: `scripts/test` leaves
-# them out, and `scripts/test --all` and `--long` run them. They test a property of code on more networks, types, policies
-# or headers than `scripts/test` does. Under sanitizers, all cases of a program run.
+# them out, and `scripts/test --all` and `--long` run them. They take long, because they test more networks, types, seeds
+# or headers than `scripts/test` does, or sweep over budgets. Under sanitizers, all cases of a program run.
 # The label `thorough` has the same meaning for a whole program. `asan` marks programs that the preset `asan` runs, `tsan` those that `tsan` runs, and `heavy` those that not
 # even `asan-all` runs. `gpu` marks programs that scripts/gpu-check runs on a GPU, and `long` those that only
 # `scripts/test --long` runs. LONG: `scripts/test --long` runs the program a second time, to a larger extent
