@@ -190,8 +190,8 @@ if(VDNN_SANITIZE STREQUAL "thread")
 endif()
 
 # Test programs, the largest part of a build, use -Og, which compiles in two thirds of the time of -O1, instrumented or
-# not. They spend their run time in the libraries under test, and in code of tests that is OPTIMISED. Benchmarks link no object of a test, because
-# the linker might use its unoptimised copy of a template or inline function.
+# not. They spend their run time in the libraries under test, and in code of tests that is OPTIMISED. Benchmarks link
+# no object of a test, because the linker might use its unoptimised copy of a template or inline function.
 set(optimization_of_tests $<$<NOT:$<CONFIG:Debug>>:-Og>)
 
 # Headers of other projects that most tests include are precompiled once for all. Our own headers are not among them, since
@@ -237,8 +237,8 @@ endfunction()
 # cases. Cases that match a pattern of THOROUGH (GoogleTest's syntax) have the label `thorough`: `scripts/test` leaves
 # them out, and `scripts/test --all` and `--long` run them. They take long, because they test more networks, types, seeds
 # or headers than `scripts/test` does, or sweep over budgets. Under sanitizers, all cases of a program run.
-# The label `thorough` has the same meaning for a whole program. `asan` marks programs that the preset `asan` runs, `tsan` those that `tsan` runs, and `heavy` those that not
-# even `asan-all` runs. `gpu` marks programs that scripts/gpu-check runs on a GPU, and `long` those that only
+# The label `thorough` has the same meaning for a whole program. `asan` marks programs that the preset `asan` runs, `tsan`
+# those that `tsan` runs, and `heavy` those that not even `asan-all` runs. `gpu` marks programs that scripts/gpu-check runs on a GPU, and `long` those that only
 # `scripts/test --long` runs. LONG: `scripts/test --long` runs the program a second time, to a larger extent
 # (tests/extent.h). ALONE: no other test runs at the same time, for example because it measures a GPU's free memory.
 function(vdnn_test name)
