@@ -237,10 +237,11 @@ endfunction()
 # cases. Cases that match a pattern of THOROUGH (GoogleTest's syntax) have the label `thorough`: `scripts/test` leaves
 # them out, and `scripts/test --all` and `--long` run them. They take long, because they test more networks, types, seeds
 # or headers than `scripts/test` does, or sweep over budgets. Under sanitizers, all cases of a program run.
-# The label `thorough` has the same meaning for a whole program. `asan` marks programs that the preset `asan` runs, `tsan`
-# those that `tsan` runs, and `heavy` those that not even `asan-all` runs. `gpu` marks programs that scripts/gpu-check runs on a GPU, and `long` those that only
-# `scripts/test --long` runs. LONG: `scripts/test --long` runs the program a second time, to a larger extent
-# (tests/extent.h). ALONE: no other test runs at the same time, for example because it measures a GPU's free memory.
+# The label `thorough` has the same meaning for a whole program. `asan` marks programs that the preset `asan` runs,
+# `tsan` those that `tsan` runs, and `heavy` those that not even `asan-all` runs. `gpu` marks programs that
+# scripts/gpu-check runs on a GPU, and `long` those that only `scripts/test --long` runs. LONG: `scripts/test --long`
+# runs the program a second time, to a larger extent (tests/extent.h). ALONE: no other test runs at the same time, for
+# example because it measures a GPU's free memory.
 function(vdnn_test name)
   cmake_parse_arguments(arg "LONG;ALONE" "SHARDS" "SOURCES;DEPENDS;LABELS;THOROUGH" ${ARGN})
   add_executable(${name} ${arg_SOURCES})
