@@ -204,6 +204,7 @@ void Problem::find_gaps() {
     auto& [begin, end] = gaps_of_[gaps_[gap].value];
     begin = end == 0 ? gap : begin;
     end = gap + 1;
+    ends_.push_back({.last_before = gaps_[gap].last_before, .first_after = gaps_[gap].first_after});
   }
   find_cuts();
 }
@@ -242,16 +243,6 @@ std::vector<std::uint32_t> Problem::gaps_by(OpId Gap::*slot) const {
   std::iota(order.begin(), order.end(), 0U);
   std::ranges::stable_sort(order, {}, [&](std::uint32_t gap) { return gaps_[gap].*slot; });
   return order;
-}
-
-std::uint32_t Problem::gap_at(ValueId value, OpId slot) const {
-  const auto [begin, end] = gaps_of_[value];
-  for (std::uint32_t gap = begin; gap < end; ++gap) {
-    if (slot <= gaps_[gap].first_after) {
-      return slot > gaps_[gap].last_before ? gap : kNone;
-    }
-  }
-  return kNone;
 }
 
 std::uint32_t Problem::main_gap(ValueId value) const {

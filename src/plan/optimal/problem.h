@@ -119,7 +119,16 @@ class Problem {
   // The positions of a value's gaps in gaps(): from the first up to, but not including, the second.
   std::pair<std::uint32_t, std::uint32_t> gaps_of(ValueId value) const { return gaps_of_[value]; }
   // The value's gap that contains the slot or ends with it; kNone if there is none.
-  std::uint32_t gap_at(ValueId value, OpId slot) const;
+  std::uint32_t gap_at(ValueId value, OpId slot) const {
+    const auto [begin, end] = gaps_of_[value];
+    for (std::uint32_t gap = begin; gap < end; ++gap) {
+      if (slot <= ends_[gap].first_after) {
+        return slot > ends_[gap].last_before ? gap : kNone;
+      }
+    }
+    return kNone;
+  }
+  OpId first_after(std::uint32_t gap) const { return ends_[gap].first_after; }
   // The value's main gap; kNone if it has none.
   std::uint32_t main_gap(ValueId value) const;
   // The seconds to copy a step's inputs to the device.
@@ -147,6 +156,11 @@ class Problem {
   std::uint64_t persistent_bytes_ = 0;
   std::uint64_t parameter_bytes_ = 0;
   std::vector<Gap> gaps_;
+  struct Ends {
+    OpId last_before = 0;
+    OpId first_after = 0;
+  };
+  std::vector<Ends> ends_;  // of gaps_, in less memory, since the search reads them most often
   std::vector<std::pair<std::uint32_t, std::uint32_t>> gaps_of_;  // by value
   double load_seconds_ = 0;
   OpId load_slot_ = 0;

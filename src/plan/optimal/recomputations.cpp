@@ -7,22 +7,26 @@ namespace vdnn::optimal {
 RecomputationFinder::RecomputationFinder(const Problem& problem)
     : problem_(problem),
       by_first_after_(problem.gaps_by(&Gap::first_after)),
-      search_(problem.tape(), problem.relaunches()) {}
+      search_(problem.tape(), problem.relaunches()) {
+  for (ValueId value = 0; value < problem.tape().values().size(); ++value) {
+    last_use_.push_back(problem.tape().last_use(value));
+  }
+}
 
 const Recomputations& RecomputationFinder::find(const Fates& fates) {
-  const std::vector<Gap>& gaps = problem_.gaps();
   fates_ = &fates;
   found_.launches.clear();
-  found_.back.assign(gaps.size(), kNone);
-  found_.read_early.assign(gaps.size(), false);
+  found_.back.assign(fates.size(), kNone);
+  found_.read_early.assign(fates.size(), false);
   found_.impossible_gap = kNone;
-  for (std::uint32_t gap = 0; gap < gaps.size(); ++gap) {
+  for (std::uint32_t gap = 0; gap < fates.size(); ++gap) {
     if (fates[gap] == Fate::kOffload) {
-      found_.back[gap] = gaps[gap].first_after;
+      found_.back[gap] = problem_.first_after(gap);
     }
   }
   for (const std::uint32_t gap : by_first_after_) {
-    if (is_recomputed(fates[gap]) && found_.back[gap] == kNone && !recompute_at(gaps[gap].first_after, gap)) {
+    if (is_recomputed(fates[gap]) && found_.back[gap] == kNone &&
+        !recompute_at(problem_.first_after(gap), gap)) {
       found_.impossible_gap = gap;
       break;
     }
@@ -47,14 +51,14 @@ bool RecomputationFinder::recompute_at(OpId slot, std::uint32_t gap) {
 // slot is its next use.
 void RecomputationFinder::note_back(ValueId value, OpId slot) {
   const std::uint32_t gap = problem_.gap_at(value, slot);
-  if (gap != kNone && ((*fates_)[gap] == Fate::kRecompute || problem_.gaps()[gap].first_after == slot)) {
+  if (gap != kNone && ((*fates_)[gap] == Fate::kRecompute || problem_.first_after(gap) == slot)) {
     found_.back[gap] = slot;
   }
 }
 
 // Whether the value is on the device at the slot. A value on the host counts, since it is fetched in time.
 bool RecomputationFinder::is_there(ValueId value, OpId slot) {
-  if (problem_.tape().last_use(value) < slot) {
+  if (last_use_[value] < slot) {
     return false;
   }
   const std::uint32_t gap = problem_.gap_at(value, slot);

@@ -49,6 +49,7 @@ class RecomputationFinder {
 
   const Problem& problem_;
   std::vector<std::uint32_t> by_first_after_;  // gaps
+  std::vector<OpId> last_use_;                 // by value
   const Fates* fates_ = nullptr;               // the fates of the current call
   RelaunchSearch search_;
   Recomputations found_;
