@@ -1,6 +1,7 @@
 #include "src/plan/optimal/arrangement.h"
 
 #include <algorithm>
+#include <compare>
 #include <map>
 #include <numeric>
 #include <optional>
@@ -115,23 +116,46 @@ struct SamePlaces {
   std::vector<std::size_t> added;  // positions in `all`
 };
 
-// The largest stretch of free bytes below `most` while these buffers are alive.
-std::uint64_t largest_gap(const Schedule& schedule, const std::set<BufferId>& alive, std::uint64_t alignment,
-                          std::uint64_t most) {
-  std::vector<std::pair<std::uint64_t, std::uint64_t>> taken{{most, most}};
-  for (const BufferId each : alive) {
-    const Buffer& buffer = schedule.buffers[each];
-    taken.emplace_back(*buffer.offset, *buffer.offset + round_up(buffer.bytes, alignment));
+// The places of the buffers that are alive, in order of offset.
+class TakenPlaces {
+ public:
+  TakenPlaces(const Schedule& schedule, std::uint64_t alignment)
+      : schedule_(schedule), alignment_(alignment) {}
+
+  void add(BufferId buffer) { places_.insert(place(buffer)); }
+  // Returns false if the buffer has no place here.
+  bool remove(BufferId buffer) {
+    return buffer != kNone && schedule_.buffers[buffer].offset && places_.erase(place(buffer)) > 0;
   }
-  std::ranges::sort(taken);
-  std::uint64_t largest = 0;
-  std::uint64_t end = 0;
-  for (const auto& [first, last] : taken) {
-    largest = std::max(largest, first - std::min(first, end));
-    end = std::max(end, last);
+  // The largest stretch of free bytes below `most`. No place may extend beyond `most`.
+  std::uint64_t largest_gap(std::uint64_t most) const {
+    std::uint64_t largest = 0;
+    std::uint64_t free = 0;
+    for (const Place& taken : places_) {
+      largest = std::max(largest, taken.begin - std::min(taken.begin, free));
+      free = std::max(free, taken.end);
+    }
+    return std::max(largest, most - std::min(most, free));
   }
-  return largest;
-}
+
+ private:
+  struct Place {
+    std::uint64_t begin = 0;
+    std::uint64_t end = 0;
+    BufferId buffer = kNone;
+
+    auto operator<=>(const Place&) const = default;
+  };
+  Place place(BufferId id) const {
+    const Buffer& buffer = schedule_.buffers[id];
+    return {
+        .begin = *buffer.offset, .end = *buffer.offset + round_up(buffer.bytes, alignment_), .buffer = id};
+  }
+
+  const Schedule& schedule_;
+  std::uint64_t alignment_;
+  std::set<Place> places_;
+};
 
 class Arranger {
  public:
@@ -355,19 +379,19 @@ std::uint64_t most_reserved_bytes(std::span<const Lifetime> lifetimes, std::uint
 std::vector<std::uint64_t> largest_places(const Schedule& schedule, std::uint64_t alignment,
                                           std::uint64_t most) {
   std::vector<std::uint64_t> result(schedule.algorithms.size(), most);
-  std::set<BufferId> alive;  // with offsets
+  TakenPlaces taken(schedule, alignment);
   for (const Instruction& instruction : schedule.instructions) {
     const bool placed = instruction.buffer != kNone && schedule.buffers[instruction.buffer].offset;
     if (instruction.kind == InstructionKind::kAllocate && placed) {
-      alive.insert(instruction.buffer);
+      taken.add(instruction.buffer);
     } else if (instruction.kind == InstructionKind::kRelease) {
-      alive.erase(instruction.buffer);
+      taken.remove(instruction.buffer);
     } else if (is_launch(instruction.kind)) {
-      const bool has_workspace = alive.erase(instruction.workspace()) > 0;
+      const bool has_workspace = taken.remove(instruction.workspace());
       std::uint64_t& place = result[instruction.op];
-      place = std::min(place, largest_gap(schedule, alive, alignment, most));
+      place = std::min(place, taken.largest_gap(most));
       if (has_workspace) {
-        alive.insert(instruction.workspace());
+        taken.add(instruction.workspace());
       }
     }
   }

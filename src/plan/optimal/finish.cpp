@@ -7,6 +7,7 @@
 #include <functional>
 #include <numeric>
 #include <optional>
+#include <span>
 #include <utility>
 #include <vector>
 
@@ -29,10 +30,8 @@ struct SlowOp {
 };
 using Group = std::vector<SlowOp>;
 
-// `most`: bytes for all that is not persistent. The ops with the most lost seconds come first.
-Group slow_ops(const Problem& problem, const PlannedSchedule& known, std::uint64_t most) {
-  const std::vector<std::uint64_t> places =
-      largest_places(known.schedule, problem.costs().alignment_bytes, most);
+// `places`: the result of largest_places(). The ops with the most lost seconds come first.
+Group slow_ops(const Problem& problem, const PlannedSchedule& known, std::span<const std::uint64_t> places) {
   std::vector<int> launches(problem.slots(), 0);
   for (const Instruction& instruction : known.schedule.instructions) {
     if (is_launch(instruction.kind)) {
@@ -80,12 +79,16 @@ class Finisher {
   // A change may delay a copy, end a delay or free a place, and so make another change worthwhile.
   void run() {
     do {
-      while (speed_up(slow_ops(problem_, known_, most_))) {
+      while (speed_up(slow_ops(problem_, known_, places()))) {
       }
     } while (take_back() || move_closer());
   }
 
  private:
+  std::vector<std::uint64_t> places() const {
+    return largest_places(known_.schedule, problem_.costs().alignment_bytes, most_);
+  }
+
   // Changes all of the ops at once. Splits a group whose change does not make the step shorter, and tries
   // larger groups first. The places stay free meanwhile, since only one workspace is alive at a time. Returns
   // whether the step became shorter.
@@ -209,8 +212,10 @@ void finish(std::span<const Problem* const> problems, Contest& contest, Placemen
       return;
     }
     const std::uint64_t most = problems[number]->room_beside_persistent(contest.budgets().device_bytes);
-    const Group slow = slow_ops(*problems[number], *best.plan, most);
-    if (shared && slow == slow_ops(*problems[number + 1], *best.plan, most)) {
+    const std::vector<std::uint64_t> places =
+        largest_places(best.plan->schedule, problems[number]->costs().alignment_bytes, most);
+    const Group slow = slow_ops(*problems[number], *best.plan, places);
+    if (shared && slow == slow_ops(*problems[number + 1], *best.plan, places)) {
       return;
     }
     Finisher finisher(*problems[number], best, contest, placements);
