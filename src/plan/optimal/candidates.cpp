@@ -283,6 +283,9 @@ bool Candidates::consider_as_evaluated(std::uint64_t bytes, std::uint64_t enough
 void Candidates::consider_with_delays(std::uint64_t bytes, std::uint64_t enough) {
   std::uint64_t committed = 0;
   for (const GiveWay& give_way : std::span(kWaysToGive).subspan(1)) {
+    if (give_way.room > 0 && committed_bytes(with_room(bytes, give_way)) > enough) {
+      continue;
+    }
     // Results have less than a granule, so a plan that is too large by more does not fit if they give way.
     if (give_way.results &&
         committed > std::max(enough, contest_.smallest_peak_bytes()) + problem_.costs().granule_bytes) {

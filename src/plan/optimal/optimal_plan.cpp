@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <array>
+#include <cstddef>
+#include <cstdint>
 #include <future>
 #include <iterator>
 #include <limits>
@@ -41,25 +43,24 @@ constexpr double kNear = 0.03;
 // The search is not exact: in less memory it may find a faster plan. So it continues with smaller sizes. It
 // stops when the plans of successive sizes are all slower than the fastest plan, by fractions that add up to
 // kHopeless. The fraction of one size counts as at most kMostLost.
-constexpr double kHopeless = 0.4;
-constexpr double kMostLost = 0.2;
+constexpr double kHopeless = 0.16;
+constexpr double kMostLost = 0.08;
 
 constexpr std::array kStaticPolicies{Policy::kBaseline, Policy::kOffloadNone, Policy::kOffloadConv,
                                      Policy::kOffloadAll};
 
 // For the smallest budget: the largest number of plans that are tried at one size, since addresses are not
 // found for every plan.
-constexpr int kMostExceeded = 2;
+constexpr int kMostExceeded = 1;
 
-// The improved plan of a leader is rarely faster than expected by more than this fraction.
+// Once algorithms of the last resort are replaced, a plan is rarely faster than its expected_seconds() by
+// more than this fraction.
 constexpr double kUnexpected = 0.1;
 
-// At sizes that are not tight, for a tape that is not small: among the plans of any problem and the problems
-// after it, only the kInsisted plans that are fastest by the model are tried with other schedules.
-constexpr std::size_t kInsisted = 3;
+// After this many attempts in a row that find no faster plan, no more are made (see Attempts).
+constexpr std::ptrdiff_t kMostInVain = 5;
 
-// The smallest twelfth of the sizes counts as tight. There, other schedules are tried for every plan that
-// may still become the fastest.
+// The smallest twelfth of the sizes counts as tight.
 constexpr std::size_t kTightSizes = 12;
 
 // For a tape that is not small, the search improves a plan only if the plan could become the fastest. The
@@ -132,6 +133,40 @@ class Limited {
   optimal::Candidates candidates_;
   optimal::Bound bound_;
   std::optional<optimal::Search> search_;
+};
+
+// Counts failed attempts in a row to find a faster plan, by problem. A user's limit excludes the first
+// problems. So attempts with their plans do not count against the plans of other problems.
+class Attempts {
+ public:
+  // `contest` must outlive this object.
+  explicit Attempts(const optimal::Contest& contest) : contest_(contest) {}
+
+  // Whether too many attempts with plans of this problem, or of problems after it, have failed.
+  bool exhausted(std::size_t problem) const {
+    const auto counts = [problem](std::size_t failed) { return failed >= problem; };
+    return std::ranges::count_if(failed_, counts) >= kMostInVain;
+  }
+  // Calls `attempt`, which enters plans that are derived from a plan of the problem. It succeeds if one of
+  // them is faster than all known plans, or is a plan of the problem and faster than all plans of this
+  // problem and of the problems after it. A failure does not count if these problems have no plan that fits.
+  template <class Attempt>
+  void make(std::size_t problem, const Attempt& attempt) {
+    const double before = best_from(problem);
+    const double best_before = contest_.best_seconds();
+    attempt();
+    if (best_from(problem) < before || contest_.best_seconds() < best_before) {
+      std::erase_if(failed_, [problem](std::size_t failed) { return failed >= problem; });
+    } else if (before < optimal::kNoRank.first) {
+      failed_.push_back(problem);
+    }
+  }
+
+ private:
+  double best_from(std::size_t problem) const { return contest_.best_from(problem).rank.first; }
+
+  const optimal::Contest& contest_;
+  std::vector<std::size_t> failed_;  // the problems of the failed attempts
 };
 
 class Chooser {
@@ -252,13 +287,16 @@ class Chooser {
       const double part = seconds / contest_.best_seconds() - 1;
       lost = part > 0 ? lost + std::min(part, kMostLost) : 0;
     }
+    insist();
     consider_closer();
   }
 
   void consider_without_last_resorts() {
+    Attempts attempts(contest_);
     for (const optimal::Leader& leader : contest_.leaders()) {
-      if (leader.expected_seconds() * (1 - kUnexpected) < contest_.best_seconds()) {
-        replace_last_resorts(leader);
+      if (leader.expected_seconds() * (1 - kUnexpected) < contest_.best_seconds() &&
+          !attempts.exhausted(leader.problem)) {
+        attempts.make(leader.problem, [&] { replace_last_resorts(leader); });
       }
     }
   }
@@ -301,7 +339,7 @@ class Chooser {
   std::vector<std::size_t> fastest_from(std::size_t first) const {
     std::vector<std::size_t> result;
     for (std::size_t each = 0; each < found_.size(); ++each) {
-      if (found_[each].problem >= first) {
+      if (found_[each].problem >= first && found_[each].fits()) {
         result.push_back(each);
       }
     }
@@ -323,6 +361,11 @@ class Chooser {
     double least_seconds = std::numeric_limits<double>::infinity();  // see Limited::least_seconds()
     optimal::Rank rank = optimal::kNoRank;                           // the best forecast
     std::optional<double> gain = {};                                 // see Gains
+
+    // Whether a plan with addresses was found that fits in the budgets.
+    bool fits() const { return rank != optimal::kNoRank; }
+    // The model's seconds if half of the time lost to algorithms of the last resort is saved.
+    double expected_seconds() const { return (found.seconds + least_seconds) / 2; }
   };
 
   // A gain is the time of an improved plan, as a fraction of its time before the improvement. So the least
@@ -363,25 +406,44 @@ class Chooser {
       least = std::min(least, each.found.seconds * (each.gain ? 1 : gains_.least(effort)));
     }
     std::ranges::stable_sort(candidates, {}, [](const Candidate& each) { return each.found.seconds; });
-    std::vector<std::size_t> considered;  // problems of the candidates considered so far
     for (Candidate& each : candidates) {
       if (at_least(each.least_seconds) < contest_.best_seconds()) {
-        contest_.begin_round(each.problem);
-        const auto rivals = std::ranges::count_if(
-            considered, [&each](std::size_t problem) { return problem >= each.problem; });
-        considered.push_back(each.problem);
-        const bool insists = looks_at_all(effort) || static_cast<std::size_t>(rivals) < kInsisted;
-        problems_[each.problem]->candidates().consider(
-            each.found.decisions, each.found.bytes, contest_.budgets().device_bytes,
-            insists ? optimal::Insistence::kUsual : optimal::Insistence::kNone);
-        each.rank = contest_.best_of_round();
+        enter(each, is_small() ? optimal::Insistence::kUsual : optimal::Insistence::kNone);
       }
     }
     std::ranges::move(candidates, std::back_inserter(found_));
     return least;
   }
 
-  bool looks_at_all(optimal::Effort effort) const { return is_small() || effort == optimal::Effort::kTight; }
+  void enter(Candidate& candidate, optimal::Insistence insistence) {
+    contest_.begin_round(candidate.problem);
+    problems_[candidate.problem]->candidates().consider(candidate.found.decisions, candidate.found.bytes,
+                                                        contest_.budgets().device_bytes, insistence);
+    candidate.rank = contest_.best_of_round();
+  }
+
+  // Tries other schedules for plans without addresses, the most promising first. In little memory that takes
+  // most of the time. It comes after the search of all sizes, because the fastest plan with addresses
+  // excludes most of these plans. For a small tape, other schedules have been tried at once.
+  void insist() {
+    if (is_small()) {
+      return;
+    }
+    std::vector<Candidate*> without_addresses;
+    for (Candidate& each : found_) {
+      if (each.found.any() && !each.fits()) {
+        without_addresses.push_back(&each);
+      }
+    }
+    const auto seconds = [](const Candidate* each) { return each->expected_seconds(); };
+    std::ranges::stable_sort(without_addresses, {}, seconds);
+    Attempts attempts(contest_);
+    for (Candidate* const each : without_addresses) {
+      if (at_least(each->least_seconds) < contest_.best_seconds() && !attempts.exhausted(each->problem)) {
+        attempts.make(each->problem, [&] { enter(*each, optimal::Insistence::kUsual); });
+      }
+    }
+  }
 
   // Searches the problems from `begin` up to, but not including, `end`. Uses several threads if that is
   // faster.
