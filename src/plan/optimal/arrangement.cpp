@@ -1,13 +1,13 @@
 #include "src/plan/optimal/arrangement.h"
 
 #include <algorithm>
-#include <compare>
 #include <map>
 #include <numeric>
 #include <optional>
 #include <set>
 #include <span>
 #include <string>
+#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -131,25 +131,19 @@ class TakenPlaces {
   std::uint64_t largest_gap(std::uint64_t most) const {
     std::uint64_t largest = 0;
     std::uint64_t free = 0;
-    for (const Place& taken : places_) {
-      largest = std::max(largest, taken.begin - std::min(taken.begin, free));
-      free = std::max(free, taken.end);
+    for (const auto& [begin, end, buffer] : places_) {
+      largest = std::max(largest, begin - std::min(begin, free));
+      free = std::max(free, end);
     }
     return std::max(largest, most - std::min(most, free));
   }
 
  private:
-  struct Place {
-    std::uint64_t begin = 0;
-    std::uint64_t end = 0;
-    BufferId buffer = kNone;
+  using Place = std::tuple<std::uint64_t, std::uint64_t, BufferId>;  // begin, end
 
-    auto operator<=>(const Place&) const = default;
-  };
   Place place(BufferId id) const {
     const Buffer& buffer = schedule_.buffers[id];
-    return {
-        .begin = *buffer.offset, .end = *buffer.offset + round_up(buffer.bytes, alignment_), .buffer = id};
+    return {*buffer.offset, *buffer.offset + round_up(buffer.bytes, alignment_), id};
   }
 
   const Schedule& schedule_;
