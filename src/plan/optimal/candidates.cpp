@@ -283,6 +283,7 @@ bool Candidates::consider_as_evaluated(std::uint64_t bytes, std::uint64_t enough
 void Candidates::consider_with_delays(std::uint64_t bytes, std::uint64_t enough) {
   std::uint64_t committed = 0;
   for (const GiveWay& give_way : std::span(kWaysToGive).subspan(1)) {
+    // More room is only tried if the budget has it.
     if (give_way.room > 0 && committed_bytes(with_room(bytes, give_way)) > enough) {
       continue;
     }

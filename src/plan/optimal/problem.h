@@ -128,6 +128,7 @@ class Problem {
     }
     return kNone;
   }
+  // The same as gaps()[gap].first_after, read from less memory.
   OpId first_after(std::uint32_t gap) const { return ends_[gap].first_after; }
   // The value's main gap; kNone if it has none.
   std::uint32_t main_gap(ValueId value) const;
@@ -138,6 +139,11 @@ class Problem {
   OpId load_slot() const { return load_slot_; }
 
  private:
+  struct Ends {
+    OpId last_before = 0;
+    OpId first_after = 0;
+  };
+
   void find_choices(const PlanOptions& options, std::uint64_t limit);
   void find_residents();
   void find_gaps();
@@ -156,11 +162,7 @@ class Problem {
   std::uint64_t persistent_bytes_ = 0;
   std::uint64_t parameter_bytes_ = 0;
   std::vector<Gap> gaps_;
-  struct Ends {
-    OpId last_before = 0;
-    OpId first_after = 0;
-  };
-  std::vector<Ends> ends_;  // of gaps_, in less memory, since the search reads them most often
+  std::vector<Ends> ends_;  // of gaps_, a copy in less memory, since the search reads them most often
   std::vector<std::pair<std::uint32_t, std::uint32_t>> gaps_of_;  // by value
   double load_seconds_ = 0;
   OpId load_slot_ = 0;

@@ -49,7 +49,7 @@ class RecomputationFinder {
 
   const Problem& problem_;
   std::vector<std::uint32_t> by_first_after_;  // gaps
-  std::vector<OpId> last_use_;                 // by value
+  std::vector<OpId> last_use_;                 // by value, a copy, since the search reads it most often
   const Fates* fates_ = nullptr;               // the fates of the current call
   RelaunchSearch search_;
   Recomputations found_;
