@@ -86,6 +86,10 @@ Bound::Bound(const Problem& problem) : problem_(problem) {
   }
 }
 
+// What is copied does not depend on algorithms, except the prices in crossings_. find_least() sets those.
+Bound::Bound(const Problem& problem, const Bound& other)
+    : problem_(problem), operands_(other.operands_), fresh_(other.fresh_), crossings_(other.crossings_) {}
+
 double Bound::seconds(std::uint64_t device_bytes, double enough) {
   const double room = static_cast<double>(device_bytes) - static_cast<double>(problem_.parameter_bytes());
   find_least(room);

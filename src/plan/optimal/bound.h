@@ -11,6 +11,9 @@ namespace vdnn::optimal {
 class Bound {
  public:
   explicit Bound(const Problem& problem);
+  // Like Bound(problem), but takes less time. `other` must be the bound of a problem that differs from
+  // `problem` only in its workspace limit.
+  Bound(const Problem& problem, const Bound& other);
 
   // Returns the bound in seconds. `device_bytes` include parameters. The computation stops once the bound
   // reaches `enough` seconds.

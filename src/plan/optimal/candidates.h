@@ -11,8 +11,10 @@
 
 namespace vdnn::optimal {
 
-// If no addresses are found for a plan, kUsual tries other schedules for it, and kNone does not.
-enum class Insistence : std::uint8_t { kNone, kUsual };
+// If no addresses are found for a plan, kUsual tries other schedules for it, those that delay ops last.
+// kToFit tries those first, even before the plan itself, since they fit most often. kNone tries no other
+// schedules.
+enum class Insistence : std::uint8_t { kNone, kUsual, kToFit };
 
 class Candidates {
  public:
@@ -23,8 +25,8 @@ class Candidates {
 
   // Enters the plan of the model for `decisions` if addresses are found within `enough` bytes. If its step is
   // longer than by the model, also enters plans that load the next step's inputs earlier. If no addresses are
-  // found and `insistence` is kUsual, enters plans in which values give way. Also enters plans whose peak is
-  // lower than that of all known plans. `bytes` are for all that is not persistent.
+  // found, enters plans in which values give way, as `insistence` says. Also enters plans whose peak is lower
+  // than that of all known plans. `bytes` are for all that is not persistent.
   void consider(const Decisions& decisions, std::uint64_t bytes, std::uint64_t enough,
                 Insistence insistence = Insistence::kUsual);
   // Enters the plan of the model with addresses that are closer together than `bytes` requires. This rarely
@@ -45,7 +47,8 @@ class Candidates {
   bool consider_with_steps(Decisions decisions, Schedule schedule, std::uint64_t bytes, std::uint64_t enough);
   bool consider_with_slack(const Decisions& decisions, std::uint64_t bytes, std::uint64_t enough);
   bool consider_as_evaluated(std::uint64_t bytes, std::uint64_t enough, GiveWay give_way = {});
-  void consider_with_delays(std::uint64_t bytes, std::uint64_t enough);
+  bool consider_with_any_delay(std::uint64_t bytes, std::uint64_t enough);
+  void consider_with_delays(std::uint64_t bytes, std::uint64_t enough, std::uint64_t committed);
   std::vector<OpId> ops_too_high(const Schedule& schedule, std::uint64_t goal) const;
   std::vector<OpId> last_resorts(const Plan& plan) const;
   std::uint32_t faster_choices(OpId op, std::uint32_t algorithm) const;

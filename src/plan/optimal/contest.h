@@ -49,6 +49,11 @@ class Contest {
   // forecast seconds of the step, or infinity if the plan does not fit.
   double enter(const PlannedSchedule& candidate, double most_gained = 0);
 
+  // Whether a plan with a peak of `bytes` or more neither fits nor has the lowest peak.
+  bool is_too_large(std::uint64_t bytes) const {
+    return bytes > budgets_.device_bytes && bytes >= smallest_peak_bytes_ && !smallest_exceeds_host_;
+  }
+
   const Budgets& budgets() const { return budgets_; }
   // The page-locked bytes of the plan that was entered first.
   std::uint64_t first_host_bytes() const { return first_host_bytes_; }

@@ -51,7 +51,7 @@ constexpr std::array kStaticPolicies{Policy::kBaseline, Policy::kOffloadNone, Po
 
 // For the smallest budget: the largest number of plans that are tried at one size, since addresses are not
 // found for every plan.
-constexpr int kMostExceeded = 1;
+constexpr int kMostExceeded = 2;
 
 // Once algorithms of the last resort are replaced, a plan is rarely faster than its expected_seconds() by
 // more than this fraction.
@@ -90,13 +90,13 @@ std::vector<std::uint64_t> limits_below(std::uint64_t own) {
 // exact, and often finds faster plans if there are fewer choices.
 class Limited {
  public:
-  // `first`: see optimal::Candidates; null if this is the first problem.
+  // `first`: the first problem (see optimal::Candidates), or null if this is the first.
   Limited(const Tape& tape, const PlanOptions& options, const PlanCosts& costs, std::uint64_t limit,
-          const optimal::Problem* first, optimal::Contest& contest, Placements& placements)
+          const Limited* first, optimal::Contest& contest, Placements& placements)
       : limit_(limit == optimal::kNoLimit ? options.workspace_limit : limit),
         problem_(tape, options, costs, limit),
-        candidates_(problem_, first == nullptr ? problem_ : *first, options, contest, placements),
-        bound_(problem_) {}
+        candidates_(problem_, first == nullptr ? problem_ : first->problem_, options, contest, placements),
+        bound_(first == nullptr ? optimal::Bound(problem_) : optimal::Bound(problem_, first->bound_)) {}
 
   std::optional<std::uint64_t> limit() const { return limit_; }
   // Whether each op has an algorithm within the limit.
@@ -222,7 +222,7 @@ class Chooser {
   }
 
   void open_problem(std::uint64_t limit) {
-    const optimal::Problem* const first = problems_.empty() ? nullptr : &problems_.front()->problem();
+    const Limited* const first = problems_.empty() ? nullptr : problems_.front().get();
     problems_.push_back(
         std::make_unique<Limited>(tape_, options_, costs_, limit, first, contest_, placements_));
   }
@@ -383,12 +383,16 @@ class Chooser {
     std::array<double, 2> least_{};  // by effort
   };
 
-  // First searches under the user's limit alone, since a plan found there may show that the other limits
-  // cannot help. Returns the model's time of the fastest plan. A plan that was not improved counts with the
-  // time that it would have after the best gain so far.
+  // Until a plan fits, first searches under the user's limit alone, since a plan found there may show that
+  // the other limits cannot help. Returns the model's time of the fastest plan. A plan that was not improved
+  // counts with the time that it would have after the best gain so far.
   double choose_among_limits(std::size_t size) {
-    const double first = consider(find(0, 1, size), effort_of(size));
-    return std::min(first, consider(find(1, problems_.size(), size), effort_of(size)));
+    const optimal::Effort effort = effort_of(size);
+    if (contest_.best_seconds() < optimal::kNoRank.first) {
+      return consider(find(0, problems_.size(), size), effort);
+    }
+    const double first = consider(find(0, 1, size), effort);
+    return std::min(first, consider(find(1, problems_.size(), size), effort));
   }
 
   optimal::Effort effort_of(std::size_t size) const {
@@ -517,7 +521,7 @@ class Chooser {
         }
         const optimal::Found found = limited.try_rules(bytes, host_bytes_);
         if (found.any()) {
-          candidates.consider(found.decisions, bytes, committed);
+          candidates.consider(found.decisions, bytes, committed, optimal::Insistence::kToFit);
           ++exceeded;
         }
       }
@@ -574,7 +578,11 @@ class Chooser {
     }
     if (least_memory || std::max(seconds, link) < contest_.best_seconds()) {
       Schedule schedule = make_schedule(tape_, plan);
-      contest_.enter({.plan = std::move(plan), .schedule = std::move(schedule)});
+      const std::uint64_t least_bytes =
+          problems_.front()->problem().persistent_bytes() + most_live_bytes(lifetimes(schedule), 1);
+      if (!contest_.is_too_large(least_bytes)) {
+        contest_.enter({.plan = std::move(plan), .schedule = std::move(schedule)});
+      }
     }
   }
 
