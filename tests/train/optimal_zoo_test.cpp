@@ -307,7 +307,9 @@ class LeastMemory : public OptimalZoo {
 };
 
 // Regression: vgg16 needed 1.13 times that floor, resnet50 1.17, densenet121 1.30, resnet20 1.29 and
-// mobilenet 1.11. A value was fetched only once and stayed on the device until its last reader.
+// mobilenet 1.11. A value was fetched only once and stayed on the device until its last reader. Later
+// densenet121 needed 1.002 times the floor on a100 and 1.02 on h200: addresses were searched for only one
+// plan.
 TEST_P(LeastMemory, IsNearWhatTheLargestOpNeeds) {
   const PlannedRun run = plan_run(options(Policy::kOptimal, kAmple));
   const double ratio =
@@ -315,7 +317,7 @@ TEST_P(LeastMemory, IsNearWhatTheLargestOpNeeds) {
   std::cout << std::get<0>(GetParam()) << " on " << std::get<1>(GetParam()) << ": smallest budget " << ratio
             << " of the largest op's need\n";
   EXPECT_GE(ratio, 1);
-  EXPECT_LE(ratio, 1.05);
+  EXPECT_LE(ratio, 1.001);
 }
 
 std::string name_of_case(const Case& one) {
