@@ -37,10 +37,6 @@ constexpr double kLate = 0.002;
 // Places for these inputs are also searched in this fraction more memory.
 constexpr double kMoreRoom = 0.01;
 
-// Of the ways to give way, those that need the least memory.
-constexpr std::array kWaysToFit{GiveWay{.copies = GiveWay::Copies::kAll},
-                                GiveWay{.copies = GiveWay::Copies::kAll, .results = true}};
-
 // After this many failed attempts to place all buffers of a plan anew, no more are made.
 constexpr int kMostFailures = 8;
 
@@ -68,7 +64,7 @@ void Candidates::consider(const Decisions& decisions, std::uint64_t bytes, std::
   if (!model_.evaluate(decisions, bytes).feasible()) {
     return;
   }
-  if (insistence == Insistence::kToFit && consider_with_any_delay(bytes, enough)) {
+  if (insistence == Insistence::kToFit && consider_in_least_memory(bytes, enough)) {
     return;
   }
   Schedule schedule = arrange_and_enter(bytes, {}, enough);
@@ -76,13 +72,13 @@ void Candidates::consider(const Decisions& decisions, std::uint64_t bytes, std::
       (problem_.gaps().size() <= kFewGaps && consider_with_moves(decisions, bytes, enough))) {
     return;
   }
-  const std::uint64_t committed = committed_bytes(schedule.arena_bytes);
   // consider_with_steps() makes only a few workspaces smaller, so it helps only a plan that nearly fits.
-  const bool near = static_cast<double>(committed) <= (1 + kNear) * static_cast<double>(enough);
+  const bool near =
+      static_cast<double>(committed_bytes(schedule.arena_bytes)) <= (1 + kNear) * static_cast<double>(enough);
   if (!(near && consider_with_steps(decisions, std::move(schedule), bytes, enough)) &&
       !consider_with_slack(decisions, bytes, enough)) {
     model_.evaluate(decisions, bytes);
-    consider_with_delays(bytes, enough, committed);
+    consider_with_delays(bytes, enough);
   }
 }
 
@@ -287,8 +283,9 @@ bool Candidates::consider_as_evaluated(std::uint64_t bytes, std::uint64_t enough
 
 // Tries the plans of the decisions evaluated last that need the least memory, however much they delay ops.
 // Returns whether one of them fits.
-bool Candidates::consider_with_any_delay(std::uint64_t bytes, std::uint64_t enough) {
-  return std::ranges::any_of(kWaysToFit, [&](const GiveWay& give_way) {
+bool Candidates::consider_in_least_memory(std::uint64_t bytes, std::uint64_t enough) {
+  const auto least = std::span(kWaysToGive).last(2);
+  return std::ranges::any_of(least, [&](const GiveWay& give_way) {
     const PlannedSchedule candidate = arranged(bytes, give_way, enough);
     enter_if_small(candidate, enough);
     return fits(candidate.schedule, enough);
@@ -296,9 +293,9 @@ bool Candidates::consider_with_any_delay(std::uint64_t bytes, std::uint64_t enou
 }
 
 // Tries plans of the decisions evaluated last in which values that do not have to be resident give way. If
-// that delays ops, plans in a smaller arena are tried too, since they may be faster. `committed` is what the
-// plan needs if no value gives way.
-void Candidates::consider_with_delays(std::uint64_t bytes, std::uint64_t enough, std::uint64_t committed) {
+// that delays ops, plans in a smaller arena are tried too, since they may be faster.
+void Candidates::consider_with_delays(std::uint64_t bytes, std::uint64_t enough) {
+  std::uint64_t committed = 0;
   for (const GiveWay& give_way : std::span(kWaysToGive).subspan(1)) {
     // More room is only tried if the budget has it.
     if (give_way.room > 0 && committed_bytes(with_room(bytes, give_way)) > enough) {

@@ -11,9 +11,9 @@
 
 namespace vdnn::optimal {
 
-// If no addresses are found for a plan, kUsual tries other schedules for it, those that delay ops last.
-// kToFit tries those first, even before the plan itself, since they fit most often. kNone tries no other
-// schedules.
+// Which schedules are tried for a plan if no addresses are found for the model's. kNone: no others. kUsual:
+// others, those that delay ops last. kToFit: the same, but first of all those that delay ops, even before the
+// model's, since they fit most often.
 enum class Insistence : std::uint8_t { kNone, kUsual, kToFit };
 
 class Candidates {
@@ -24,9 +24,9 @@ class Candidates {
              Placements& placements);
 
   // Enters the plan of the model for `decisions` if addresses are found within `enough` bytes. If its step is
-  // longer than by the model, also enters plans that load the next step's inputs earlier. If no addresses are
-  // found, enters plans in which values give way, as `insistence` says. Also enters plans whose peak is lower
-  // than that of all known plans. `bytes` are for all that is not persistent.
+  // longer than by the model, also enters plans that load the next step's inputs earlier. `insistence` says
+  // which plans are tried in which values give way. Also enters plans whose peak is lower than that of all
+  // known plans. `bytes` are for all that is not persistent.
   void consider(const Decisions& decisions, std::uint64_t bytes, std::uint64_t enough,
                 Insistence insistence = Insistence::kUsual);
   // Enters the plan of the model with addresses that are closer together than `bytes` requires. This rarely
@@ -47,8 +47,8 @@ class Candidates {
   bool consider_with_steps(Decisions decisions, Schedule schedule, std::uint64_t bytes, std::uint64_t enough);
   bool consider_with_slack(const Decisions& decisions, std::uint64_t bytes, std::uint64_t enough);
   bool consider_as_evaluated(std::uint64_t bytes, std::uint64_t enough, GiveWay give_way = {});
-  bool consider_with_any_delay(std::uint64_t bytes, std::uint64_t enough);
-  void consider_with_delays(std::uint64_t bytes, std::uint64_t enough, std::uint64_t committed);
+  bool consider_in_least_memory(std::uint64_t bytes, std::uint64_t enough);
+  void consider_with_delays(std::uint64_t bytes, std::uint64_t enough);
   std::vector<OpId> ops_too_high(const Schedule& schedule, std::uint64_t goal) const;
   std::vector<OpId> last_resorts(const Plan& plan) const;
   std::uint32_t faster_choices(OpId op, std::uint32_t algorithm) const;

@@ -49,7 +49,7 @@ class Contest {
   // forecast seconds of the step, or infinity if the plan does not fit.
   double enter(const PlannedSchedule& candidate, double most_gained = 0);
 
-  // Whether a plan with a peak of `bytes` or more neither fits nor has the lowest peak.
+  // Returns true only if a plan with a peak of `bytes` or more neither fits nor has the lowest peak.
   bool is_too_large(std::uint64_t bytes) const {
     return bytes > budgets_.device_bytes && bytes >= smallest_peak_bytes_ && !smallest_exceeds_host_;
   }

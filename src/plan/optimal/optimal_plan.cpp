@@ -275,6 +275,7 @@ class Chooser {
     return seconds * (1 - (is_small() ? kModelErrorOfSmallTapes : kModelError));
   }
   bool is_small() const { return tape_.ops().size() <= kSmallTape; }
+  bool is_long() const { return tape_.ops().size() >= kLongTape; }
 
   // Searches from the largest size within the budget downwards.
   void choose_among_sizes() {
@@ -383,12 +384,14 @@ class Chooser {
     std::array<double, 2> least_{};  // by effort
   };
 
-  // Until a plan fits, first searches under the user's limit alone, since a plan found there may show that
-  // the other limits cannot help. Returns the model's time of the fastest plan. A plan that was not improved
-  // counts with the time that it would have after the best gain so far.
+  // First searches under the user's limit alone if a plan found there may show that the other limits cannot
+  // help, or its gain that improvements cannot. Once a plan and a gain are known, that saves less time than
+  // searching under all limits at once. Returns the model's time of the fastest plan. A plan that was not
+  // improved counts with the time that it would have after the best gain so far.
   double choose_among_limits(std::size_t size) {
     const optimal::Effort effort = effort_of(size);
-    if (contest_.best_seconds() < optimal::kNoRank.first) {
+    const bool is_informed = contest_.best_seconds() < optimal::kNoRank.first && gains_.least(effort) > 0;
+    if (is_informed && is_long()) {
       return consider(find(0, problems_.size(), size), effort);
     }
     const double first = consider(find(0, 1, size), effort);
@@ -457,9 +460,8 @@ class Chooser {
       return look_for(problem, bytes, effort);
     };
     // If no thread can be started, the search runs on this thread when its result is needed.
-    const auto policy = end - begin > 1 && tape_.ops().size() >= kLongTape
-                            ? std::launch::async | std::launch::deferred
-                            : std::launch::deferred;
+    const auto policy =
+        end - begin > 1 && is_long() ? std::launch::async | std::launch::deferred : std::launch::deferred;
     std::vector<std::future<Candidate>> searches;
     for (std::size_t problem = begin; problem < end; ++problem) {
       if (problems_[problem]->bound_seconds(bytes, contest_.best_seconds()) < contest_.best_seconds()) {
@@ -521,8 +523,13 @@ class Chooser {
         }
         const optimal::Found found = limited.try_rules(bytes, host_bytes_);
         if (found.any()) {
+          const bool any_fits = contest_.best_seconds() < optimal::kNoRank.first;
           candidates.consider(found.decisions, bytes, committed, optimal::Insistence::kToFit);
           ++exceeded;
+          // The first plan that fits the run's budget may become the winner, so its time matters.
+          if (!any_fits && contest_.best_seconds() < optimal::kNoRank.first) {
+            candidates.consider(found.decisions, bytes, committed);
+          }
         }
       }
     }
@@ -566,7 +573,17 @@ class Chooser {
     return plan;
   }
 
-  // Enters the plan if it may be faster than the best plan, or if `least_memory` is true.
+  // At least these bytes are reserved, however buffers are aligned.
+  static std::uint64_t least_peak_bytes(const Schedule& schedule) {
+    std::uint64_t bytes = most_live_bytes(lifetimes(schedule), 1);
+    for (const Buffer& buffer : schedule.buffers) {
+      bytes += buffer.persistent && buffer.space == Space::kDevice ? buffer.bytes : 0;
+    }
+    return bytes;
+  }
+
+  // Enters the plan if it may be faster than the best plan, or if `least_memory` is true. Forecasts no plan
+  // that is too large.
   void consider(Plan plan, bool least_memory) {
     double seconds = 0;
     double link = 0;
@@ -578,9 +595,7 @@ class Chooser {
     }
     if (least_memory || std::max(seconds, link) < contest_.best_seconds()) {
       Schedule schedule = make_schedule(tape_, plan);
-      const std::uint64_t least_bytes =
-          problems_.front()->problem().persistent_bytes() + most_live_bytes(lifetimes(schedule), 1);
-      if (!contest_.is_too_large(least_bytes)) {
+      if (!contest_.is_too_large(least_peak_bytes(schedule))) {
         contest_.enter({.plan = std::move(plan), .schedule = std::move(schedule)});
       }
     }
