@@ -249,9 +249,10 @@ struct NearBound {
 
 class StepTime : public ::testing::TestWithParam<NearBound> {};
 
-// Regression: both networks took longer than this (alexnet 1.25, mobilenet 1.21). Other buffers occupied the
-// place of the next step's images until the end of the step. Moreover, mobilenet's fastest plan was found
-// only under a workspace limit.
+// Regression: these networks took longer than this (alexnet 1.25, mobilenet 1.21, googlenet 1.09). For
+// alexnet and mobilenet, other buffers occupied the place of the next step's images until the end of the
+// step. Moreover, mobilenet's fastest plan was found only under a workspace limit. For googlenet, the search
+// of sizes ended after two sizes with much slower plans.
 TEST_P(StepTime, IsNearItsLowerBound) {
   const auto& [network, share, most] = GetParam();
   const std::uint64_t peak =
@@ -342,7 +343,8 @@ INSTANTIATE_TEST_SUITE_P(Zoo, LimitedWorkspace,
                          name_of);
 INSTANTIATE_TEST_SUITE_P(Zoo, StepTime,
                          ::testing::Values(NearBound{{"alexnet", "sim:h200"}, 0.6, 1.12},
-                                           NearBound{{"mobilenet", "sim:a100"}, 0.1, 1.16}),
+                                           NearBound{{"mobilenet", "sim:a100"}, 0.1, 1.16},
+                                           NearBound{{"googlenet", "sim:b200"}, 0.6, 1.03}),
                          [](const auto& test) { return name_of_case(test.param.network); });
 INSTANTIATE_TEST_SUITE_P(Zoo, LeastMemory,
                          ::testing::Combine(::testing::Values("vgg16", "mobilenet", "resnet50", "densenet121",

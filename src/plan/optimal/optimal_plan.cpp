@@ -44,7 +44,7 @@ constexpr double kNear = 0.03;
 // stops when the plans of successive sizes are all slower than the fastest plan, by fractions that add up to
 // kHopeless. The fraction of one size counts as at most kMostLost.
 constexpr double kHopeless = 0.16;
-constexpr double kMostLost = 0.08;
+constexpr double kMostLost = 0.04;
 
 constexpr std::array kStaticPolicies{Policy::kBaseline, Policy::kOffloadNone, Policy::kOffloadConv,
                                      Policy::kOffloadAll};
