@@ -86,7 +86,8 @@ Bound::Bound(const Problem& problem) : problem_(problem) {
   }
 }
 
-// What is copied does not depend on algorithms, except the prices in crossings_. find_least() sets those.
+// The copied members do not depend on algorithms, except for the prices in crossings_. find_least() computes
+// these prices anew, since least_ is empty at first.
 Bound::Bound(const Problem& problem, const Bound& other)
     : problem_(problem), operands_(other.operands_), fresh_(other.fresh_), crossings_(other.crossings_) {}
 

@@ -11,9 +11,10 @@
 
 namespace vdnn::optimal {
 
-// Which schedules are tried for a plan if no addresses are found for the model's. kNone: no others. kUsual:
-// others, those that delay ops last. kToFit: the same, but first of all those that delay ops, even before the
-// model's, since they fit most often.
+// The schedules that are tried for a plan. With kNone, only the model's schedule is tried. With kUsual,
+// others follow if no addresses are found for it; those that delay ops come last. With kToFit, schedules that
+// delay ops come first, even before the model's, since they fit most often. The rest follow if none of them
+// fits.
 enum class Insistence : std::uint8_t { kNone, kUsual, kToFit };
 
 class Candidates {
@@ -24,8 +25,8 @@ class Candidates {
              Placements& placements);
 
   // Enters the plan of the model for `decisions` if addresses are found within `enough` bytes. If its step is
-  // longer than by the model, also enters plans that load the next step's inputs earlier. `insistence` says
-  // which plans are tried in which values give way. Also enters plans whose peak is lower than that of all
+  // longer than by the model, also enters plans that load the next step's inputs earlier. `insistence`
+  // determines in which plans values give way. Also enters plans whose peak is lower than that of all
   // known plans. `bytes` are for all that is not persistent.
   void consider(const Decisions& decisions, std::uint64_t bytes, std::uint64_t enough,
                 Insistence insistence = Insistence::kUsual);

@@ -384,10 +384,10 @@ class Chooser {
     std::array<double, 2> least_{};  // by effort
   };
 
-  // First searches under the user's limit alone if a plan found there may show that the other limits cannot
-  // help, or its gain that improvements cannot. Once a plan and a gain are known, that saves less time than
-  // searching under all limits at once. Returns the model's time of the fastest plan. A plan that was not
-  // improved counts with the time that it would have after the best gain so far.
+  // Until a plan and a gain are known, first searches under the user's limit alone. The plan found there may
+  // show that other limits cannot help. Its gain may show that improvements of other plans cannot help.
+  // Afterwards a search under all limits at once takes less time. Returns the model's time of the fastest
+  // plan. A plan that was not improved counts with the time that it would have after the best gain so far.
   double choose_among_limits(std::size_t size) {
     const optimal::Effort effort = effort_of(size);
     const bool is_informed = contest_.best_seconds() < optimal::kNoRank.first && gains_.least(effort) > 0;
@@ -573,7 +573,7 @@ class Chooser {
     return plan;
   }
 
-  // At least these bytes are reserved, however buffers are aligned.
+  // A lower bound on the peak of the schedule, however its buffers are aligned.
   static std::uint64_t least_peak_bytes(const Schedule& schedule) {
     std::uint64_t bytes = most_live_bytes(lifetimes(schedule), 1);
     for (const Buffer& buffer : schedule.buffers) {
