@@ -6,7 +6,7 @@
 
 #include "src/cli/commands.h"
 #include "src/cli/device_list.h"
-#include "src/cli/fields.h"
+#include "src/cli/option_fields.h"
 #include "src/cli/output.h"
 
 namespace vdnn {

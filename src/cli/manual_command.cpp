@@ -6,8 +6,8 @@
 #include <string>
 
 #include "src/cli/commands.h"
-#include "src/cli/fields.h"
 #include "src/cli/manual.h"
+#include "src/cli/option_fields.h"
 #include "src/cli/output.h"
 
 namespace vdnn {

@@ -10,7 +10,8 @@
 #include <sstream>
 
 #include "src/cli/commands.h"
-#include "src/cli/fields.h"
+#include "src/cli/json_fields.h"
+#include "src/cli/option_fields.h"
 #include "src/cli/options.h"
 #include "src/cli/output.h"
 #include "src/cli/summary.h"

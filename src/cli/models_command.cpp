@@ -3,7 +3,7 @@
 #include <nlohmann/json.hpp>
 
 #include "src/cli/commands.h"
-#include "src/cli/fields.h"
+#include "src/cli/option_fields.h"
 #include "src/cli/output.h"
 #include "src/cli/table.h"
 #include "vdnn/classic_catalog.h"

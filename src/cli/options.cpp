@@ -17,7 +17,7 @@
 #include "src/base/environment.h"
 #include "src/base/json_text.h"
 #include "src/base/near_names.h"
-#include "src/cli/fields.h"
+#include "src/cli/json_fields.h"
 #include "src/report/output_path.h"
 #include "vdnn/error.h"
 #include "vdnn/size.h"

@@ -3,7 +3,8 @@
 #include <optional>
 
 #include "src/cli/commands.h"
-#include "src/cli/fields.h"
+#include "src/cli/json_fields.h"
+#include "src/cli/option_fields.h"
 #include "src/cli/option_flags.h"
 #include "src/cli/options.h"
 #include "src/cli/output.h"

@@ -6,7 +6,7 @@
 #include <string_view>
 
 #include "src/cli/commands.h"
-#include "src/cli/fields.h"
+#include "src/cli/option_fields.h"
 #include "src/cli/options.h"
 #include "src/cli/output.h"
 #include "src/cli/summary.h"

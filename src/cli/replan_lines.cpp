@@ -5,7 +5,7 @@
 #include <optional>
 #include <ostream>
 
-#include "src/cli/fields.h"
+#include "src/cli/json_fields.h"
 #include "vdnn/size.h"
 
 namespace vdnn {

@@ -12,7 +12,7 @@
 
 #include "src/base/environment.h"
 #include "src/cli/commands.h"
-#include "src/cli/fields.h"
+#include "src/cli/option_fields.h"
 #include "vdnn/error.h"
 #include "vdnn/size.h"
 

@@ -9,7 +9,7 @@
 #include <string_view>
 #include <vector>
 
-#include "src/cli/fields.h"
+#include "src/cli/json_fields.h"
 #include "vdnn/size.h"
 
 namespace vdnn {

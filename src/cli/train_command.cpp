@@ -13,8 +13,9 @@
 
 #include "src/cli/commands.h"
 #include "src/cli/exit_status.h"
-#include "src/cli/fields.h"
+#include "src/cli/json_fields.h"
 #include "src/cli/metrics_server.h"
+#include "src/cli/option_fields.h"
 #include "src/cli/options.h"
 #include "src/cli/output.h"
 #include "src/cli/ranks.h"

@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "src/cli/fields.h"
+#include "src/cli/option_fields.h"
 #include "src/cli/option_types.h"
 #include "src/cli/options.h"
 
