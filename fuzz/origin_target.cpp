@@ -2,7 +2,7 @@
 // name.
 
 #include "fuzz/target.h"
-#include "src/cli/fields.h"
+#include "src/cli/json_fields.h"
 #include "src/cli/options.h"
 #include "vdnn/error.h"
 #include "vdnn/zoo.h"
