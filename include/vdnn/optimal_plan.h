@@ -11,8 +11,8 @@
 // choose the values that leave. A model lays out and times each choice (src/plan/optimal/step_model.h), and
 // the best are improved value by value. The result is the plan with the shortest forecast step; the
 // forecaster runs the real executor. The plans for less memory are found again, so more memory rarely makes
-// the result slower: addresses and the last changes to the fastest plan depend on the budget. The largest
-// slowdown that was found is 1 %.
+// the result slower: addresses, the last changes to the fastest plan and, for large tapes, the choice of
+// plans that are improved depend on the budget. The largest slowdown that was found is 1 %.
 //
 // lower_bound_seconds() bounds the distance to the best possible plan.
 

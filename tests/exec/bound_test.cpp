@@ -21,8 +21,8 @@ using testing::SmallTape;
 
 constexpr double kExact = std::numeric_limits<double>::infinity();
 
-// The limit of 0 bytes leaves no algorithm with a workspace. So the bounds of the two problems differ, unless
-// the other one takes over too much.
+// The limit of 0 bytes leaves no algorithm with a workspace. So the bounds of the two problems differ, and a
+// bound that took over too much from the other one would be wrong.
 TEST(Bound, MadeFromThatOfAnotherLimitIsTheSame) {
   constexpr std::uint64_t kTapes = 50;
   constexpr int kSizes = 8;

@@ -99,7 +99,7 @@ std::vector<Rival> rivals(const PlannedRun& run) {
   return all;
 }
 
-// The smallest budget of `optimal` does not depend on the given budget.
+// The smallest budget of `optimal` does not depend on the run's budget.
 TEST_P(OptimalZoo, IsNeverSlowerThanAnyOtherPolicyThatFitsAndFitsWhereverAnyFits) {
   const PlannedRun baseline = plan_run(options(Policy::kBaseline, kAmple));
   const std::vector<Rival> statics = rivals(baseline);
@@ -276,43 +276,46 @@ TEST_P(StepTime, IsNearItsLowerBound) {
 }
 
 // --- the smallest budget -----------------------------------------------------------------------------------
+std::uint64_t bytes_at(const Tape& tape, OpId id, std::uint64_t alignment) {
+  const Op& op = tape.op(id);
+  std::uint64_t bytes =
+      std::ranges::min_element(op.algorithms, {}, &Algorithm::workspace_bytes)->workspace_bytes;
+  for (ValueId value = 0; value < tape.values().size(); ++value) {
+    if (tape.value(value).persistent()) {
+      continue;
+    }
+    const bool read = std::ranges::find(op.reads, value) != op.reads.end();
+    const auto write = std::ranges::find(op.writes, value);
+    const bool fresh = write != op.writes.end() &&
+                       !overwritten_read(tape, id, static_cast<std::uint32_t>(write - op.writes.begin()));
+    const OpId producer = tape.producer(value);
+    const bool live_gradient = producer != kNone && tape.op(producer).phase != Phase::kForward &&
+                               producer < id && tape.last_use(value) > id;
+    bytes += read || fresh || live_gradient ? round_up(tape.value(value).bytes, alignment) : 0;
+  }
+  return bytes;
+}
+
+// The bytes of persistent values plus the largest sum, over all ops, of operands, least workspace, and the
+// gradients that the backward pass has made and still needs.
+std::uint64_t floor_bytes(const PlannedRun& run) {
+  const Tape& tape = *run.tape;
+  const std::uint64_t alignment = run.target.profile.alignment_bytes;
+  std::uint64_t persistent = 0;
+  for (const Value& value : tape.values()) {
+    persistent += value.persistent() ? round_up(value.bytes, alignment) : 0;
+  }
+  std::uint64_t most = 0;
+  for (OpId op = 0; op < tape.ops().size(); ++op) {
+    most = std::max(most, bytes_at(tape, op, alignment));
+  }
+  return round_up(persistent + most, run.target.profile.granule_bytes);
+}
+
 class LeastMemory : public OptimalZoo {
  protected:
-  // The bytes of persistent values plus the largest sum, over all ops, of operands, least workspace, and the
-  // gradients that the backward pass has made and still needs.
-  static std::uint64_t floor_bytes(const PlannedRun& run) {
-    const Tape& tape = *run.tape;
-    const std::uint64_t alignment = run.target.profile.alignment_bytes;
-    std::uint64_t persistent = 0;
-    for (const Value& value : tape.values()) {
-      persistent += value.persistent() ? round_up(value.bytes, alignment) : 0;
-    }
-    std::uint64_t most = 0;
-    for (OpId op = 0; op < tape.ops().size(); ++op) {
-      most = std::max(most, bytes_at(tape, op, alignment));
-    }
-    return round_up(persistent + most, run.target.profile.granule_bytes);
-  }
-
- private:
-  static std::uint64_t bytes_at(const Tape& tape, OpId id, std::uint64_t alignment) {
-    const Op& op = tape.op(id);
-    std::uint64_t bytes =
-        std::ranges::min_element(op.algorithms, {}, &Algorithm::workspace_bytes)->workspace_bytes;
-    for (ValueId value = 0; value < tape.values().size(); ++value) {
-      if (tape.value(value).persistent()) {
-        continue;
-      }
-      const bool read = std::ranges::find(op.reads, value) != op.reads.end();
-      const auto write = std::ranges::find(op.writes, value);
-      const bool fresh = write != op.writes.end() &&
-                         !overwritten_read(tape, id, static_cast<std::uint32_t>(write - op.writes.begin()));
-      const OpId producer = tape.producer(value);
-      const bool live_gradient = producer != kNone && tape.op(producer).phase != Phase::kForward &&
-                                 producer < id && tape.last_use(value) > id;
-      bytes += read || fresh || live_gradient ? round_up(tape.value(value).bytes, alignment) : 0;
-    }
-    return bytes;
+  bool is_usual(const Case& one) const override {
+    return OptimalZoo::is_usual(one) || one == Case("densenet121", "sim:a100");
   }
 };
 
@@ -328,6 +331,31 @@ TEST_P(LeastMemory, IsNearWhatTheLargestOpNeeds) {
             << " of the largest op's need\n";
   EXPECT_GE(ratio, 1);
   EXPECT_LE(ratio, 1.001);
+}
+
+struct Batch {
+  Case network;
+  std::int64_t batch = 0;
+};
+
+class SmallestBudget : public ::testing::TestWithParam<Batch> {
+ protected:
+  static PlannedRun optimal(std::uint64_t budget) {
+    RunOptions options = options_of(GetParam().network, Policy::kOptimal, budget);
+    options.model.batch = GetParam().batch;
+    return plan_run(options);
+  }
+};
+
+// Regression: in ample memory, a smallest budget of up to 1.014 times the floor was reported. A plan in a
+// smaller budget fitted nevertheless. No addresses had been found for plans by rules.
+TEST_P(SmallestBudget, DoesNotDependOnTheRunsBudget) {
+  const PlannedRun ample = optimal(kAmple);
+  const std::uint64_t smallest = ample.smallest_budget_bytes();
+  EXPECT_EQ(smallest, floor_bytes(ample));
+  const PlannedRun refused = optimal(smallest - ample.target.profile.granule_bytes);
+  EXPECT_FALSE(refused.fits());
+  EXPECT_EQ(refused.smallest_budget_bytes(), smallest);
 }
 
 std::string name_of_case(const Case& one) {
@@ -355,6 +383,12 @@ INSTANTIATE_TEST_SUITE_P(Zoo, StepTime,
                                            NearBound{{"mobilenet", "sim:a100"}, 0.1, 1.16},
                                            NearBound{{"googlenet", "sim:b200"}, 0.6, 1.03}),
                          [](const auto& test) { return name_of_case(test.param.network); });
+INSTANTIATE_TEST_SUITE_P(Zoo, SmallestBudget,
+                         ::testing::Values(Batch{{"densenet121", "sim:h200"}, 64},
+                                           Batch{{"densenet121", "sim:b200"}, 32}),
+                         [](const auto& test) {
+                           return name_of_case(test.param.network) + "_" + std::to_string(test.param.batch);
+                         });
 INSTANTIATE_TEST_SUITE_P(Zoo, LeastMemory,
                          ::testing::Combine(::testing::Values("vgg16", "mobilenet", "resnet50", "densenet121",
                                                               "resnet20", "resnet152"),

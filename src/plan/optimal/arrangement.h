@@ -4,6 +4,7 @@
 // until another value needs its place. A fetch starts only when the place for it is free.
 
 #include <array>
+#include <cstddef>
 #include <cstdint>
 #include <optional>
 #include <span>
@@ -39,6 +40,8 @@ inline constexpr std::array kWaysToGive{GiveWay{},
                                         GiveWay{.copies = GiveWay::Copies::kAll, .room = 0.02},
                                         GiveWay{.copies = GiveWay::Copies::kAll},
                                         GiveWay{.copies = GiveWay::Copies::kAll, .results = true}};
+// The number of ways, at the end of kWaysToGive, that need the least memory.
+inline constexpr std::size_t kWaysInLeastMemory = 2;
 
 // When the places of offloaded inputs stay free for the next step's inputs.
 struct NextInputs {

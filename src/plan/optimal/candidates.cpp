@@ -284,7 +284,7 @@ bool Candidates::consider_as_evaluated(std::uint64_t bytes, std::uint64_t enough
 // Tries the plans of the decisions evaluated last that need the least memory, however much they delay ops.
 // Returns whether one of them fits.
 bool Candidates::consider_in_least_memory(std::uint64_t bytes, std::uint64_t enough) {
-  const auto least = std::span(kWaysToGive).last(2);
+  const auto least = std::span(kWaysToGive).last(kWaysInLeastMemory);
   return std::ranges::any_of(least, [&](const GiveWay& give_way) {
     const PlannedSchedule candidate = arranged(bytes, give_way, enough);
     enter_if_small(candidate, enough);

@@ -19,6 +19,7 @@
 #include "src/plan/optimal/finish.h"
 #include "src/plan/optimal/search.h"
 #include "src/plan/placement.h"
+#include "src/plan/residency.h"
 #include "vdnn/size.h"
 
 namespace vdnn {
@@ -31,8 +32,8 @@ constexpr double kModelError = 0.001;
 constexpr double kModelErrorOfSmallTapes = 0.03;
 constexpr std::size_t kSmallTape = 300;  // ops
 
-// A search of a tape with fewer ops takes less time than the start of a thread.
-constexpr std::size_t kLongTape = 100;
+// Limits of workspaces are searched in parallel for a tape with at least this many ops.
+constexpr std::size_t kParallelTape = 100;
 
 // For each problem, closer addresses are tried for at most kCloser plans in all, of this problem and the
 // problems with smaller limits. They are tried only for plans that the model estimates to be at most the
@@ -49,9 +50,8 @@ constexpr double kMostLost = 0.04;
 constexpr std::array kStaticPolicies{Policy::kBaseline, Policy::kOffloadNone, Policy::kOffloadConv,
                                      Policy::kOffloadAll};
 
-// For the smallest budget: the largest number of plans that are tried at one size, since addresses are not
-// found for every plan.
-constexpr int kMostExceeded = 2;
+// For the smallest budget: the largest number of plans by rules that are tried at one size.
+constexpr std::size_t kMostByRules = 2;
 
 // Once algorithms of the last resort are replaced, a plan is rarely faster than its expected_seconds() by
 // more than this fraction.
@@ -189,8 +189,11 @@ class Chooser {
     consider_static_policies();
     consider_without_last_resorts();
     find_smallest();
-    // The smallest budget must not depend on the budget, but the last changes do.
+    // The smallest budget must not depend on the run's budget, but the following plans do.
     const std::uint64_t smallest = contest_.smallest_peak_bytes();
+    if (first_that_fits_) {
+      enter(*first_that_fits_, optimal::Insistence::kUsual);
+    }
     finish();
     PlannedSchedule winner = contest_.winner();
     winner.smallest_peak_bytes = smallest;
@@ -275,7 +278,7 @@ class Chooser {
     return seconds * (1 - (is_small() ? kModelErrorOfSmallTapes : kModelError));
   }
   bool is_small() const { return tape_.ops().size() <= kSmallTape; }
-  bool is_long() const { return tape_.ops().size() >= kLongTape; }
+  bool is_searched_in_parallel() const { return tape_.ops().size() >= kParallelTape; }
 
   // Searches from the largest size within the budget downwards.
   void choose_among_sizes() {
@@ -386,12 +389,12 @@ class Chooser {
 
   // Until a plan and a gain are known, first searches under the user's limit alone. The plan found there may
   // show that other limits cannot help. Its gain may show that improvements of other plans cannot help.
-  // Afterwards a search under all limits at once takes less time. Returns the model's time of the fastest
-  // plan. A plan that was not improved counts with the time that it would have after the best gain so far.
+  // Afterwards all limits are searched at once, if in parallel. Returns the model's time of the fastest plan.
+  // A plan that was not improved counts with the time that it would have after the best gain so far.
   double choose_among_limits(std::size_t size) {
     const optimal::Effort effort = effort_of(size);
-    const bool is_informed = contest_.best_seconds() < optimal::kNoRank.first && gains_.least(effort) > 0;
-    if (is_informed && is_long()) {
+    const bool is_informed = any_fits() && gains_.least(effort) > 0;
+    if (is_informed && is_searched_in_parallel()) {
       return consider(find(0, problems_.size(), size), effort);
     }
     const double first = consider(find(0, 1, size), effort);
@@ -460,8 +463,9 @@ class Chooser {
       return look_for(problem, bytes, effort);
     };
     // If no thread can be started, the search runs on this thread when its result is needed.
-    const auto policy =
-        end - begin > 1 && is_long() ? std::launch::async | std::launch::deferred : std::launch::deferred;
+    const auto policy = end - begin > 1 && is_searched_in_parallel()
+                            ? std::launch::async | std::launch::deferred
+                            : std::launch::deferred;
     std::vector<std::future<Candidate>> searches;
     for (std::size_t problem = begin; problem < end; ++problem) {
       if (problems_[problem]->bound_seconds(bytes, contest_.best_seconds()) < contest_.best_seconds()) {
@@ -508,32 +512,50 @@ class Chooser {
     optimal::finish(problems, contest_, placements_);
   }
 
-  // Finds the smallest budget, whatever the run's budget. Tries every size that may lead to a lower peak,
-  // with the smallest workspaces for which the rules find a plan.
+  // Finds the smallest budget, whatever the run's budget. Tries every size that may lead to a lower peak:
+  // first plans by rules, and then, if smaller sizes are left, improved plans.
   void find_smallest() {
-    for (const std::uint64_t bytes : sizes_) {
-      int exceeded = 0;
-      for (std::size_t problem = problems_.size(); problem-- > 0 && exceeded < kMostExceeded;) {
-        Limited& limited = *problems_[problem];
-        contest_.begin_round(problem);
-        optimal::Candidates& candidates = limited.candidates();
-        const std::uint64_t committed = candidates.committed_bytes(bytes);
-        if (committed >= contest_.smallest_peak_bytes()) {
-          return;
+    for (const bool improved : {false, true}) {
+      for (const std::uint64_t bytes : sizes_) {
+        if (!may_lower_peak(bytes)) {
+          break;
         }
-        const optimal::Found found = limited.try_rules(bytes, host_bytes_);
-        if (found.any()) {
-          const bool any_fits = contest_.best_seconds() < optimal::kNoRank.first;
-          candidates.consider(found.decisions, bytes, committed, optimal::Insistence::kToFit);
-          ++exceeded;
-          // The first plan that fits the run's budget may become the winner, so its time matters.
-          if (!any_fits && contest_.best_seconds() < optimal::kNoRank.first) {
-            candidates.consider(found.decisions, bytes, committed);
-          }
-        }
+        fit_into(bytes, improved);
       }
     }
   }
+
+  // Whether a plan of this size would have a lower peak than all known plans.
+  bool may_lower_peak(std::uint64_t bytes) const {
+    return problems_.front()->candidates().committed_bytes(bytes) < contest_.smallest_peak_bytes();
+  }
+
+  // Tries plans of a size, the smallest workspaces first, until one fits into the size. Addresses are not
+  // found for every plan.
+  void fit_into(std::uint64_t bytes, bool improved) {
+    const std::size_t most = improved ? problems_.size() : kMostByRules;
+    std::size_t tried = 0;
+    for (std::size_t problem = problems_.size(); problem-- > 0 && tried < most && may_lower_peak(bytes);) {
+      Limited& limited = *problems_[problem];
+      optimal::Found found = limited.try_rules(bytes, host_bytes_);
+      if (!found.any()) {
+        continue;
+      }
+      if (improved) {
+        limited.improve(found, optimal::Effort::kTight);
+      }
+      ++tried;
+      const bool any_fits = this->any_fits();
+      contest_.begin_round(problem);
+      limited.candidates().consider(found.decisions, bytes, limited.candidates().committed_bytes(bytes),
+                                    optimal::Insistence::kToFit);
+      if (!any_fits && this->any_fits()) {
+        first_that_fits_ = {.problem = problem, .found = std::move(found)};
+      }
+    }
+  }
+
+  bool any_fits() const { return contest_.best_seconds() < optimal::kNoRank.first; }
 
   // Under each limit, the plans of static policies are candidates, too.
   void consider_static_policies() {
@@ -573,15 +595,6 @@ class Chooser {
     return plan;
   }
 
-  // A lower bound on the peak of the schedule, however its buffers are aligned.
-  static std::uint64_t least_peak_bytes(const Schedule& schedule) {
-    std::uint64_t bytes = most_live_bytes(lifetimes(schedule), 1);
-    for (const Buffer& buffer : schedule.buffers) {
-      bytes += buffer.persistent && buffer.space == Space::kDevice ? buffer.bytes : 0;
-    }
-    return bytes;
-  }
-
   // Enters the plan if it may be faster than the best plan, or if `least_memory` is true. Forecasts no plan
   // that is too large.
   void consider(Plan plan, bool least_memory) {
@@ -595,7 +608,7 @@ class Chooser {
     }
     if (least_memory || std::max(seconds, link) < contest_.best_seconds()) {
       Schedule schedule = make_schedule(tape_, plan);
-      if (!contest_.is_too_large(least_peak_bytes(schedule))) {
+      if (!contest_.is_too_large(std::ranges::max(bytes_in_use(schedule)))) {
         contest_.enter({.plan = std::move(plan), .schedule = std::move(schedule)});
       }
     }
@@ -610,6 +623,9 @@ class Chooser {
   std::vector<std::uint64_t> sizes_;                // see optimal::sizes()
   std::uint64_t host_bytes_ = 0;                    // page-locked bytes that offloads may use
   std::vector<Candidate> found_;
+  // The plan with which find_smallest() was the first to fit the run's budget. It was arranged for little
+  // memory, so another schedule of it may be faster.
+  std::optional<Candidate> first_that_fits_;
   Gains gains_;
 };
 
