@@ -78,6 +78,11 @@ std::vector<std::uint64_t> bytes_in_use(const Schedule& schedule) {
   return result;
 }
 
+std::uint64_t most_bytes_in_use(const Schedule& schedule) {
+  const std::vector<std::uint64_t> in_use = bytes_in_use(schedule);
+  return in_use.empty() ? 0 : std::ranges::max(in_use);
+}
+
 std::uint32_t fullest_launch(const Schedule& schedule, const std::vector<std::uint64_t>& bytes_in_use) {
   const auto most = std::ranges::max_element(bytes_in_use) - bytes_in_use.begin();
   for (auto when = static_cast<std::uint32_t>(most); when < schedule.instructions.size(); ++when) {

@@ -43,6 +43,9 @@ std::vector<Residence> residences(const Tape& tape, const Schedule& schedule);
 // instruction allocates counts; a buffer that it releases does not. Alignment and granules are left out.
 std::vector<std::uint64_t> bytes_in_use(const Schedule& schedule);
 
+// The largest of bytes_in_use(); 0 if the schedule has no instruction.
+std::uint64_t most_bytes_in_use(const Schedule& schedule);
+
 // The launch or recomputation at which the most memory is in use. It is the first one at or after the
 // instruction with the most bytes; kNone if there is none.
 std::uint32_t fullest_launch(const Schedule& schedule, const std::vector<std::uint64_t>& bytes_in_use);

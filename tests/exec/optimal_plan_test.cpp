@@ -243,7 +243,7 @@ class Exhaustive {
                      ? tape_.op(instruction.op).cost_with(schedule.algorithms[instruction.op]).seconds
                      : 0;
     }
-    return seconds < best_ && std::ranges::max(bytes_in_use(schedule)) <= budgets_.device_bytes;
+    return seconds < best_ && most_bytes_in_use(schedule) <= budgets_.device_bytes;
   }
 
   void score(Plan& plan) {

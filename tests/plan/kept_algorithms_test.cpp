@@ -45,7 +45,7 @@ class SimpleForecaster final : public Forecaster {
         seconds += costs_.op_seconds[instruction.op][schedule.algorithms[instruction.op]];
       }
     }
-    return {.peak_bytes = std::ranges::max(bytes_in_use(schedule)),
+    return {.peak_bytes = most_bytes_in_use(schedule),
             .host_bytes = offload_bytes(tape, schedule),
             .step_seconds = seconds};
   }

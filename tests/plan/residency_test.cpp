@@ -140,6 +140,7 @@ TEST(Residency, OfNothingIsNothing) {
   const Tape tape({});
   EXPECT_THAT(residences(tape, {}), IsEmpty());
   EXPECT_THAT(bytes_in_use({}), IsEmpty());
+  EXPECT_EQ(most_bytes_in_use({}), 0U);
   EXPECT_EQ(fullest_launch({}, {}), kNone);
   EXPECT_EQ(fullest_op(tape, {}), 0U);
 }

@@ -1,6 +1,6 @@
 #pragma once
-// The contract of every driver. A test program instantiates the suite for its driver and compiles
-// device_conformance.cpp:
+// The contract of every driver. A test program instantiates the suite for its driver and links the objects of
+// vdnn_device_suite (CMakeLists.txt):
 //
 //   INSTANTIATE_TEST_SUITE_P(Cpu, DeviceConformance, testing::Values(DeviceFactory{...}), device_name);
 //

@@ -1,7 +1,7 @@
 // Planning depends only on the tape. Sources in src/tape and src/plan, and all headers that they reach, are
 // checked. They must not include a driver, an allocator, an op library, the executor, a network or training.
 // The build cannot enforce that, because all public headers are in one folder. Moreover, headers must not
-// include headers that take long to compile.
+// include some headers of other projects that take long to compile.
 
 #include <gtest/gtest.h>
 
@@ -104,16 +104,16 @@ TEST(Includes, PlanningSeesTheTapeOnly) {
 
 // These headers take seconds to compile, and so would every source that includes a header with one of them.
 TEST(Includes, HeadersIncludeNoHeavyHeaders) {
-  const std::set<std::string> permitted{"option_fields.h includes <CLI/CLI.hpp>",
-                                        "json_fields.h includes <nlohmann/json.hpp>"};
+  const std::set<std::string> permitted{"src/cli/option_fields.h includes <CLI/CLI.hpp>",
+                                        "src/cli/json_fields.h includes <nlohmann/json.hpp>"};
   static const std::regex heavy("<(nlohmann/json|CLI/|cudnn_frontend|gtest/|gmock/|httplib|benchmark/).*>");
   std::set<std::string> found;
-  for (const char* folder : {"include", "src"}) {
+  for (const char* folder : {"allocator", "include", "src", "streams"}) {
     for (const auto& entry : fs::recursive_directory_iterator(kRoot / folder)) {
       if (entry.path().extension() == ".h") {
         for (const std::string& include : includes_of(read(entry.path()))) {
           if (std::regex_match(include, heavy) && include != "<nlohmann/json_fwd.hpp>") {
-            found.insert(entry.path().filename().string() + " includes " + include);
+            found.insert(fs::relative(entry.path(), kRoot).string() + " includes " + include);
           }
         }
       }

@@ -224,6 +224,9 @@ TEST_P(LimitedWorkspace, IsNeverFasterNorFitsInLess) {
   const std::uint64_t most = plan_run(options(Policy::kOffloadNone, kAmple)).prediction.peak_bytes;
   const PlannedRun ample = optimal(kAmple);
   const std::uint64_t smallest = ample.smallest_budget_bytes();
+  if (const std::uint64_t least = least_limit(*ample.tape); least > 0) {
+    EXPECT_THROW(optimal(kAmple, least / 2), InvalidArgument);
+  }
   double worst = 1;
   for (const double share : {0.0, 0.02, 0.1, 0.3, 0.6}) {
     const std::uint64_t budget =
@@ -233,7 +236,6 @@ TEST_P(LimitedWorkspace, IsNeverFasterNorFitsInLess) {
     for (const auto& [limit, least] : limits(*free.tape)) {
       SCOPED_TRACE("share " + std::to_string(share) + ", limit " + format_size(limit));
       if (limit < least_limit(*free.tape)) {
-        EXPECT_THROW(optimal(budget, limit), InvalidArgument);
         continue;
       }
       const PlannedRun limited = optimal(budget, limit);
@@ -347,15 +349,19 @@ class SmallestBudget : public ::testing::TestWithParam<Batch> {
   }
 };
 
-// Regression: in ample memory, a smallest budget of up to 1.014 times the floor was reported. A plan in a
-// smaller budget fitted nevertheless. No addresses had been found for plans by rules.
+// Regression: in ample memory, a smallest budget of up to 1.014 times the floor was reported, although plans
+// in smaller budgets fitted. No addresses had been found for plans by rules.
 TEST_P(SmallestBudget, DoesNotDependOnTheRunsBudget) {
   const PlannedRun ample = optimal(kAmple);
   const std::uint64_t smallest = ample.smallest_budget_bytes();
   EXPECT_EQ(smallest, floor_bytes(ample));
-  const PlannedRun refused = optimal(smallest - ample.target.profile.granule_bytes);
+  const std::uint64_t granule = ample.target.profile.granule_bytes;
+  const PlannedRun refused = optimal(smallest - granule);
   EXPECT_FALSE(refused.fits());
   EXPECT_EQ(refused.smallest_budget_bytes(), smallest);
+  const PlannedRun tight = optimal(smallest + granule);
+  EXPECT_TRUE(tight.fits());
+  EXPECT_EQ(tight.smallest_budget_bytes(), smallest);
 }
 
 std::string name_of_case(const Case& one) {

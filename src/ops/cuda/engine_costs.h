@@ -6,8 +6,7 @@
 // five times as much as the first choice, if that is another engine. With the algorithm without workspace of
 // older versions of cuDNN, AlexNet's and VGG-A's convolutions took 2.1 to 2.9 times as long on one card as
 // with the best algorithms (src/ops/classic/convolution_algorithms.h). Since then, tensor cores and Winograd
-// have widened that gap. So a plan rarely uses the fallback if another engine
-// fits: only where the other engine makes the step no shorter.
+// have widened that gap. So a plan rarely uses the fallback where another engine fits (docs/planner.md).
 //
 // Only engines that are the first choice under some limits (engine_choice.h) get a cost. So recorded engines
 // and the library itself lead to the same costs.

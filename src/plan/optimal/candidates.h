@@ -24,10 +24,10 @@ class Candidates {
   Candidates(const Problem& problem, const Problem& first, const PlanOptions& options, Contest& contest,
              Placements& placements);
 
-  // Enters a plan for `decisions` if addresses are found within `enough` bytes: the model's plan, unless
-  // `insistence` permits or prefers another. If the step of the model's plan is longer than by the model,
-  // also enters plans that load the next step's inputs earlier. Also enters plans whose peak is lower than
-  // that of all known plans. `bytes` are for all that is not persistent.
+  // Enters a plan for `decisions` if addresses are found within `enough` bytes. `insistence` determines
+  // whether that may be a schedule other than the model's. If the step of the model's plan is longer than by
+  // the model, also enters plans that load the next step's inputs earlier. Also enters plans whose peak is
+  // lower than that of all known plans. `bytes` are for all that is not persistent.
   void consider(const Decisions& decisions, std::uint64_t bytes, std::uint64_t enough,
                 Insistence insistence = Insistence::kUsual);
   // Enters the plan of the model with addresses that are closer together than `bytes` requires. This rarely

@@ -389,8 +389,9 @@ class Chooser {
 
   // Until a plan and a gain are known, first searches under the user's limit alone. The plan found there may
   // show that other limits cannot help. Its gain may show that improvements of other plans cannot help.
-  // Afterwards all limits are searched at once, if in parallel. Returns the model's time of the fastest plan.
-  // A plan that was not improved counts with the time that it would have after the best gain so far.
+  // Afterwards, all limits of a tape of kParallelTape ops or more are searched at once. Returns the model's
+  // time of the fastest plan. A plan that was not improved counts with the time that it would have after the
+  // best gain so far.
   double choose_among_limits(std::size_t size) {
     const optimal::Effort effort = effort_of(size);
     const bool is_informed = any_fits() && gains_.least(effort) > 0;
@@ -512,15 +513,21 @@ class Chooser {
     optimal::finish(problems, contest_, placements_);
   }
 
-  // Finds the smallest budget, whatever the run's budget. Tries every size that may lead to a lower peak:
-  // first plans by rules, and then, if smaller sizes are left, improved plans.
+  // Finds the smallest budget, whatever the run's budget. Tries every size that may lead to a lower peak in
+  // plans by rules. Then tries still smaller sizes in improved plans, the largest first, until one fails.
   void find_smallest() {
-    for (const bool improved : {false, true}) {
-      for (const std::uint64_t bytes : sizes_) {
-        if (!may_lower_peak(bytes)) {
-          break;
-        }
-        fit_into(bytes, improved);
+    for (const std::uint64_t bytes : sizes_) {
+      if (!may_lower_peak(bytes)) {
+        break;
+      }
+      fit_into(bytes, false);
+    }
+    const auto larger =
+        std::ranges::partition_point(sizes_, [this](std::uint64_t bytes) { return may_lower_peak(bytes); });
+    for (auto size = larger; size != sizes_.begin(); --size) {
+      const std::uint64_t bytes = *std::prev(size);
+      if (may_lower_peak(bytes) && !fit_into(bytes, true)) {
+        break;
       }
     }
   }
@@ -531,8 +538,8 @@ class Chooser {
   }
 
   // Tries plans of a size, the smallest workspaces first, until one fits into the size. Addresses are not
-  // found for every plan.
-  void fit_into(std::uint64_t bytes, bool improved) {
+  // found for every plan. Returns whether one fits.
+  bool fit_into(std::uint64_t bytes, bool improved) {
     const std::size_t most = improved ? problems_.size() : kMostByRules;
     std::size_t tried = 0;
     for (std::size_t problem = problems_.size(); problem-- > 0 && tried < most && may_lower_peak(bytes);) {
@@ -553,6 +560,7 @@ class Chooser {
         first_that_fits_ = {.problem = problem, .found = std::move(found)};
       }
     }
+    return !may_lower_peak(bytes);
   }
 
   bool any_fits() const { return contest_.best_seconds() < optimal::kNoRank.first; }
@@ -608,7 +616,7 @@ class Chooser {
     }
     if (least_memory || std::max(seconds, link) < contest_.best_seconds()) {
       Schedule schedule = make_schedule(tape_, plan);
-      if (!contest_.is_too_large(std::ranges::max(bytes_in_use(schedule)))) {
+      if (!contest_.is_too_large(most_bytes_in_use(schedule))) {
         contest_.enter({.plan = std::move(plan), .schedule = std::move(schedule)});
       }
     }
@@ -623,8 +631,8 @@ class Chooser {
   std::vector<std::uint64_t> sizes_;                // see optimal::sizes()
   std::uint64_t host_bytes_ = 0;                    // page-locked bytes that offloads may use
   std::vector<Candidate> found_;
-  // The plan with which find_smallest() was the first to fit the run's budget. It was arranged for little
-  // memory, so another schedule of it may be faster.
+  // The first plan of find_smallest() that fits the run's budget, if none fitted before. It was arranged for
+  // little memory, so another schedule of it may be faster.
   std::optional<Candidate> first_that_fits_;
   Gains gains_;
 };
