@@ -224,8 +224,9 @@ TEST_P(LimitedWorkspace, IsNeverFasterNorFitsInLess) {
   const std::uint64_t most = plan_run(options(Policy::kOffloadNone, kAmple)).prediction.peak_bytes;
   const PlannedRun ample = optimal(kAmple);
   const std::uint64_t smallest = ample.smallest_budget_bytes();
-  if (const std::uint64_t least = least_limit(*ample.tape); least > 0) {
-    EXPECT_THROW(optimal(kAmple, least / 2), InvalidArgument);
+  const std::uint64_t lowest = least_limit(*ample.tape);
+  if (lowest > 0) {
+    EXPECT_THROW(optimal(kAmple, lowest / 2), InvalidArgument);
   }
   double worst = 1;
   for (const double share : {0.0, 0.02, 0.1, 0.3, 0.6}) {
@@ -235,7 +236,7 @@ TEST_P(LimitedWorkspace, IsNeverFasterNorFitsInLess) {
     ASSERT_TRUE(free.fits());
     for (const auto& [limit, least] : limits(*free.tape)) {
       SCOPED_TRACE("share " + std::to_string(share) + ", limit " + format_size(limit));
-      if (limit < least_limit(*free.tape)) {
+      if (limit < lowest) {
         continue;
       }
       const PlannedRun limited = optimal(budget, limit);
@@ -278,6 +279,7 @@ TEST_P(StepTime, IsNearItsLowerBound) {
 }
 
 // --- the smallest budget -----------------------------------------------------------------------------------
+// The bytes on the device while the op runs, with its least workspace and without persistent values.
 std::uint64_t bytes_at(const Tape& tape, OpId id, std::uint64_t alignment) {
   const Op& op = tape.op(id);
   std::uint64_t bytes =
